@@ -1,0 +1,2 @@
+//! Howdah.
+fn main() {}

@@ -1,0 +1,286 @@
+//! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`])
+//! and what it can ask for ([`Action`]).
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::mail::Mail;
+use crate::note::Note;
+
+/// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(pub u64);
+
+/// Names a client: a slot of the worker's table and how often that slot was used before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId {
+    /// Dense: suits as an index into a table.
+    pub index: u32,
+    /// Differs between two clients that used the same slot.
+    pub generation: u32,
+}
+
+/// Names a connection from us to PostgreSQL (or to a peer): a server, or the carrier of a cancel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServerId {
+    /// Dense: suits as an index into a table.
+    pub index: u32,
+    /// Differs between two servers that used the same slot.
+    pub generation: u32,
+}
+
+/// One of the two kinds of connection a worker has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Peer {
+    /// An application's connection to us.
+    Client(ClientId),
+    /// Our connection to PostgreSQL.
+    Server(ServerId),
+}
+
+/// Names a worker; workers are numbered from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WorkerId(pub u16);
+
+/// Where a connection leads to or comes from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// TCP over v4 or v6.
+    Tcp(IpAddr, u16),
+    /// A unix socket's path; an abstract one begins with `@`. The port is the suffix of its file
+    /// name (`.s.PGSQL.6432`), kept apart because PgBouncer shows it apart.
+    Unix(String, u16),
+}
+
+/// What the operating system says of the process at the other end of a unix socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnixPeer {
+    /// Process id.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+}
+
+/// An established socket's two ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// The other side.
+    pub remote: Address,
+    /// Our side.
+    pub local: Address,
+    /// Set for clients over a unix socket.
+    pub unix_peer: Option<UnixPeer>,
+}
+
+/// A socket on its way between two workers of one process: detached from one driver, not yet
+/// attached to the next. The number means something to the drivers only (a descriptor, or the
+/// simulator's handle).
+#[derive(PartialEq, Eq, Debug)]
+pub struct LooseSocket(pub i64);
+
+/// What can happen to a worker. Each is handled, and its actions are carried out, before the next.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A listener accepted a connection. The answer is [`Action::Adopt`], or nothing: then the
+    /// socket is closed.
+    Accepted(Ends),
+    /// The [`Action::Connect`] of this server ended. After an error the server is as good as
+    /// closed; `Closed` follows all the same.
+    Connected(ServerId, Result<Ends, String>),
+    /// Bytes arrived, in stream order. May come after `Action::Receive{on: false}`, up to what was
+    /// under way.
+    Received(Peer, &'a [u8]),
+    /// The peer ended its stream (`None`) or the socket failed (the system's text). No `Received`
+    /// follows. The answer is [`Action::Close`], now or later.
+    Lost(Peer, Option<String>),
+    /// More than the high-water mark of bytes wait to be sent to this peer. Said once, until
+    /// `Drained`.
+    Congested(Peer),
+    /// Fewer than the low-water mark wait, after `Congested`.
+    Drained(Peer),
+    /// The socket is gone, for the kernel too: the last event of this peer; its slot may be used
+    /// again. For a server `gone` tells whether PostgreSQL was seen to let go (end of file or
+    /// reset), or only the time limit passed.
+    Closed {
+        /// Who.
+        peer: Peer,
+        /// End of file or an error was seen from the other side.
+        gone: bool,
+    },
+    /// The answer to [`Action::Detach`]: nothing is armed, queued or under way any more.
+    Detached(Peer, LooseSocket),
+    /// From another worker, or from ourselves.
+    Mail(Mail),
+    /// From the control thread, to an [`Action::Ask`].
+    Answer(Answer),
+    /// New settings, after a reload that succeeded.
+    Settings(Arc<Config>),
+    /// `next_deadline()` has passed.
+    Tick,
+}
+
+/// What a worker can ask for.
+#[derive(Debug)]
+pub enum Action {
+    /// The connection just accepted is this client; receive from it.
+    Adopt(ClientId),
+    /// Append `Out::bytes[range]` to the peer's send queue.
+    Send(Peer, Range<usize>),
+    /// Append this range of the bytes of the [`Event::Received`] at hand to the peer's send queue.
+    Relay(Peer, Range<usize>),
+    /// Start or stop receiving from a peer.
+    Receive {
+        /// Who.
+        peer: Peer,
+        /// Start, or stop.
+        on: bool,
+    },
+    /// Open a connection; `Connected` answers. Receiving is on from then.
+    Connect(ServerId, Address),
+    /// End a connection; `Closed` answers. What is queued is sent first, or dropped.
+    Close {
+        /// Who.
+        peer: Peer,
+        /// How.
+        how: Close,
+    },
+    /// Take the peer's socket out of the driver, whole: stop receiving, deliver what came, send
+    /// what is queued; `Detached` answers.
+    Detach(Peer),
+    /// Take a loose socket in as this peer and receive from it.
+    Attach(Peer, LooseSocket),
+    /// Close a socket that came with a mail nobody wants any more.
+    Discard(LooseSocket),
+    /// Send mail to a worker (ourselves included): never blocks, never drops, keeps order per
+    /// sender.
+    Post(WorkerId, Mail),
+    /// Have the control thread do what may block; `Answer` follows exactly once.
+    Ask(Question),
+    /// Log.
+    Note(Note),
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// Send what is queued (within a few seconds), then close.
+    Flush,
+    /// Send what is queued, shut down our side, await the peer's end of file (within a few
+    /// seconds), then close: PostgreSQL has then really let go of the session.
+    Await,
+    /// Drop what is queued and close at once.
+    Abort,
+}
+
+/// Work for the control thread. The ticket comes back with the answer.
+#[derive(Debug)]
+pub enum Question {
+    /// Resolve a host name.
+    Resolve {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// The name.
+        host: String,
+    },
+    /// Derive a SCRAM salted password (PBKDF2-HMAC-SHA-256, RFC 5802), which takes milliseconds.
+    Derive {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// The password, prepared.
+        password: Vec<u8>,
+        /// The salt.
+        salt: Vec<u8>,
+        /// The iteration count.
+        iterations: u32,
+    },
+    /// Read the configuration anew; every worker gets `Settings` if it is right.
+    Reload {
+        /// Comes back with the answer.
+        ticket: u64,
+    },
+    /// End the process with this exit code, now.
+    Exit(i32),
+    /// Close the listening sockets; those of unix kind may stay for the console.
+    StopListening {
+        /// Keep unix sockets open.
+        keep_unix: bool,
+    },
+}
+
+/// What the control thread found.
+#[derive(Debug)]
+pub enum Answer {
+    /// To [`Question::Resolve`]: at least one address, or why not.
+    Resolved(u64, Result<Vec<IpAddr>, String>),
+    /// To [`Question::Derive`]: the salted password.
+    Derived(u64, [u8; 32]),
+    /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
+    Reloaded(u64, Result<(), String>),
+}
+
+/// Where a `Pooler` puts what it wants done. Reused from event to event.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// In order.
+    pub actions: Vec<Action>,
+    /// What the `Send`s mean.
+    pub bytes: Vec<u8>,
+}
+
+impl Out {
+    /// Sends bytes of our own making.
+    pub fn send(&mut self, to: Peer, bytes: &[u8]) {
+        self.send_with(to, |buf| buf.extend_from_slice(bytes));
+    }
+
+    /// Sends what `write` appends.
+    pub fn send_with(&mut self, to: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let end = self.bytes.len();
+        if start == end {
+            return;
+        }
+        if let Some(Action::Send(peer, range)) = self.actions.last_mut()
+            && *peer == to
+            && range.end == start
+        {
+            range.end = end;
+            return;
+        }
+        self.actions.push(Action::Send(to, start..end));
+    }
+
+    /// Relays a range of the event at hand; neighbouring ranges become one.
+    pub fn relay(&mut self, to: Peer, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        if let Some(Action::Relay(peer, last)) = self.actions.last_mut()
+            && *peer == to
+            && last.end == range.start
+        {
+            last.end = range.end;
+            return;
+        }
+        self.actions.push(Action::Relay(to, range));
+    }
+
+    /// Anything else.
+    pub fn push(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Logs.
+    pub fn note(&mut self, note: Note) {
+        self.actions.push(Action::Note(note));
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.actions.clear();
+        self.bytes.clear();
+    }
+}

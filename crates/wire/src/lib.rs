@@ -1,0 +1,2 @@
+//! PostgreSQL messages over borrowed bytes.
+#![forbid(unsafe_code)]
