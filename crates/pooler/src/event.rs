@@ -117,8 +117,25 @@ pub enum Event<'a> {
     Answer(Answer),
     /// New settings, after a reload that succeeded.
     Settings(Arc<Config>),
+    /// What an operator asked of the process by a signal; every worker gets it.
+    Order(Order),
     /// `next_deadline()` has passed.
     Tick,
+}
+
+/// What an operator can ask of the whole process by a signal. The listening sockets are the control
+/// thread's matter: it has closed those that must go before it sends one of the shutdowns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// As PAUSE on the console.
+    Pause,
+    /// As RESUME on the console.
+    Resume,
+    /// Take no new clients; ask for [`Question::Exit`] once the last has left.
+    ShutdownWaitForClients,
+    /// Take no new clients, send the waiting ones away; ask for [`Question::Exit`] once every
+    /// server is released.
+    ShutdownWaitForServers,
 }
 
 /// What a worker can ask for.
