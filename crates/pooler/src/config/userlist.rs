@@ -80,9 +80,14 @@ fn is_scram(text: &str) -> bool {
     })
 }
 
+/// User and secret.
+type Line = (String, String);
+/// The number of a line and what is wrong with it.
+type Broken = (u32, &'static str);
+
 /// Reads the file. Stops at the first line that is broken, as PgBouncer does, and says which it is
 /// and why; the users before it are good.
-pub(super) fn parse(text: &str) -> (Vec<(String, String)>, Option<(u32, &'static str)>) {
+pub(super) fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
     let mut users = Vec::new();
     let mut rest = text;
     let mut line = 1;
