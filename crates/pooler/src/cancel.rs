@@ -48,6 +48,12 @@ impl Keys {
         (pid, hash.finalize().into(), if long { 32 } else { 4 })
     }
 
+    /// The hasher of settings' meanings, the same on all workers.
+    pub fn meaning(&self) -> crate::Seeded {
+        let (front, _) = self.secret.split_first_chunk::<8>().expect("32 bytes");
+        crate::seeded(u64::from_be_bytes(*front))
+    }
+
     /// The worker that a key names.
     pub fn worker(pid: u32) -> WorkerId {
         WorkerId((pid >> SLOT_BITS) as u16)

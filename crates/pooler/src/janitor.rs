@@ -300,8 +300,7 @@ impl Pooler {
                 let limit = pool.terms.query_wait_timeout;
                 deadlines.add(client.request, limit, Fault::QueryWait);
                 if !client.notified && client.welcomed {
-                    let notify = u64::from(globals.query_wait_notify) * 1_000_000_000;
-                    deadlines.notify(client.request, notify);
+                    deadlines.notify(client.request, nanos(globals.query_wait_notify));
                 }
             }
             (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
@@ -525,7 +524,7 @@ impl Pooler {
     ) {
         let terms = self.terms(key, database);
         let pool = self.pools.at_mut(id);
-        let moved = !pool.terms.database.leads_where(&terms.database);
+        let moved = !pool.terms.database.same_servers(&terms.database);
         pool.terms = terms;
         pool.failure = None;
         if moved {

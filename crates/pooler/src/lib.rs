@@ -31,10 +31,21 @@ mod pooler;
 
 pub use pooler::{Pooler, PoolerSetup, Shared};
 
+use std::hash::BuildHasher;
+
 /// The hasher of all tables: fast, and seeded at start so that nobody can aim at a slot.
-pub type Seeded = foldhash::quality::FixedState;
+#[derive(Clone, Copy, Debug)]
+pub struct Seeded(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = foldhash::quality::FoldHasher<'static>;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        foldhash::quality::FixedState::with_seed(self.0).build_hasher()
+    }
+}
 
 /// A hasher with this seed.
 pub fn seeded(seed: u64) -> Seeded {
-    Seeded::with_seed(seed)
+    Seeded(seed)
 }

@@ -35,18 +35,19 @@ impl Pooler {
             ..Server::blank(pool_id, seeded, now)
         });
         self.watch_server(id);
-        match host.unwrap_or_else(|| Host::Unix(self.config.globals.unix_socket_dir.clone())) {
+        let Some(host) = host else {
+            return self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
+        };
+        match host {
             Host::Unix(directory) => {
                 let path = format!("{directory}/.s.PGSQL.{port}");
                 self.connect(id, Address::Unix(path, port), out);
             }
-            Host::Tcp(name) => match name.parse::<IpAddr>() {
-                Ok(ip) => self.connect(id, Address::Tcp(ip, port), out),
-                Err(_) => {
-                    let question = |ticket| Question::Resolve { ticket, host: name };
-                    self.ask(Asker::Server(id), question, out);
-                }
-            },
+            Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
+            Host::Name(host) => {
+                let question = |ticket| Question::Resolve { ticket, host };
+                self.ask(Asker::Server(id), question, out);
+            }
         }
     }
 
