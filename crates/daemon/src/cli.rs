@@ -70,9 +70,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut seen = Arguments::default();
     let (mut check, mut config) = (false, None);
-    let text = |value: OsString| value.string().map_err(|why| why.to_string());
     while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
-        let mut value = || parser.value().map_err(|why| why.to_string()).and_then(text);
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
@@ -80,16 +78,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Short('R') | Long("reboot") => seen.reboot = true,
             Short('q') | Long("quiet") => seen.quiet = true,
             Short('v') | Long("verbose") => seen.verbose += 1,
-            Short('u') | Long("user") => seen.user = Some(value()?),
-            Long("workers") => seen.workers = Some(value()?),
-            Long("io-driver") => seen.io_driver = Some(value()?),
+            Short('u') | Long("user") => seen.user = Some(value(&mut parser)?),
+            Long("workers") => seen.workers = Some(value(&mut parser)?),
+            Long("io-driver") => seen.io_driver = Some(value(&mut parser)?),
             Long("check") => check = true,
-            Value(path) if config.is_none() => config = Some(text(path)?),
+            Value(path) if config.is_none() => config = Some(path.string().map_err(|why| why.to_string())?),
             other => return Err(other.unexpected().to_string()),
         }
     }
     seen.config = config.ok_or("no configuration file specified")?;
     Ok(if check { Command::Check(seen) } else { Command::Run(seen) })
+}
+
+fn value(parser: &mut lexopt::Parser) -> Result<String, String> {
+    parser.value().and_then(|value| value.string()).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]
