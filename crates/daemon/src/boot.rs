@@ -25,7 +25,9 @@ pub struct Source {
 impl Source {
     /// From these arguments.
     pub fn new(arguments: &Arguments) -> Source {
-        Source { arguments: arguments.clone() }
+        Source {
+            arguments: arguments.clone(),
+        }
     }
 
     /// Reads the configuration; `path` replaces the command line's.
@@ -39,7 +41,9 @@ impl Source {
             read(path).map_err(|why| vec![format!("could not load file \"{path}\": {why}")])?;
         let (config, warnings) = Config::load(path, &text, &mut { read })
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
-        self.with_arguments(config).map(|config| (config, warnings)).map_err(|why| vec![why])
+        self.with_arguments(config)
+            .map(|config| (config, warnings))
+            .map_err(|why| vec![why])
     }
 
     fn with_arguments(&self, mut config: Config) -> Result<Config, String> {
@@ -86,7 +90,8 @@ pub fn load(source: &Source, log: &Log) -> Result<Config, Fatal> {
 pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         let user = User::from_name(name).ok().flatten();
-        let user = user.ok_or_else(|| Fatal(format!("could not find user '{name}' to switch to")))?;
+        let user =
+            user.ok_or_else(|| Fatal(format!("could not find user '{name}' to switch to")))?;
         if user.uid != Uid::effective() {
             assume(&user)
                 .map_err(|why| Fatal(format!("could not switch to user '{name}': {why}")))?;
@@ -107,7 +112,11 @@ fn assume(user: &User) -> nix::Result<()> {
     nix::unistd::setuid(user.uid)?;
     // What cannot be undone was done.
     let undone = nix::unistd::setuid(Uid::from_raw(0)).is_ok() && !user.uid.is_root();
-    if undone || Gid::effective() != user.gid { Err(nix::Error::EPERM) } else { Ok(()) }
+    if undone || Gid::effective() != user.gid {
+        Err(nix::Error::EPERM)
+    } else {
+        Ok(())
+    }
 }
 
 /// Our unix socket, as the settings have it; abstract if it begins with `@`.
@@ -121,7 +130,9 @@ pub fn unix_socket(globals: &Globals) -> Option<String> {
 /// # Errors
 /// Somebody does.
 pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
-    let Some(path) = unix_socket(globals) else { return Ok(()) };
+    let Some(path) = unix_socket(globals) else {
+        return Ok(());
+    };
     let address = match path.strip_prefix('@') {
         Some(name) => {
             use std::os::linux::net::SocketAddrExt;
@@ -129,8 +140,12 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
         }
         None => SocketAddr::from_pathname(&path),
     };
-    let address =
-        address.map_err(|why| Fatal(format!("bad unix socket path '{path}': {}", log::text(&why))))?;
+    let address = address.map_err(|why| {
+        Fatal(format!(
+            "bad unix socket path '{path}': {}",
+            log::text(&why)
+        ))
+    })?;
     match UnixStream::connect_addr(&address) {
         Ok(_) => Err(Fatal("unix socket is in use, cannot continue".into())),
         Err(_) => Ok(()),
@@ -156,7 +171,10 @@ pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
 /// Allows us as many descriptors as the system lets us, and logs how many that is.
 pub fn raise_limits(config: &Config, log: &Log) {
     let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
     let current = if raised { limit.maximum } else { limit.current };
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
@@ -187,7 +205,11 @@ fn expected_descriptors(config: &Config) -> u64 {
         .databases
         .values()
         .map(|database| {
-            let pools = if database.forced_user.is_some() { 1 } else { users };
+            let pools = if database.forced_user.is_some() {
+                1
+            } else {
+                users
+            };
             let size = config.pool_size(database, None) + config.reserve_pool_size(database, None);
             let all = pools * u64::from(size);
             match config.max_db_connections(database) {

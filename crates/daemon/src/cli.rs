@@ -39,8 +39,11 @@ pub struct Arguments {
 }
 
 /// What `-V` prints; its first line begins what SHOW VERSION says.
-pub const VERSION: &str =
-    concat!("Howdah ", env!("CARGO_PKG_VERSION"), " (PgBouncer 1.25.2 compatible)");
+pub const VERSION: &str = concat!(
+    "Howdah ",
+    env!("CARGO_PKG_VERSION"),
+    " (PgBouncer 1.25.2 compatible)"
+);
 
 /// What `-h` prints.
 pub const USAGE: &str = "\
@@ -82,16 +85,25 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Long("workers") => seen.workers = Some(value(&mut parser)?),
             Long("io-driver") => seen.io_driver = Some(value(&mut parser)?),
             Long("check") => check = true,
-            Value(path) if config.is_none() => config = Some(path.string().map_err(|why| why.to_string())?),
+            Value(path) if config.is_none() => {
+                config = Some(path.string().map_err(|why| why.to_string())?)
+            }
             other => return Err(other.unexpected().to_string()),
         }
     }
     seen.config = config.ok_or("no configuration file specified")?;
-    Ok(if check { Command::Check(seen) } else { Command::Run(seen) })
+    Ok(if check {
+        Command::Check(seen)
+    } else {
+        Command::Run(seen)
+    })
 }
 
 fn value(parser: &mut lexopt::Parser) -> Result<String, String> {
-    parser.value().and_then(|value| value.string()).map_err(|why| why.to_string())
+    parser
+        .value()
+        .and_then(|value| value.string())
+        .map_err(|why| why.to_string())
 }
 
 #[cfg(test)]
@@ -99,23 +111,74 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Command, String> {
-        parse(line.split(' ').filter(|word| !word.is_empty()).map(OsString::from))
+        parse(
+            line.split(' ')
+                .filter(|word| !word.is_empty())
+                .map(OsString::from),
+        )
     }
 
     #[test]
     fn options_are_pgbouncers() {
-        let config = || Arguments { config: "a.ini".into(), ..Arguments::default() };
+        let config = || Arguments {
+            config: "a.ini".into(),
+            ..Arguments::default()
+        };
         let user = Some("pg".to_owned());
         for (line, expected) in [
             ("a.ini", config()),
-            ("--quiet a.ini", Arguments { quiet: true, ..config() }),
-            ("a.ini -q", Arguments { quiet: true, ..config() }),
-            ("--reboot --quiet a.ini", Arguments { reboot: true, quiet: true, ..config() }),
-            ("-dvv a.ini", Arguments { daemon: true, verbose: 2, ..config() }),
-            ("-u pg a.ini", Arguments { user: user.clone(), ..config() }),
+            (
+                "--quiet a.ini",
+                Arguments {
+                    quiet: true,
+                    ..config()
+                },
+            ),
+            (
+                "a.ini -q",
+                Arguments {
+                    quiet: true,
+                    ..config()
+                },
+            ),
+            (
+                "--reboot --quiet a.ini",
+                Arguments {
+                    reboot: true,
+                    quiet: true,
+                    ..config()
+                },
+            ),
+            (
+                "-dvv a.ini",
+                Arguments {
+                    daemon: true,
+                    verbose: 2,
+                    ..config()
+                },
+            ),
+            (
+                "-u pg a.ini",
+                Arguments {
+                    user: user.clone(),
+                    ..config()
+                },
+            ),
             ("--user=pg a.ini", Arguments { user, ..config() }),
-            ("--workers 3 a.ini", Arguments { workers: Some("3".into()), ..config() }),
-            ("--io-driver=epoll a.ini", Arguments { io_driver: Some("epoll".into()), ..config() }),
+            (
+                "--workers 3 a.ini",
+                Arguments {
+                    workers: Some("3".into()),
+                    ..config()
+                },
+            ),
+            (
+                "--io-driver=epoll a.ini",
+                Arguments {
+                    io_driver: Some("epoll".into()),
+                    ..config()
+                },
+            ),
         ] {
             assert_eq!(parsed(line), Ok(Command::Run(expected)), "{line}");
         }
@@ -140,10 +203,18 @@ mod tests {
 
     #[test]
     fn every_option_is_in_the_help() {
-        for option in
-            ["-d, --daemon", "-q, --quiet", "-R, --reboot", "-u, --user", "-v, --verbose", "--check",
-             "--workers", "--io-driver", "-V, --version", "-h, --help"]
-        {
+        for option in [
+            "-d, --daemon",
+            "-q, --quiet",
+            "-R, --reboot",
+            "-u, --user",
+            "-v, --verbose",
+            "--check",
+            "--workers",
+            "--io-driver",
+            "-V, --version",
+            "-h, --help",
+        ] {
             assert!(USAGE.contains(option), "{option}");
         }
     }

@@ -74,9 +74,20 @@ impl Desk {
                 // Nobody hears when the process is ending.
                 let _ = ready.send(Heard::Derived(derived));
             })?;
-            Ok(Desk { runtime, signals, ear, heard, deriver })
+            Ok(Desk {
+                runtime,
+                signals,
+                ear,
+                heard,
+                deriver,
+            })
         };
-        open().map_err(|why| Fatal(format!("cannot start the control thread: {}", log::text(&why))))
+        open().map_err(|why| {
+            Fatal(format!(
+                "cannot start the control thread: {}",
+                log::text(&why)
+            ))
+        })
     }
 
     /// Where to ask.
@@ -86,7 +97,13 @@ impl Desk {
 
     /// Serves the workers and the operator until the process ends.
     pub fn serve(self, log: Log, source: Source, config: Arc<Config>, workers: Vec<PostBox>) -> ! {
-        let Desk { runtime, mut signals, ear, mut heard, deriver } = self;
+        let Desk {
+            runtime,
+            mut signals,
+            ear,
+            mut heard,
+            deriver,
+        } = self;
         let mut control = Control {
             log,
             source,
@@ -181,7 +198,11 @@ impl Control {
             Heard::Asked(from, question) => self.asked(from, question),
             Heard::Resolved(host, found) => {
                 let globals = &self.config.globals;
-                let ttl = if found.is_ok() { globals.dns_max_ttl } else { globals.dns_nxdomain_ttl };
+                let ttl = if found.is_ok() {
+                    globals.dns_max_ttl
+                } else {
+                    globals.dns_nxdomain_ttl
+                };
                 for asker in self.names.found(&host, &found, ttl, Instant::now()) {
                     self.answer(asker.0, Answer::Resolved(asker.1, found.clone()));
                 }
@@ -199,15 +220,27 @@ impl Control {
     fn asked(&mut self, from: WorkerId, question: Question) {
         match question {
             Question::Resolve { ticket, host } => self.resolve((from, ticket), host),
-            Question::Derive { ticket, password, salt, iterations } => {
-                let recipe = Recipe { password, salt, iterations };
+            Question::Derive {
+                ticket,
+                password,
+                salt,
+                iterations,
+            } => {
+                let recipe = Recipe {
+                    password,
+                    salt,
+                    iterations,
+                };
                 if let Some(key) = self.deriver.ask(recipe, (from, ticket)) {
                     self.answer(from, Answer::Derived(ticket, key));
                 }
             }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
-                let set = self.config.with(&key, &value).map(|config| self.put_in_force(config));
+                let set = self
+                    .config
+                    .with(&key, &value)
+                    .map(|config| self.put_in_force(config));
                 self.answer(from, Answer::Reloaded(ticket, set));
             }
             Question::Idle(worker) => {
@@ -330,9 +363,16 @@ async fn look_up(host: &str) -> Found {
                     addresses.push(address);
                 }
             }
-            if addresses.is_empty() { Err("it has no address".into()) } else { Ok(addresses) }
+            if addresses.is_empty() {
+                Err("it has no address".into())
+            } else {
+                Ok(addresses)
+            }
         }
         Ok(Err(why)) => Err(log::text(&why)),
-        Err(_) => Err(format!("no answer within {} seconds", RESOLVE_LIMIT.as_secs())),
+        Err(_) => Err(format!(
+            "no answer within {} seconds",
+            RESOLVE_LIMIT.as_secs()
+        )),
     }
 }

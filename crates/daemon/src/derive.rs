@@ -69,17 +69,27 @@ impl<W> Deriver<W> {
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..threads.max(1) {
             let (queue, ready) = (queue.clone(), ready.clone());
-            std::thread::Builder::new().name(format!("derive-{number}")).spawn(move || {
-                // Not being allowed to only makes us as heavy as everybody else.
-                let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-                loop {
-                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(recipe) = job else { return };
-                    ready(Derived { name: recipe.name(), key: recipe.derive() });
-                }
-            })?;
+            std::thread::Builder::new()
+                .name(format!("derive-{number}"))
+                .spawn(move || {
+                    // Not being allowed to only makes us as heavy as everybody else.
+                    let _ =
+                        rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+                    loop {
+                        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                        let Ok(recipe) = job else { return };
+                        ready(Derived {
+                            name: recipe.name(),
+                            key: recipe.derive(),
+                        });
+                    }
+                })?;
         }
-        Ok(Deriver { jobs, known: HashMap::new(), waiting: HashMap::new() })
+        Ok(Deriver {
+            jobs,
+            known: HashMap::new(),
+            waiting: HashMap::new(),
+        })
     }
 
     /// Somebody wants a key: here it is, or it will come.
@@ -103,7 +113,10 @@ impl<W> Deriver<W> {
             self.known.clear();
         }
         self.known.insert(derived.name, derived.key);
-        (derived.key, self.waiting.remove(&derived.name).unwrap_or_default())
+        (
+            derived.key,
+            self.waiting.remove(&derived.name).unwrap_or_default(),
+        )
     }
 }
 
@@ -112,15 +125,30 @@ mod tests {
     use super::*;
 
     fn recipe(password: &str, iterations: u32) -> Recipe {
-        Recipe { password: password.into(), salt: b"salt".to_vec(), iterations }
+        Recipe {
+            password: password.into(),
+            salt: b"salt".to_vec(),
+            iterations,
+        }
     }
 
     #[test]
     fn the_derivation_is_the_standards() {
         // The test vectors of PBKDF2-HMAC-SHA-256 in RFC 7914, section 11, cut to 32 bytes.
-        let key = Recipe { password: b"passwd".to_vec(), salt: b"salt".to_vec(), iterations: 1 };
-        let hex: String = key.derive().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc");
+        let key = Recipe {
+            password: b"passwd".to_vec(),
+            salt: b"salt".to_vec(),
+            iterations: 1,
+        };
+        let hex: String = key
+            .derive()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            hex,
+            "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
+        );
     }
 
     #[test]
@@ -137,7 +165,10 @@ mod tests {
         served.sort();
         assert_eq!(served[0], (vec![1, 2], recipe("a", 5).derive()));
         assert_eq!(served[1], (vec![3], recipe("a", 6).derive()));
-        assert_eq!(deriver.ask(recipe("a", 5), 4), Some(recipe("a", 5).derive()));
+        assert_eq!(
+            deriver.ask(recipe("a", 5), 4),
+            Some(recipe("a", 5).derive())
+        );
         assert!(receiver.try_recv().is_err());
     }
 }

@@ -31,7 +31,10 @@ pub struct Names<W> {
 impl<W> Names<W> {
     /// Knows nothing.
     pub fn new() -> Names<W> {
-        Names { known: HashMap::new(), waiting: HashMap::new() }
+        Names {
+            known: HashMap::new(),
+            waiting: HashMap::new(),
+        }
     }
 
     /// Somebody asks for a name.
@@ -79,6 +82,10 @@ mod tests {
         assert_eq!(names.ask("a", 4, at(17)), Next::LookUp);
         let failed: Found = Err("no such host".into());
         assert_eq!(names.found("b", &failed, Duration::ZERO, at(3)), [3]);
-        assert_eq!(names.ask("b", 5, at(3)), Next::LookUp, "a TTL of zero keeps nothing");
+        assert_eq!(
+            names.ask("b", 5, at(3)),
+            Next::LookUp,
+            "a TTL of zero keeps nothing"
+        );
     }
 }

@@ -25,14 +25,25 @@ static TRACES: Mutex<Vec<Trace>> = Mutex::new(Vec::new());
 pub fn remember(path: &Path) {
     if let Ok(seen) = fs::symlink_metadata(path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
-        let trace = Trace { path, device: seen.dev(), inode: seen.ino() };
-        TRACES.lock().unwrap_or_else(PoisonError::into_inner).push(trace);
+        let trace = Trace {
+            path,
+            device: seen.dev(),
+            inode: seen.ino(),
+        };
+        TRACES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(trace);
     }
 }
 
 /// Removes what was remembered and ends the process.
 pub fn leave(code: i32) -> ! {
-    for trace in TRACES.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for trace in TRACES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .drain(..)
+    {
         let ours = fs::symlink_metadata(&trace.path)
             .is_ok_and(|seen| (seen.dev(), seen.ino()) == (trace.device, trace.inode));
         if ours {
@@ -49,7 +60,9 @@ pub fn leave_on_panic(log: &Log) {
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("a thread").to_owned();
-        let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+        let place = panic
+            .location()
+            .map_or_else(String::new, |place| format!(" at {place}"));
         let payload = panic.payload();
         let text = payload
             .downcast_ref::<&str>()
@@ -73,21 +86,35 @@ pub fn check_pidfile(path: &str, log: &Log) -> Result<(), Fatal> {
         Ok(written) => written,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
         Err(why) => {
-            return Err(Fatal(format!("could not read pidfile '{path}': {}", log::text(&why))));
+            return Err(Fatal(format!(
+                "could not read pidfile '{path}': {}",
+                log::text(&why)
+            )));
         }
     };
-    let pid = written.trim().parse().ok().and_then(Pid::from_raw);
+    let pid = written
+        .trim()
+        .parse()
+        .ok()
+        .filter(|&pid: &i32| pid > 0)
+        .and_then(Pid::from_raw);
     let stale = pid.is_some_and(|pid| {
         // In a container the number may well come again, as ours.
         pid == rustix::process::getpid()
             || rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
     });
     if !stale {
-        return Err(Fatal(format!("pidfile '{path}' exists, another instance running?")));
+        return Err(Fatal(format!(
+            "pidfile '{path}' exists, another instance running?"
+        )));
     }
     log.say(Level::Log, "stale pidfile, removing");
-    fs::remove_file(path)
-        .map_err(|why| Fatal(format!("could not remove stale pidfile: {}", log::text(&why))))
+    fs::remove_file(path).map_err(|why| {
+        Fatal(format!(
+            "could not remove stale pidfile: {}",
+            log::text(&why)
+        ))
+    })
 }
 
 /// Writes our process id, and remembers to remove the file.
@@ -99,7 +126,10 @@ pub fn write_pidfile(path: &str) -> Result<(), Fatal> {
         return Ok(());
     }
     let fail = |doing: &str, why: &std::io::Error| {
-        Fatal(format!("could not {doing} pidfile '{path}': {}", log::text(why)))
+        Fatal(format!(
+            "could not {doing} pidfile '{path}': {}",
+            log::text(why)
+        ))
     };
     let mut file: File = OpenOptions::new()
         .write(true)
@@ -128,7 +158,9 @@ mod tests {
         };
         assert_eq!(check_pidfile("", &log), Ok(()));
         assert_eq!(check_pidfile(name, &log), Ok(()));
-        let exists = Fatal(format!("pidfile '{name}' exists, another instance running?"));
+        let exists = Fatal(format!(
+            "pidfile '{name}' exists, another instance running?"
+        ));
         assert_eq!(judge("1\n"), Err(exists));
         assert!(judge("").is_err() && judge("x").is_err() && judge("-1").is_err());
         let mut dead = std::process::Command::new("true").spawn().unwrap();

@@ -28,17 +28,25 @@ pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
             Ok(listener) => listeners.push(listener),
             Err((doing, why)) => {
                 let why = log::text(&why.into());
-                log.say(Level::Warning, format!("cannot listen on {address}: {doing}(): {why}"));
+                log.say(
+                    Level::Warning,
+                    format!("cannot listen on {address}: {doing}(): {why}"),
+                );
             }
         }
     }
     if listeners.is_empty() && !globals.listen_addr.is_empty() {
         let list = globals.listen_addr.join(", ");
-        return Err(Fatal(format!("failed to listen on any address in listen_addr list: {list}")));
+        return Err(Fatal(format!(
+            "failed to listen on any address in listen_addr list: {list}"
+        )));
     }
     if let Some(path) = boot::unix_socket(globals) {
         let opened = open_unix(&path, globals).map_err(|why| {
-            log.say(Level::Warning, format!("cannot listen on unix:{path}: {why}"));
+            log.say(
+                Level::Warning,
+                format!("cannot listen on unix:{path}: {why}"),
+            );
             Fatal("failed to create unix socket".into())
         })?;
         listeners.push(opened);
@@ -49,7 +57,10 @@ pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
         ));
     }
     for listener in &listeners {
-        log.say(Level::Log, format!("listening on {}", shown(&listener.address)));
+        log.say(
+            Level::Log,
+            format!("listening on {}", shown(&listener.address)),
+        );
     }
     Ok(listeners)
 }
@@ -72,7 +83,10 @@ fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
         }
         let found = (word.as_str(), port).to_socket_addrs();
         let found = found.map_err(|why| {
-            Fatal(format!("cannot resolve \"{word}\" of listen_addr: {}", log::text(&why)))
+            Fatal(format!(
+                "cannot resolve \"{word}\" of listen_addr: {}",
+                log::text(&why)
+            ))
         })?;
         addresses.extend(found);
     }
@@ -85,7 +99,11 @@ fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
 type Failed = (&'static str, rustix::io::Errno);
 
 fn open_tcp(address: SocketAddr, backlog: u32) -> Result<Listener, Failed> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
     let socket = new_socket(family)?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(|why| ("setsockopt", why))?;
     if address.is_ipv6() {
@@ -102,8 +120,7 @@ fn open_tcp(address: SocketAddr, backlog: u32) -> Result<Listener, Failed> {
 
 fn new_socket(family: AddressFamily) -> Result<OwnedFd, Failed> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(family, SocketType::STREAM, flags, None)
-        .map_err(|why| ("socket", why))
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(|why| ("socket", why))
 }
 
 fn depth(backlog: u32) -> i32 {
@@ -132,7 +149,10 @@ fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
     let listening = rustix::net::listen(&socket, depth(globals.listen_backlog));
     listening.map_err(|why| fail(("listen", why)))?;
     let address = Address::Unix(path.into(), globals.listen_port);
-    Ok(Listener { address, socket: Arc::new(socket) })
+    Ok(Listener {
+        address,
+        socket: Arc::new(socket),
+    })
 }
 
 fn set_access(file: &Path, globals: &Globals) -> Result<(), String> {
@@ -142,7 +162,10 @@ fn set_access(file: &Path, globals: &Globals) -> Result<(), String> {
             Ok(id) => id,
             Err(_) => {
                 let found = Group::from_name(group).ok().flatten();
-                found.ok_or_else(|| format!("there is no group '{group}'"))?.gid.as_raw()
+                found
+                    .ok_or_else(|| format!("there is no group '{group}'"))?
+                    .gid
+                    .as_raw()
             }
         };
         chown(file, None, Some(id)).map_err(|why| format!("chown(): {}", log::text(&why)))?;

@@ -27,7 +27,14 @@ impl Log {
     pub fn new(quiet: bool, verbose: u32) -> Log {
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
         let verbose = AtomicU32::new(verbose);
-        Log { shared: Arc::new(Shared { quiet, verbose, zone, file: Mutex::new(None) }) }
+        Log {
+            shared: Arc::new(Shared {
+                quiet,
+                verbose,
+                zone,
+                file: Mutex::new(None),
+            }),
+        }
     }
 
     /// Sets how much is logged: 0 for everyday, 1 with debug, 2 with noise.
@@ -43,10 +50,17 @@ impl Log {
         let opened = if path.is_empty() {
             None
         } else {
-            let file = OpenOptions::new().append(true).create(true).open(Path::new(path));
+            let file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
-        *self.shared.file.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+        *self
+            .shared
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = opened;
         Ok(())
     }
 
@@ -65,7 +79,11 @@ impl Log {
         let time = now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z");
         let line = line(&time.to_string(), std::process::id(), note);
         // The lock is taken even without a file: lines of two threads must not mix.
-        let mut file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self
+            .shared
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // A log that cannot be written has nowhere to say so.
         if !self.shared.quiet {
             let _ = io::stderr().write_all(line.as_bytes());
@@ -77,7 +95,10 @@ impl Log {
 
     /// Logs at a level.
     pub fn say(&self, level: Level, text: impl Into<String>) {
-        self.note(&Note { level, text: text.into() });
+        self.note(&Note {
+            level,
+            text: text.into(),
+        });
     }
 }
 
@@ -102,9 +123,19 @@ mod tests {
 
     #[test]
     fn a_line_is_pgbouncers() {
-        let note = |text: &str| Note { level: Level::Log, text: text.into() };
-        let seen = line("2026-01-01 00:00:00.000 UTC", 7, &note("C-0x1: a/b@c: hello"));
-        assert_eq!(seen, "2026-01-01 00:00:00.000 UTC [7] LOG C-0x1: a/b@c: hello\n");
+        let note = |text: &str| Note {
+            level: Level::Log,
+            text: text.into(),
+        };
+        let seen = line(
+            "2026-01-01 00:00:00.000 UTC",
+            7,
+            &note("C-0x1: a/b@c: hello"),
+        );
+        assert_eq!(
+            seen,
+            "2026-01-01 00:00:00.000 UTC [7] LOG C-0x1: a/b@c: hello\n"
+        );
         assert_eq!(line("t", 1, &note("a\nb\nc \n")), "t [1] LOG a\n\tb\n\tc\n");
     }
 
@@ -119,7 +150,11 @@ mod tests {
         log.say(Level::Debug, "hidden");
         log.say(Level::Warning, "one");
         let read = || std::fs::read_to_string(&path).unwrap();
-        assert!(read().ends_with(&format!("[{}] WARNING one\n", std::process::id())), "{}", read());
+        assert!(
+            read().ends_with(&format!("[{}] WARNING one\n", std::process::id())),
+            "{}",
+            read()
+        );
         assert_eq!(read().lines().count(), 1);
         log.set_verbose(1);
         log.say(Level::Debug, "shown");
@@ -129,7 +164,11 @@ mod tests {
         log.open(path_text).unwrap();
         log.say(Level::Log, "two");
         assert_eq!(read().lines().count(), 1);
-        assert!(log.open("/nonexistent/x").unwrap_err().contains("No such file or directory"));
+        assert!(
+            log.open("/nonexistent/x")
+                .unwrap_err()
+                .contains("No such file or directory")
+        );
         log.say(Level::Log, "three");
         assert_eq!(read().lines().count(), 2, "the old file stays in use");
         std::fs::remove_dir_all(&folder).unwrap();

@@ -83,7 +83,10 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     )?;
     log.say(
         Level::Log,
-        format!("process up: {}, {count} workers, {cores} cores", cli::VERSION),
+        format!(
+            "process up: {}, {count} workers, {cores} cores",
+            cli::VERSION
+        ),
     );
     systemd::ready();
     desk.serve(log.clone(), source, config, boxes)

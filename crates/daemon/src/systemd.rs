@@ -22,7 +22,9 @@ pub fn stopping() {
 
 /// Nobody listens where NOTIFY_SOCKET is not set; a message that is lost changes nothing for us.
 fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),

@@ -34,7 +34,11 @@ pub struct Common {
 /// How many workers to start: as set, else one for each core the process may use, by its affinity
 /// and its control group's quota.
 pub fn count(globals: &Globals, cores: usize) -> u16 {
-    let wanted = if globals.workers == 0 { cores } else { globals.workers as usize };
+    let wanted = if globals.workers == 0 {
+        cores
+    } else {
+        globals.workers as usize
+    };
     u16::try_from(wanted).unwrap_or(u16::MAX)
 }
 
@@ -75,7 +79,9 @@ pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
             common: common.clone(),
         };
         let thread = std::thread::Builder::new().name(format!("worker {number}"));
-        thread.spawn(move || seat.work()).map_err(|why| fail(&why))?;
+        thread
+            .spawn(move || seat.work())
+            .map_err(|why| fail(&why))?;
     }
     Ok(boxes)
 }
@@ -86,7 +92,10 @@ fn entropy() -> Result<[u8; 32], Fatal> {
     match got {
         Ok(32) => Ok(seed),
         Ok(_) => Err(Fatal("the system gave too little entropy".into())),
-        Err(why) => Err(Fatal(format!("the system gave no entropy: {}", error_text(why)))),
+        Err(why) => Err(Fatal(format!(
+            "the system gave no entropy: {}",
+            error_text(why)
+        ))),
     }
 }
 
@@ -121,7 +130,9 @@ impl Seat {
     }
 
     fn run(self, driver: impl Driver, driver_name: &str) {
-        let Common { config, ear, log, .. } = self.common;
+        let Common {
+            config, ear, log, ..
+        } = self.common;
         let options = socket_options(&config.globals);
         let own = self.boxes[usize::from(self.id.0)].clone();
         own.post(Letter::Order(Order::SocketOptions(options)));
@@ -146,6 +157,8 @@ impl Seat {
 
 /// The wall clock at `Time(0)`, in seconds since 1970.
 fn wall_clock_at_origin() -> f64 {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     wall.as_secs_f64() - clock().0 as f64 / 1e9
 }
