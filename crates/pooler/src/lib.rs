@@ -1,6 +1,7 @@
 //! The decisions of Howdah: who is linked to whom, and what is sent when.
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod config;
 pub mod event;
 pub mod mail;
