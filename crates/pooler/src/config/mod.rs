@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use database::{Database, Host};
 pub use table::Globals;
 pub use user::User;
-pub use userlist::Secret;
+pub use crate::auth::Secret;
 pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
 
 /// The name of the console's database; no entry may have it.
