@@ -78,7 +78,9 @@ impl<'r> Client<'r> {
 
     /// The connection; an operation always has one.
     pub fn connection(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("operations run on a connected client")
+        self.connection
+            .as_mut()
+            .expect("operations run on a connected client")
     }
 
     /// A number no other operation of this client has.
@@ -113,7 +115,10 @@ impl<'r> Client<'r> {
 
     /// Compares all that must come.
     pub fn expect(&mut self) -> Outcome {
-        let connection = self.connection.as_mut().expect("operations run on a connected client");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("operations run on a connected client");
         expect_all(connection, &mut self.session.want)
     }
 
@@ -128,7 +133,10 @@ impl<'r> Client<'r> {
         let mark = self.mark();
         let columns = vec![messages::column("m", messages::oid::TEXT)];
         let rows = vec![vec![crate::session::text(mark.clone())]];
-        self.query(&format!("select '{mark}'::text as m"), &[Part::Rows(columns, rows)])
+        self.query(
+            &format!("select '{mark}'::text as m"),
+            &[Part::Rows(columns, rows)],
+        )
     }
 
     /// The rows of a query that must succeed, as text; for work outside the load proper.
@@ -187,13 +195,19 @@ impl<'r> Client<'r> {
             self.connect(&[])?;
         }
         let pieces = self.random.one_in(24).then(|| self.random.between(1, 30));
-        let name = format!("{} (client {}, after n{})", behaviour.name, self.id, self.serial);
+        let name = format!(
+            "{} (client {}, after n{})",
+            behaviour.name, self.id, self.serial
+        );
         let connection = self.connection();
         connection.note(name);
         connection.pieces = pieces;
         (behaviour.run)(self)?;
         if self.session.block() != Block::Idle || !self.session.want.is_empty() {
-            return Err(Failure::new(Kind::Wrong, "the load itself left an operation unfinished"));
+            return Err(Failure::new(
+                Kind::Wrong,
+                "the load itself left an operation unfinished",
+            ));
         }
         if let Some(connection) = self.connection.as_mut() {
             if connection.has_surplus() {
@@ -220,7 +234,9 @@ impl<'r> Client<'r> {
             tally.count(behaviour.name, &result);
             if let Err(failure) = result {
                 let history = self.connection.as_ref().map_or(vec![], Connection::history);
-                self.run.report.print(behaviour.name, self.id, &failure, &history);
+                self.run
+                    .report
+                    .print(behaviour.name, self.id, &failure, &history);
                 self.leave(Leave::Fin);
                 std::thread::sleep(Duration::from_millis(20));
             }

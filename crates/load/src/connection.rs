@@ -21,8 +21,16 @@ const HEAD: usize = 160;
 /// What happened on a connection lately.
 enum Past {
     Operation(String),
-    Sent { tag: u8, head: Vec<u8>, length: usize },
-    Got { tag: u8, head: Vec<u8>, length: usize },
+    Sent {
+        tag: u8,
+        head: Vec<u8>,
+        length: usize,
+    },
+    Got {
+        tag: u8,
+        head: Vec<u8>,
+        length: usize,
+    },
 }
 
 /// How a connection is given up without Terminate.
@@ -65,7 +73,10 @@ impl Connection {
     /// Connects to `url`.
     pub fn open(url: &Url, limit: Duration) -> Outcome<Connection> {
         let refused = |error: io::Error| {
-            Failure::new(Kind::Unexpected, format!("cannot connect to {}: {error}", url.shown()))
+            Failure::new(
+                Kind::Unexpected,
+                format!("cannot connect to {}: {error}", url.shown()),
+            )
         };
         let socket: OwnedFd = if url.host.starts_with('/') {
             let path = format!("{}/.s.PGSQL.{}", url.host, url.port);
@@ -107,7 +118,11 @@ impl Connection {
             }
             let body = &rest[5..rest.len().min(length + 1)];
             let head = body[..body.len().min(HEAD)].to_vec();
-            self.remember(Past::Sent { tag: rest[0], head, length: length - 4 });
+            self.remember(Past::Sent {
+                tag: rest[0],
+                head,
+                length: length - 4,
+            });
             if rest.len() < length + 1 {
                 return;
             }
@@ -115,7 +130,11 @@ impl Connection {
         }
         if !rest.is_empty() {
             let head = rest[..rest.len().min(HEAD)].to_vec();
-            self.remember(Past::Sent { tag: 0, head, length: rest.len() });
+            self.remember(Past::Sent {
+                tag: 0,
+                head,
+                length: rest.len(),
+            });
         }
     }
 
@@ -133,7 +152,10 @@ impl Connection {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::new(Kind::Hang, "no complete reply within the limit"));
+                return Err(Failure::new(
+                    Kind::Hang,
+                    "no complete reply within the limit",
+                ));
             }
             let mut fds = [PollFd::new(&self.socket, flags)];
             let time = Timespec {
@@ -186,7 +208,11 @@ impl Connection {
                 Some(size) if rest.len() <= 4096 => &rest[..rest.len().min(size)],
                 _ => rest,
             };
-            match send(&self.socket, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(
+                &self.socket,
+                piece,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(count) => {
                     rest = &rest[count..];
                     if self.pieces.is_some() {
@@ -203,7 +229,10 @@ impl Connection {
                 Err(error) => {
                     // What the other side said before it left is more telling than EPIPE.
                     while let Ok(true) = self.take() {
-                        if self.wait(PollFlags::IN, Instant::now() + Duration::from_millis(50)).is_err() {
+                        if self
+                            .wait(PollFlags::IN, Instant::now() + Duration::from_millis(50))
+                            .is_err()
+                        {
                             break;
                         }
                     }
@@ -230,10 +259,17 @@ impl Connection {
             }
             return Ok(None);
         }
-        let message = Message { tag: have[0], body: have[5..=length].to_vec() };
+        let message = Message {
+            tag: have[0],
+            body: have[5..=length].to_vec(),
+        };
         self.start += length + 1;
         let head = message.body[..message.body.len().min(HEAD)].to_vec();
-        self.remember(Past::Got { tag: message.tag, head, length: message.body.len() });
+        self.remember(Past::Got {
+            tag: message.tag,
+            head,
+            length: message.body.len(),
+        });
         Ok(Some(message))
     }
 
@@ -256,15 +292,8 @@ impl Connection {
     /// The next message within the limit; the end of the stream is a failure.
     pub fn next(&mut self) -> Outcome<Message> {
         let deadline = Instant::now() + self.limit;
-        self.next_until(deadline)?.ok_or_else(|| lost("closed by the other side"))
-    }
-
-    /// Waits until something is there to read, without taking it.
-    pub fn wait_for_input(&mut self) -> Outcome {
-        if self.start < self.input.len() {
-            return Ok(());
-        }
-        self.wait(PollFlags::IN, Instant::now() + self.limit).map(|_| ())
+        self.next_until(deadline)?
+            .ok_or_else(|| lost("closed by the other side"))
     }
 
     /// Takes input until about `bytes` came, the stream is quiet for `patience`, or it ended.
@@ -299,7 +328,9 @@ impl Connection {
     /// True if bytes are waiting that no reply accounts for (or the stream ended).
     pub fn has_surplus(&mut self) -> bool {
         self.start < self.input.len()
-            || self.wait(PollFlags::IN, Instant::now() + Duration::from_micros(1)).is_ok()
+            || self
+                .wait(PollFlags::IN, Instant::now() + Duration::from_micros(1))
+                .is_ok()
     }
 
     /// Waits for the end of the stream.

@@ -38,7 +38,12 @@ pub enum Want {
 
 /// An expected ErrorResponse of severity ERROR.
 pub fn error(code: &'static str, text: impl Into<String>) -> Want {
-    Want::Report { tag: b'E', severity: "ERROR", code, text: Text::Is(text.into()) }
+    Want::Report {
+        tag: b'E',
+        severity: "ERROR",
+        code,
+        text: Text::Is(text.into()),
+    }
 }
 
 impl Want {
@@ -46,7 +51,12 @@ impl Want {
     fn accepts(&self, message: &Message) -> bool {
         match self {
             Want::Exact(wanted) => wanted == message,
-            Want::Report { tag, severity, code, text } => {
+            Want::Report {
+                tag,
+                severity,
+                code,
+                text,
+            } => {
                 let is = |name, wanted: &str| {
                     field(&message.body, name).is_some_and(|value| value == wanted)
                 };
@@ -66,8 +76,17 @@ impl Want {
     pub fn shown(&self) -> String {
         match self {
             Want::Exact(message) => show_got(message.tag, &message.body, message.body.len()),
-            Want::Report { tag, severity, code, text } => {
-                let name = if *tag == b'E' { "ErrorResponse" } else { "NoticeResponse" };
+            Want::Report {
+                tag,
+                severity,
+                code,
+                text,
+            } => {
+                let name = if *tag == b'E' {
+                    "ErrorResponse"
+                } else {
+                    "NoticeResponse"
+                };
                 match text {
                     Text::Is(text) => format!("{name} {severity} {code} {text}"),
                     Text::Starts(text) => format!("{name} {severity} {code} {text}..."),
@@ -84,12 +103,23 @@ fn shown(message: &Message) -> String {
 
 /// The failure for `message` having come where `wants` were due.
 pub fn difference(connection: &mut Connection, wants: &[Want], message: &Message) -> Failure {
-    let kind = if message.tag == b'E' { Kind::Unexpected } else { Kind::Wrong };
+    // An error where another error was due, or that comes before its place, is a wrong reply; one
+    // that ends the connection, or comes where none was due, is an unexpected error.
     let is_error = |want: &Want| matches!(want, Want::Report { tag: b'E', .. });
-    // An error where another error was due, or one that comes before its place, is a wrong reply.
-    let kind = if wants.iter().any(is_error) { Kind::Wrong } else { kind };
+    let fatal = field(&message.body, b'V').is_some_and(|severity| severity == "FATAL");
+    let due = wants.iter().any(is_error) && !fatal;
+    let kind = if message.tag == b'E' && !due {
+        Kind::Unexpected
+    } else {
+        Kind::Wrong
+    };
     let mut got = vec![shown(message)];
-    got.extend(connection.leftovers(Duration::from_millis(100)).iter().map(shown));
+    got.extend(
+        connection
+            .leftovers(Duration::from_millis(100))
+            .iter()
+            .map(shown),
+    );
     Failure {
         kind,
         what: format!("got {}", shown(message)),
@@ -139,7 +169,10 @@ fn expect_each(connection: &mut Connection, wants: &[Want], done: &mut usize) ->
 /// Whether `messages` are exactly what `wants` say.
 pub fn all_accept(wants: &[Want], messages: &[Message]) -> bool {
     wants.len() == messages.len()
-        && wants.iter().zip(messages).all(|(want, message)| want.accepts(message))
+        && wants
+            .iter()
+            .zip(messages)
+            .all(|(want, message)| want.accepts(message))
 }
 
 #[cfg(test)]
@@ -149,7 +182,10 @@ mod tests {
 
     fn report(code: &str, text: &str) -> Message {
         let body = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
-        Message { tag: b'E', body: body.into_bytes() }
+        Message {
+            tag: b'E',
+            body: body.into_bytes(),
+        }
     }
 
     #[test]
@@ -159,19 +195,39 @@ mod tests {
         assert!(!want.accepts(&report("26001", "no such thing")));
         assert!(!want.accepts(&report("26000", "no such thing at all")));
         let start = Text::Starts("no such".to_owned());
-        let want = Want::Report { tag: b'E', severity: "ERROR", code: "26000", text: start };
+        let want = Want::Report {
+            tag: b'E',
+            severity: "ERROR",
+            code: "26000",
+            text: start,
+        };
         assert!(want.accepts(&report("26000", "no such thing at all")));
-        let notice = Message { tag: b'N', ..report("26000", "no such thing") };
+        let notice = Message {
+            tag: b'N',
+            ..report("26000", "no such thing")
+        };
         assert!(!want.accepts(&notice));
     }
 
     #[test]
     fn exact_messages_are_compared_byte_by_byte() {
-        let message = Message { tag: b'C', body: text_body("SELECT 1") };
+        let message = Message {
+            tag: b'C',
+            body: text_body("SELECT 1"),
+        };
         let want = Want::Exact(message.clone());
-        assert!(all_accept(std::slice::from_ref(&want), std::slice::from_ref(&message)));
-        let other = Message { tag: b'C', body: text_body("SELECT 2") };
-        assert!(!all_accept(std::slice::from_ref(&want), std::slice::from_ref(&other)));
+        assert!(all_accept(
+            std::slice::from_ref(&want),
+            std::slice::from_ref(&message)
+        ));
+        let other = Message {
+            tag: b'C',
+            body: text_body("SELECT 2"),
+        };
+        assert!(!all_accept(
+            std::slice::from_ref(&want),
+            std::slice::from_ref(&other)
+        ));
         assert!(!all_accept(&[want], &[]));
     }
 }

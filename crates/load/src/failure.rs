@@ -27,7 +27,12 @@ pub struct Failure {
 impl Failure {
     /// A difference with nothing more to show.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Failure { kind, what: what.into(), expected: Vec::new(), got: Vec::new() }
+        Failure {
+            kind,
+            what: what.into(),
+            expected: Vec::new(),
+            got: Vec::new(),
+        }
     }
 }
 

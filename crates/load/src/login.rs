@@ -27,7 +27,10 @@ pub struct Greeting {
 /// The startup packet for `url` with `settings`.
 pub fn startup_packet(url: &Url, version: u32, settings: &[(&str, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
-    let named = [("user", url.user.as_str()), ("database", url.database.as_str())];
+    let named = [
+        ("user", url.user.as_str()),
+        ("database", url.database.as_str()),
+    ];
     for (name, value) in named.iter().chain(settings) {
         put_text(&mut body, name);
         put_text(&mut body, value);
@@ -83,13 +86,10 @@ pub fn login(
 }
 
 /// Answers one Authentication message; true once the server accepts.
-fn answer(
-    connection: &mut Connection,
-    url: &Url,
-    scram: &mut Scram,
-    body: &[u8],
-) -> Outcome<bool> {
-    let kind = body.first_chunk().map_or(u32::MAX, |code| u32::from_be_bytes(*code));
+fn answer(connection: &mut Connection, url: &Url, scram: &mut Scram, body: &[u8]) -> Outcome<bool> {
+    let kind = body
+        .first_chunk()
+        .map_or(u32::MAX, |code| u32::from_be_bytes(*code));
     let rest = body.get(4..).unwrap_or_default();
     let mut out = Vec::new();
     match kind {
@@ -111,7 +111,11 @@ fn answer(
             put(&mut out, b'p', |out| out.extend_from_slice(last.as_bytes()));
         }
         12 => return scram.verify(rest).map_err(refused).map(|()| false),
-        _ => return Err(refused(format!("authentication method {kind} is not supported"))),
+        _ => {
+            return Err(refused(format!(
+                "authentication method {kind} is not supported"
+            )));
+        }
     }
     connection.send(&out)?;
     Ok(false)
@@ -141,9 +145,15 @@ fn salted(password: &str, salt: &[u8], rounds: u32) -> [u8; 32] {
     let mut key = step;
     for _ in 1..rounds {
         step = keyed(password.as_bytes(), &step);
-        key.iter_mut().zip(step).for_each(|(key, step)| *key ^= step);
+        key.iter_mut()
+            .zip(step)
+            .for_each(|(key, step)| *key ^= step);
     }
-    SALTED.lock().expect("no panic while held").get_or_insert_default().insert(entry, key);
+    SALTED
+        .lock()
+        .expect("no panic while held")
+        .get_or_insert_default()
+        .insert(entry, key);
     key
 }
 
@@ -165,14 +175,20 @@ impl Scram {
         let challenge = String::from_utf8_lossy(challenge).into_owned();
         let part = |name: &str| {
             let mut parts = challenge.split(',');
-            parts.find_map(|part| part.strip_prefix(name)).ok_or("a broken SCRAM challenge")
+            parts
+                .find_map(|part| part.strip_prefix(name))
+                .ok_or("a broken SCRAM challenge")
         };
         let nonce = part("r=")?;
         if !nonce.starts_with(NONCE) {
             return Err("the SCRAM nonce is not ours".to_owned());
         }
-        let salt = BASE64.decode(part("s=")?).map_err(|_| "a broken SCRAM salt")?;
-        let rounds = part("i=")?.parse().map_err(|_| "a broken SCRAM iteration count")?;
+        let salt = BASE64
+            .decode(part("s=")?)
+            .map_err(|_| "a broken SCRAM salt")?;
+        let rounds = part("i=")?
+            .parse()
+            .map_err(|_| "a broken SCRAM iteration count")?;
         let salted = salted(password, &salt, rounds);
         let client = keyed(&salted, b"Client Key");
         let without_proof = format!("c=biws,r={nonce}");

@@ -41,7 +41,10 @@ pub struct Column {
 
 /// A column named `name` of type `oid`.
 pub fn column(name: &str, oid: u32) -> Column {
-    Column { name: name.to_owned(), oid }
+    Column {
+        name: name.to_owned(),
+        oid,
+    }
 }
 
 /// A row's values, encoded; `None` is NULL.
@@ -315,8 +318,17 @@ pub fn show_got(tag: u8, body: &[u8], length: usize) -> String {
         b'D' => "DataRow",
         b'E' | b'N' => {
             let of = |tag| field(body, tag).unwrap_or_default();
-            let name = if tag == b'E' { "ErrorResponse" } else { "NoticeResponse" };
-            return format!("{name} {} {} {}", of(b'S'), of(b'C'), show(of(b'M').as_bytes()));
+            let name = if tag == b'E' {
+                "ErrorResponse"
+            } else {
+                "NoticeResponse"
+            };
+            return format!(
+                "{name} {} {} {}",
+                of(b'S'),
+                of(b'C'),
+                show(of(b'M').as_bytes())
+            );
         }
         b'G' => "CopyInResponse",
         b'H' => "CopyOutResponse",

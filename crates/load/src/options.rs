@@ -88,16 +88,17 @@ impl Options {
         let mut weights = Vec::new();
         for pair in &self.weights {
             let (name, weight) = pair.split_once('=').ok_or("--weights wants name=weight")?;
-            let weight = weight.parse().map_err(|_| format!("{weight:?} is no weight"))?;
+            let weight = weight
+                .parse()
+                .map_err(|_| format!("{weight:?} is no weight"))?;
             weights.push((known(name)?.name, weight));
         }
         let weight = |behaviour: &Behaviour| {
             let given = weights.iter().find(|(name, _)| *name == behaviour.name);
             given.map_or(behaviour.weight, |(_, weight)| *weight)
         };
-        let has = |list: &[String], behaviour: &Behaviour| {
-            list.iter().any(|name| name == behaviour.name)
-        };
+        let has =
+            |list: &[String], behaviour: &Behaviour| list.iter().any(|name| name == behaviour.name);
         let chosen: Vec<_> = ALL
             .iter()
             .filter(|behaviour| self.only.is_empty() || has(&self.only, behaviour))
@@ -105,6 +106,10 @@ impl Options {
             .map(|behaviour| (behaviour, weight(behaviour)))
             .filter(|(_, weight)| *weight > 0)
             .collect();
-        if chosen.is_empty() { Err("no behaviour is left".to_owned()) } else { Ok(chosen) }
+        if chosen.is_empty() {
+            Err("no behaviour is left".to_owned())
+        } else {
+            Ok(chosen)
+        }
     }
 }

@@ -65,7 +65,9 @@ fn work(
         };
         let spawn = |id| {
             let builder = std::thread::Builder::new().stack_size(STACK);
-            builder.spawn_scoped(scope, move || worker(id)).expect("a thread can be started")
+            builder
+                .spawn_scoped(scope, move || worker(id))
+                .expect("a thread can be started")
         };
         let threads: Vec<_> = (first..first + options.clients).map(spawn).collect();
         for thread in threads {
@@ -83,13 +85,18 @@ fn rows_of(
     seconds: f64,
 ) -> Vec<(String, Counts, f64)> {
     let of = |behaviour: &Behaviour| tally.0.get(behaviour.name).copied().unwrap_or_default();
-    behaviours.iter().map(|(b, _)| (b.name.to_owned(), of(b), seconds)).collect()
+    behaviours
+        .iter()
+        .map(|(b, _)| (b.name.to_owned(), of(b), seconds))
+        .collect()
 }
 
 /// Adds the rows about the tables, if any behaviour wrote to them.
 fn add_checks(table: &mut Table, run: &Run, wrote: &[&str], books: &[(usize, Books)]) {
     let mut client = Client::new(run, 0, 0);
-    let checked = client.connect(&[]).and_then(|()| check_books(&mut client, books));
+    let checked = client
+        .connect(&[])
+        .and_then(|()| check_books(&mut client, books));
     match checked {
         Ok(rows) => {
             for (name, counts) in rows {
@@ -104,7 +111,11 @@ fn add_checks(table: &mut Table, run: &Run, wrote: &[&str], books: &[(usize, Boo
         }
         Err(failure) => {
             run.report.print("end", 0, &failure, &[]);
-            let counts = Counts { operations: 1, unexpected: 1, ..Counts::default() };
+            let counts = Counts {
+                operations: 1,
+                unexpected: 1,
+                ..Counts::default()
+            };
             table.rows.push(("end".to_owned(), counts, 0.0));
         }
     }
@@ -115,15 +126,24 @@ fn add_checks(table: &mut Table, run: &Run, wrote: &[&str], books: &[(usize, Boo
 pub fn run(options: &Options) -> Result<bool, String> {
     if options.list {
         for behaviour in ALL {
-            println!("{:18} {:3}  {}", behaviour.name, behaviour.weight, behaviour.about);
+            println!(
+                "{:18} {:3}  {}",
+                behaviour.name, behaviour.weight, behaviour.about
+            );
         }
         return Ok(true);
     }
     let behaviours = options.behaviours()?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let make = |url: &crate::url::Url| Run {
         url: url.clone(),
-        version: if options.protocol_3_2 { 196_610 } else { 196_608 },
+        version: if options.protocol_3_2 {
+            196_610
+        } else {
+            196_608
+        },
         limit: Duration::from_secs_f64(options.hang),
         name: format!("r{:x}", since.as_millis()),
         stop: AtomicBool::new(false),
@@ -134,7 +154,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     if options.prepare {
         prepare(&direct).map_err(|failure| format!("cannot prepare: {}", failure.what))?;
     }
-    let seconds = options.minutes.map_or(options.seconds, |minutes| minutes * 60.0);
+    let seconds = options
+        .minutes
+        .map_or(options.seconds, |minutes| minutes * 60.0);
     let time = Duration::from_secs_f64(seconds);
     let title = format!(
         "{}: {} clients, {} s{}, seed {}",
@@ -144,10 +166,16 @@ pub fn run(options: &Options) -> Result<bool, String> {
         if options.each { " each" } else { "" },
         options.seed
     );
-    let mut table = Table { title, rows: Vec::new() };
+    let mut table = Table {
+        title,
+        rows: Vec::new(),
+    };
     let mut books: BTreeMap<usize, Books> = BTreeMap::new();
     let sets: Vec<Vec<_>> = if options.each {
-        behaviours.iter().map(|(behaviour, _)| vec![(*behaviour, 1)]).collect()
+        behaviours
+            .iter()
+            .map(|(behaviour, _)| vec![(*behaviour, 1)])
+            .collect()
     } else {
         vec![behaviours.clone()]
     };
@@ -157,19 +185,39 @@ pub fn run(options: &Options) -> Result<bool, String> {
         books.extend(kept);
         let rows = rows_of(set, &tally, took);
         if options.each && !options.json {
-            let one = Table { title: String::new(), rows: rows.clone() };
-            eprint!("{}", one.text().lines().skip(3).map(|l| format!("{l}\n")).collect::<String>());
+            let one = Table {
+                title: String::new(),
+                rows: rows.clone(),
+            };
+            eprint!(
+                "{}",
+                one.text()
+                    .lines()
+                    .skip(3)
+                    .map(|l| format!("{l}\n"))
+                    .collect::<String>()
+            );
         }
         table.rows.extend(rows);
     }
-    let wrote: Vec<&str> = behaviours.iter().map(|(behaviour, _)| behaviour.name).collect();
+    let wrote: Vec<&str> = behaviours
+        .iter()
+        .map(|(behaviour, _)| behaviour.name)
+        .collect();
     let books: Vec<(usize, Books)> = books.into_iter().collect();
     add_checks(&mut table, &direct, &wrote, &books);
     if options.json {
         println!("{:#}", table.json());
     } else {
         println!("{}", table.text());
-        println!("{}", if table.clean() { "No difference." } else { "There were differences." });
+        println!(
+            "{}",
+            if table.clean() {
+                "No difference."
+            } else {
+                "There were differences."
+            }
+        );
     }
     Ok(table.clean())
 }

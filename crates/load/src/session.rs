@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::expect::{Text, Want, error};
 use crate::messages::{
-    self, Arguments, Column, Message, Row, data_row, parameter_description, row_description, text_body,
+    self, Arguments, Column, Message, Row, data_row, parameter_description, row_description,
+    text_body,
 };
 use crate::statement::{Call, Statement};
 
@@ -115,7 +116,10 @@ pub fn no_statement(name: &str) -> Want {
     if name.is_empty() {
         return error("26000", "unnamed prepared statement does not exist");
     }
-    error("26000", format!("prepared statement \"{name}\" does not exist"))
+    error(
+        "26000",
+        format!("prepared statement \"{name}\" does not exist"),
+    )
 }
 
 impl Session {
@@ -133,11 +137,6 @@ impl Session {
     /// The transaction state.
     pub fn block(&self) -> Block {
         self.block.unwrap_or(Block::Idle)
-    }
-
-    /// Whether the rest of the group is being skipped.
-    pub fn skipping(&self) -> bool {
-        self.skipping
     }
 
     /// Adds an exact message to what must come.
@@ -327,7 +326,10 @@ impl Session {
         } else if self.block() == Block::Failed && !statement.ends_transaction() {
             self.fail(aborted());
         } else if self.statements.contains_key(name) {
-            self.fail(error("42P05", format!("prepared statement \"{name}\" already exists")));
+            self.fail(error(
+                "42P05",
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         } else {
             if name.is_empty() {
                 self.unnamed = Some(*statement);
@@ -340,7 +342,11 @@ impl Session {
 
     /// The statement of that name.
     pub fn statement(&self, name: &str) -> Option<Statement> {
-        if name.is_empty() { self.unnamed } else { self.statements.get(name).copied() }
+        if name.is_empty() {
+            self.unnamed
+        } else {
+            self.statements.get(name).copied()
+        }
     }
 
     /// Bind of `call`, which must be a call of the statement the session knows under `name`
@@ -358,15 +364,27 @@ impl Session {
             // A pooler gives statements names of its own, so the name in the text is left open.
             let start = format!("bind message supplies {given} parameters, but prepared statement");
             let text = Text::Starts(start);
-            return self.fail(Want::Report { tag: b'E', severity: "ERROR", code: "08P01", text });
+            return self.fail(Want::Report {
+                tag: b'E',
+                severity: "ERROR",
+                code: "08P01",
+                text,
+            });
         }
         if self.block() == Block::Failed && !statement.ends_transaction() {
             return self.fail(aborted());
         }
         if !portal.is_empty() && self.portals.contains_key(portal) {
-            return self.fail(error("42P03", format!("cursor \"{portal}\" already exists")));
+            return self.fail(error(
+                "42P03",
+                format!("cursor \"{portal}\" already exists"),
+            ));
         }
-        let bound = Portal { statement, call: call.clone(), read: 0 };
+        let bound = Portal {
+            statement,
+            call: call.clone(),
+            read: 0,
+        };
         self.portals.insert(portal.to_owned(), bound);
         self.exact(b'2', vec![]);
     }
@@ -552,6 +570,9 @@ impl Session {
 
     /// All settings back to those of the login.
     pub fn initial_settings(&self) -> Vec<(String, String)> {
-        self.initial.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+        self.initial
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 }

@@ -99,7 +99,11 @@ impl Statement {
 
     /// A statement of `shape`.
     pub fn of(shape: Shape) -> Statement {
-        Statement { shape, k: 7, typed: false }
+        Statement {
+            shape,
+            k: 7,
+            typed: false,
+        }
     }
 
     /// The text.
@@ -112,7 +116,9 @@ impl Statement {
             }
             Shape::Sum => format!("select ($1::int8 + {k})::int8 as s"),
             Shape::Series => {
-                format!("select i::int4 as i, $1::text as m, {k}::int4 as k from generate_series(1, $2::int4) i")
+                format!(
+                    "select i::int4 as i, $1::text as m, {k}::int4 as k from generate_series(1, $2::int4) i"
+                )
             }
             Shape::Plain => format!("select {k}::int4 as k, 'plain'::text as p"),
             Shape::Fails => {
@@ -141,7 +147,11 @@ impl Statement {
     /// The types Parse names.
     pub fn given(&self) -> Vec<u32> {
         let must = matches!(self.shape, Shape::Typed(_));
-        if must || self.typed { self.parameters() } else { vec![] }
+        if must || self.typed {
+            self.parameters()
+        } else {
+            vec![]
+        }
     }
 
     /// The columns of the result; `None` if there is none.
@@ -179,8 +189,15 @@ impl Statement {
         let k = Value::Int4(self.k);
         let (parameters, rows): (Vec<Value>, Vec<Vec<Value>>) = match self.shape {
             Shape::Echo => {
-                let n = if random.one_in(8) { Value::Null } else { Value::Int4(serial) };
-                (vec![text(marker), n.clone()], vec![vec![text(marker), k, n]])
+                let n = if random.one_in(8) {
+                    Value::Null
+                } else {
+                    Value::Int4(serial)
+                };
+                (
+                    vec![text(marker), n.clone()],
+                    vec![vec![text(marker), k, n]],
+                )
             }
             Shape::Typed(of) => {
                 let (value, name) = match of {
@@ -197,7 +214,10 @@ impl Statement {
             Shape::Series => {
                 let count = random.below(7) as i32;
                 let row = |i| vec![Value::Int4(i), text(marker), k.clone()];
-                (vec![text(marker), Value::Int4(count)], (1..=count).map(row).collect())
+                (
+                    vec![text(marker), Value::Int4(count)],
+                    (1..=count).map(row).collect(),
+                )
             }
             Shape::Plain => (vec![], vec![vec![k, text("plain")]]),
             Shape::Fails => {
@@ -212,13 +232,22 @@ impl Statement {
         let results = formats_of(random, columns);
         let encode = |values: &[Value], formats: &[u16]| -> Row {
             let each = values.iter().enumerate();
-            each.map(|(i, value)| value.encoded(crate::messages::format_of(formats, i))).collect()
+            each.map(|(i, value)| value.encoded(crate::messages::format_of(formats, i)))
+                .collect()
         };
         let values = encode(&parameters, &formats);
         let rows = rows.iter().map(|row| encode(row, &results)).collect();
-        let error = (self.shape == Shape::Fails)
-            .then(|| crate::expect::error("22012", "division by zero"));
-        Call { arguments: Arguments { formats, values, results }, rows, error }
+        let error =
+            (self.shape == Shape::Fails).then(|| crate::expect::error("22012", "division by zero"));
+        Call {
+            arguments: Arguments {
+                formats,
+                values,
+                results,
+            },
+            rows,
+            error,
+        }
     }
 }
 
@@ -233,5 +262,9 @@ fn formats(random: &mut Random, count: usize) -> Vec<u16> {
 
 /// As [`formats`], for result columns.
 fn formats_of(random: &mut Random, count: usize) -> Vec<u16> {
-    if count == 0 { vec![] } else { formats(random, count) }
+    if count == 0 {
+        vec![]
+    } else {
+        formats(random, count)
+    }
 }

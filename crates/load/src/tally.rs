@@ -43,9 +43,16 @@ impl Tally {
         counts.operations += 1;
         match result {
             Ok(()) => {}
-            Err(Failure { kind: Kind::Wrong, .. }) => counts.wrong += 1,
-            Err(Failure { kind: Kind::Unexpected, .. }) => counts.unexpected += 1,
-            Err(Failure { kind: Kind::Hang, .. }) => counts.hangs += 1,
+            Err(Failure {
+                kind: Kind::Wrong, ..
+            }) => counts.wrong += 1,
+            Err(Failure {
+                kind: Kind::Unexpected,
+                ..
+            }) => counts.unexpected += 1,
+            Err(Failure {
+                kind: Kind::Hang, ..
+            }) => counts.hangs += 1,
         }
     }
 
@@ -66,7 +73,10 @@ pub struct Report {
 impl Report {
     /// A report of at most `most` differences per behaviour.
     pub fn new(most: usize) -> Report {
-        Report { most, printed: Mutex::new(BTreeMap::new()) }
+        Report {
+            most,
+            printed: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// Prints one difference, unless enough were printed.
@@ -77,7 +87,10 @@ impl Report {
         if *count > self.most {
             return;
         }
-        eprintln!("--- {name}, client {client}: {:?}: {}", failure.kind, failure.what);
+        eprintln!(
+            "--- {name}, client {client}: {:?}: {}",
+            failure.kind, failure.what
+        );
         for line in history {
             eprintln!("      {line}");
         }
@@ -102,15 +115,24 @@ impl Table {
     /// The table as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n\n", self.title);
-        let width = self.rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max(9);
+        let width = self
+            .rows
+            .iter()
+            .map(|(name, ..)| name.len())
+            .max()
+            .unwrap_or(0)
+            .max(9);
         out += &format!(
             "{:width$}  {:>10}  {:>9}  {:>8}  {:>10}  {:>6}\n",
             "behaviour", "operations", "per s", "wrong", "unexpected", "hangs"
         );
         for (name, counts, seconds) in &self.rows {
-            let rate = counts.operations as f64 / seconds.max(0.001);
+            let rate = match *seconds > 0.0 {
+                true => format!("{:.0}", counts.operations as f64 / seconds),
+                false => String::new(),
+            };
             out += &format!(
-                "{name:width$}  {:>10}  {rate:>9.0}  {:>8}  {:>10}  {:>6}{}\n",
+                "{name:width$}  {:>10}  {rate:>9}  {:>8}  {:>10}  {:>6}{}\n",
                 counts.operations,
                 counts.wrong,
                 counts.unexpected,
@@ -163,8 +185,14 @@ mod tests {
         let counts = tally.0["b"];
         assert_eq!((counts.wrong, counts.unexpected, counts.hangs), (1, 1, 1));
         assert!(!Counts::default().clean());
-        let rows = vec![("a".to_owned(), tally.0["a"], 1.0), ("b".to_owned(), counts, 1.0)];
-        let table = Table { title: "t".to_owned(), rows };
+        let rows = vec![
+            ("a".to_owned(), tally.0["a"], 1.0),
+            ("b".to_owned(), counts, 1.0),
+        ];
+        let table = Table {
+            title: "t".to_owned(),
+            rows,
+        };
         assert!(!table.clean());
         assert_eq!(table.json()["rows"][1]["hangs"], 1);
     }

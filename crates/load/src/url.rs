@@ -42,7 +42,10 @@ impl std::str::FromStr for Url {
         let (login, place) = place.rsplit_once('@').ok_or("no user@ in the address")?;
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().map_err(|_| format!("bad port {port:?}"))?),
+            Some((host, port)) => (
+                host,
+                port.parse().map_err(|_| format!("bad port {port:?}"))?,
+            ),
             None => (place, 5432),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -63,7 +66,10 @@ impl std::str::FromStr for Url {
 impl Url {
     /// The address without its password.
     pub fn shown(&self) -> String {
-        format!("postgres://{}@{}:{}/{}", self.user, self.host, self.port, self.database)
+        format!(
+            "postgres://{}@{}:{}/{}",
+            self.user, self.host, self.port, self.database
+        )
     }
 }
 
@@ -73,7 +79,9 @@ mod tests {
 
     #[test]
     fn reads_all_parts() {
-        let url: Url = "postgres://me:a%40b@127.0.0.1:6432/db".parse().expect("valid");
+        let url: Url = "postgres://me:a%40b@127.0.0.1:6432/db"
+            .parse()
+            .expect("valid");
         assert_eq!((url.host.as_str(), url.port), ("127.0.0.1", 6432));
         assert_eq!((url.user.as_str(), url.password.as_str()), ("me", "a@b"));
         assert_eq!(url.database, "db");

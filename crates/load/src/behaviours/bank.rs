@@ -101,11 +101,15 @@ fn compare(
         return Err(format!("{what}: something ran twice"));
     }
     if let Some(serial) = must.difference(&set).next() {
-        return Err(format!("{what}: n{serial} was acknowledged and is not there"));
+        return Err(format!(
+            "{what}: n{serial} was acknowledged and is not there"
+        ));
     }
     let allowed: BTreeSet<i32> = must.union(may).copied().collect();
     match set.difference(&allowed).next() {
-        Some(serial) => Err(format!("{what}: n{serial} was never committed and is there")),
+        Some(serial) => Err(format!(
+            "{what}: n{serial} was never committed and is there"
+        )),
         None => Ok(()),
     }
 }
@@ -114,7 +118,10 @@ fn serials(client: &mut Client, table: &str, of: usize) -> Outcome<Vec<i32>> {
     let run = &client.run.name;
     let sql = format!("select n from howdah_load.{table} where run = '{run}' and client = {of}");
     let rows = client.rows(&sql)?;
-    Ok(rows.iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
+    Ok(rows
+        .iter()
+        .filter_map(|row| row.first()?.as_ref()?.parse().ok())
+        .collect())
 }
 
 /// What must hold when all clients are gone: rows of the table about sums and lost or phantom rows.
@@ -122,7 +129,10 @@ pub fn check_books(
     client: &mut Client,
     books: &[(usize, Books)],
 ) -> Outcome<Vec<(&'static str, Counts)>> {
-    let mut sums = Counts { operations: 1, ..Counts::default() };
+    let mut sums = Counts {
+        operations: 1,
+        ..Counts::default()
+    };
     let rows = client.rows("select sum(balance)::text from howdah_load.accounts")?;
     let wanted = (ACCOUNTS as i64 * BALANCE).to_string();
     if rows != [vec![Some(wanted.clone())]] {
@@ -136,14 +146,35 @@ pub fn check_books(
     for (id, books) in books {
         let found = serials(client, "transfers", *id)?;
         let what = format!("transfers of client {id}");
-        let result = compare(&found, &books.transferred, &books.transferred_perhaps, &what);
-        settle(client, "end: transfers", &mut transfers, found.len(), result);
+        let result = compare(
+            &found,
+            &books.transferred,
+            &books.transferred_perhaps,
+            &what,
+        );
+        settle(
+            client,
+            "end: transfers",
+            &mut transfers,
+            found.len(),
+            result,
+        );
         let found = serials(client, "vanished", *id)?;
         let what = format!("vanished inserts of client {id}");
         let result = compare(&found, &BTreeSet::new(), &books.vanished_perhaps, &what);
-        settle(client, "end: vanished", &mut vanished, 1 + found.len(), result);
+        settle(
+            client,
+            "end: vanished",
+            &mut vanished,
+            1 + found.len(),
+            result,
+        );
     }
-    Ok(vec![("end: accounts", sums), ("end: transfers", transfers), ("end: vanished", vanished)])
+    Ok(vec![
+        ("end: accounts", sums),
+        ("end: transfers", transfers),
+        ("end: vanished", vanished),
+    ])
 }
 
 fn settle(
@@ -156,7 +187,10 @@ fn settle(
     counts.operations += checked as u64;
     if let Err(what) = result {
         counts.wrong += 1;
-        client.run.report.print(name, 0, &Failure::new(Kind::Wrong, what), &[]);
+        client
+            .run
+            .report
+            .print(name, 0, &Failure::new(Kind::Wrong, what), &[]);
     }
 }
 

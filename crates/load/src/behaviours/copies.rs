@@ -16,7 +16,7 @@ fn copy_response(columns: u16) -> Vec<u8> {
 
 /// Lines for the table `copied`, and how many.
 fn lines(client: &mut Client) -> (Vec<u8>, usize) {
-    let count = match client.random.below(6) {
+    let count = match client.random.below(20) {
         0 => 0,
         1 => client.random.between(2_000, 20_000),
         _ => client.random.between(1, 60),
@@ -86,10 +86,17 @@ pub(super) fn into(client: &mut Client) -> Outcome {
     client.session.complete(&format!("COPY {count}"));
     finish(client, extended);
     client.go()?;
-    let here = format!("where run = '{}' and client = {}", client.run.name, client.id);
+    let here = format!(
+        "where run = '{}' and client = {}",
+        client.run.name, client.id
+    );
     let sql = format!("delete from howdah_load.copied {here}");
     client.query(&sql, &[Part::Tag(format!("DELETE {count}"))])?;
-    if block { client.query("rollback", &[Part::Rollback]) } else { Ok(()) }
+    if block {
+        client.query("rollback", &[Part::Rollback])
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn into_failing(client: &mut Client) -> Outcome {
@@ -171,13 +178,17 @@ fn fail(client: &mut Client) -> (Want, bool) {
 
 pub(super) fn out(client: &mut Client) -> Outcome {
     let mark = client.mark();
-    let count = match client.random.below(8) {
+    let count = match client.random.below(20) {
         0 => 30_000,
         1 => 0,
         _ => client.random.between(1, 200),
     };
     let failing = client.random.one_in(3) && count > 0;
-    let at = if failing { client.random.between(1, count) } else { count + 1 };
+    let at = if failing {
+        client.random.between(1, count)
+    } else {
+        count + 1
+    };
     let sql = format!(
         "copy (select i, '{mark}'::text, 10 / (i - {at}) from generate_series(1, {count}) i) to stdout"
     );
@@ -194,7 +205,9 @@ pub(super) fn out(client: &mut Client) -> Outcome {
     client.session.exact(b'H', copy_response(3));
     for i in 1..at.min(count + 1) {
         let value = 10 / (i as i64 - at as i64);
-        client.session.exact(b'd', format!("{i}\t{mark}\t{value}\n").into_bytes());
+        client
+            .session
+            .exact(b'd', format!("{i}\t{mark}\t{value}\n").into_bytes());
     }
     if failing {
         client.session.fail_with(error("22012", "division by zero"));

@@ -59,7 +59,10 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
         }
         5 => {
             let times = client.random.between(1000, 3_000_000);
-            query(&mut out, &format!("select repeat('x', {times}), repeat('y', {times})"));
+            query(
+                &mut out,
+                &format!("select repeat('x', {times}), repeat('y', {times})"),
+            );
             (out, None)
         }
         6 => {
@@ -76,7 +79,10 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
             (std::mem::take(&mut client.session.out), None)
         }
         _ => {
-            query(&mut out, &format!("begin; {insert}; select pg_sleep(0.001)"));
+            query(
+                &mut out,
+                &format!("begin; {insert}; select pg_sleep(0.001)"),
+            );
             query(&mut out, "commit");
             // Whole, it would commit.
             (out, Some(serial))
@@ -85,7 +91,11 @@ fn script(client: &mut Client) -> (Vec<u8>, Option<i32>) {
 }
 
 fn any_leave(client: &mut Client) -> Leave {
-    if client.random.one_in(2) { Leave::Fin } else { Leave::Reset }
+    if client.random.one_in(2) {
+        Leave::Fin
+    } else {
+        Leave::Reset
+    }
 }
 
 /// Vanishes in the middle of a startup or cancel packet, on a connection of its own.
@@ -93,7 +103,11 @@ fn before_login(client: &mut Client) -> Outcome {
     let packet = if client.random.one_in(3) {
         cancel_packet(&client.key)
     } else {
-        startup_packet(&client.run.url, client.run.version, &[("application_name", "gone")])
+        startup_packet(
+            &client.run.url,
+            client.run.version,
+            &[("application_name", "gone")],
+        )
     };
     let mut connection = Connection::open(&client.run.url, client.run.limit)?;
     let cut = client.random.below(packet.len());
@@ -112,7 +126,11 @@ pub(super) fn anywhere(client: &mut Client) -> Outcome {
     }
     let (bytes, may_stand) = script(client);
     let whole = client.random.one_in(3);
-    let cut = if whole { bytes.len() } else { client.random.below(bytes.len()) };
+    let cut = if whole {
+        bytes.len()
+    } else {
+        client.random.below(bytes.len())
+    };
     if cut == bytes.len() {
         client.books.vanished_perhaps.extend(may_stand);
     }

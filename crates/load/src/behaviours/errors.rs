@@ -15,12 +15,42 @@ enum Stage {
 }
 
 const KINDS: &[(&str, Stage, &str, &str)] = &[
-    ("select (", Stage::Parse, "42601", "syntax error at end of input"),
-    ("select 'open", Stage::Parse, "42601", "unterminated quoted string at or near \"'open\""),
-    ("select no_such", Stage::Parse, "42703", "column \"no_such\" does not exist"),
-    ("select no_such()", Stage::Parse, "42883", "function no_such() does not exist"),
-    ("select 'x'::int4", Stage::Parse, "22P02", "invalid input syntax for type integer: \"x\""),
-    ("select 2147483647 + 1", Stage::Bind, "22003", "integer out of range"),
+    (
+        "select (",
+        Stage::Parse,
+        "42601",
+        "syntax error at end of input",
+    ),
+    (
+        "select 'open",
+        Stage::Parse,
+        "42601",
+        "unterminated quoted string at or near \"'open\"",
+    ),
+    (
+        "select no_such",
+        Stage::Parse,
+        "42703",
+        "column \"no_such\" does not exist",
+    ),
+    (
+        "select no_such()",
+        Stage::Parse,
+        "42883",
+        "function no_such() does not exist",
+    ),
+    (
+        "select 'x'::int4",
+        Stage::Parse,
+        "22P02",
+        "invalid input syntax for type integer: \"x\"",
+    ),
+    (
+        "select 2147483647 + 1",
+        Stage::Bind,
+        "22003",
+        "integer out of range",
+    ),
     (
         "table howdah_load.nothing_here",
         Stage::Parse,
@@ -45,8 +75,18 @@ const KINDS: &[(&str, Stage, &str, &str)] = &[
         "23514",
         "new row for relation \"only\" violates check constraint \"only_id_check\"",
     ),
-    ("do $$ begin raise exception 'mine' using errcode = 'HL001'; end $$", Stage::Execute, "HL001", "mine"),
-    ("do $$ begin perform 1 / 0; end $$", Stage::Execute, "22012", "division by zero"),
+    (
+        "do $$ begin raise exception 'mine' using errcode = 'HL001'; end $$",
+        Stage::Execute,
+        "HL001",
+        "mine",
+    ),
+    (
+        "do $$ begin perform 1 / 0; end $$",
+        Stage::Execute,
+        "22012",
+        "division by zero",
+    ),
 ];
 
 pub(super) fn all_kinds(client: &mut Client) -> Outcome {
@@ -63,7 +103,11 @@ pub(super) fn all_kinds(client: &mut Client) -> Outcome {
     } else {
         extended(client, sql, stage, want)?;
     }
-    if client.random.one_in(3) { client.prove() } else { Ok(()) }
+    if client.random.one_in(3) {
+        client.prove()
+    } else {
+        Ok(())
+    }
 }
 
 fn extended(client: &mut Client, sql: &str, stage: Stage, want: Want) -> Outcome {
@@ -92,16 +136,36 @@ fn extended(client: &mut Client, sql: &str, stage: Stage, want: Want) -> Outcome
 /// Errors that depend on a transaction block.
 fn in_block(client: &mut Client) -> Outcome {
     let (begin, sql, code, message) = *client.random.pick(&[
-        ("begin", "discard all", "25001", "DISCARD ALL cannot run inside a transaction block"),
-        ("begin", "vacuum howdah_load.only", "25001", "VACUUM cannot run inside a transaction block"),
+        (
+            "begin",
+            "discard all",
+            "25001",
+            "DISCARD ALL cannot run inside a transaction block",
+        ),
+        (
+            "begin",
+            "vacuum howdah_load.only",
+            "25001",
+            "VACUUM cannot run inside a transaction block",
+        ),
         (
             "begin read only",
             "insert into howdah_load.only values (3)",
             "25006",
             "cannot execute INSERT in a read-only transaction",
         ),
-        ("begin", "rollback to nowhere", "3B001", "savepoint \"nowhere\" does not exist"),
-        ("begin", "fetch from no_cursor", "34000", "cursor \"no_cursor\" does not exist"),
+        (
+            "begin",
+            "rollback to nowhere",
+            "3B001",
+            "savepoint \"nowhere\" does not exist",
+        ),
+        (
+            "begin",
+            "fetch from no_cursor",
+            "34000",
+            "cursor \"no_cursor\" does not exist",
+        ),
     ]);
     client.query(begin, &[Part::Begin])?;
     client.query(sql, &[Part::Error(error(code, message))])?;
@@ -118,16 +182,30 @@ fn long_text(client: &mut Client) -> Outcome {
 
 fn timeout(client: &mut Client) -> Outcome {
     client.query("begin", &[Part::Begin])?;
-    client.query("set local statement_timeout = 3", &[Part::Tag("SET".to_owned())])?;
+    client.query(
+        "set local statement_timeout = 3",
+        &[Part::Tag("SET".to_owned())],
+    )?;
     let columns = [column("pg_sleep", oid::VOID)];
-    let head = Want::Exact(Message { tag: b'T', body: row_description(&columns, &[]) });
+    let head = Want::Exact(Message {
+        tag: b'T',
+        body: row_description(&columns, &[]),
+    });
     let late = error("57014", "canceling statement due to statement timeout");
-    client.query("select pg_sleep(10)", &[Part::Raw(vec![head]), Part::Error(late)])?;
+    client.query(
+        "select pg_sleep(10)",
+        &[Part::Raw(vec![head]), Part::Error(late)],
+    )?;
     client.query("rollback", &[Part::Rollback])
 }
 
 fn notice(severity: &'static str, code: &'static str, text: String) -> Want {
-    Want::Report { tag: b'N', severity, code, text: Text::Is(text) }
+    Want::Report {
+        tag: b'N',
+        severity,
+        code,
+        text: Text::Is(text),
+    }
 }
 
 pub(super) fn notices(client: &mut Client) -> Outcome {
@@ -138,7 +216,10 @@ pub(super) fn notices(client: &mut Client) -> Outcome {
             let sql = format!("drop table if exists howdah_load.\"{mark}\"");
             let text = format!("table \"{mark}\" does not exist, skipping");
             let wants = vec![notice("NOTICE", "00000", text)];
-            client.query(&sql, &[Part::Raw(wants), Part::Tag("DROP TABLE".to_owned())])
+            client.query(
+                &sql,
+                &[Part::Raw(wants), Part::Tag("DROP TABLE".to_owned())],
+            )
         }
         1 => {
             let sql = format!("do $$ begin raise warning '{mark}'; end $$");

@@ -55,7 +55,9 @@ fn rows_at_speed(client: &mut Client) -> Outcome {
             let times = times / count + 1;
             let columns = vec![column("i", oid::INT4), column("m", oid::TEXT)];
             let each = mark.repeat(times);
-            let rows = (1..=count).map(|i| vec![text(i.to_string()), text(each.clone())]).collect();
+            let rows = (1..=count)
+                .map(|i| vec![text(i.to_string()), text(each.clone())])
+                .collect();
             let sql = format!(
                 "select i::int4 as i, repeat('{mark}', {times}) as m from generate_series(1, {count}) i"
             );
@@ -70,8 +72,13 @@ fn rows_at_speed(client: &mut Client) -> Outcome {
         _ => {
             // A pipeline behind a large row.
             let values = vec![text(mark), text(times.to_string())];
-            let arguments = Arguments { values, ..Arguments::default() };
-            client.session.parse_text("select repeat($1, $2) as m", &[oid::TEXT, oid::INT4]);
+            let arguments = Arguments {
+                values,
+                ..Arguments::default()
+            };
+            client
+                .session
+                .parse_text("select repeat($1, $2) as m", &[oid::TEXT, oid::INT4]);
             client.session.bind_text(&arguments);
             client.session.execute_text();
             client.session.exact(b'D', data_row(&[text(whole)]));
@@ -103,17 +110,26 @@ fn parameters_at_speed(client: &mut Client) -> Outcome {
             client.session.parse_text(sql, &[oid::BYTEA]);
             let length = whole.len().to_string();
             let values = vec![text(whole)];
-            let arguments = Arguments { formats: vec![1], values, results: vec![] };
+            let arguments = Arguments {
+                formats: vec![1],
+                values,
+                results: vec![],
+            };
             client.session.bind_text(&arguments);
             client.session.execute_text();
-            client.session.exact(b'D', data_row(&[text(length), text(digest)]));
+            client
+                .session
+                .exact(b'D', data_row(&[text(length), text(digest)]));
             client.session.complete("SELECT 1");
             client.session.sync();
         }
         1 => {
             client.session.parse_text("select $1 as m", &[oid::TEXT]);
             client.session.flush();
-            let arguments = Arguments { values: vec![text(whole.clone())], ..Arguments::default() };
+            let arguments = Arguments {
+                values: vec![text(whole.clone())],
+                ..Arguments::default()
+            };
             client.session.bind_text(&arguments);
             client.session.execute_text();
             client.session.exact(b'D', data_row(&[text(whole)]));
@@ -139,7 +155,9 @@ fn parameters_at_speed(client: &mut Client) -> Outcome {
             client.go()?;
             client.session.bind_text(&Arguments::default());
             client.session.execute_text();
-            client.session.exact(b'D', data_row(&[text(whole.len().to_string())]));
+            client
+                .session
+                .exact(b'D', data_row(&[text(whole.len().to_string())]));
             client.session.complete("SELECT 1");
             client.session.sync();
         }

@@ -42,7 +42,9 @@ pub(super) fn flush(client: &mut Client) -> Outcome {
         // An error, flushed by itself; then the rest is skipped up to the Sync.
         client.session.execute("nobody has this one", 0);
         client.go()?;
-        client.session.parse("skipped", &Statement::of(Shape::Plain));
+        client
+            .session
+            .parse("skipped", &Statement::of(Shape::Plain));
         client.session.flush();
         client.send()?;
     } else if client.random.one_in(6) {
@@ -57,7 +59,11 @@ pub(super) fn flush_leave(client: &mut Client) -> Outcome {
     if client.random.one_in(3) {
         client.query("begin", &[crate::session::Part::Begin])?;
     }
-    let name = if client.random.one_in(2) { "" } else { any_name(client) };
+    let name = if client.random.one_in(2) {
+        ""
+    } else {
+        any_name(client)
+    };
     if name.is_empty() || client.session.statement(name).is_none() {
         let statement = Statement::any(&mut client.random);
         client.session.parse(name, &statement);
@@ -98,7 +104,9 @@ fn put_group(client: &mut Client) {
             let statement = Statement::of(Shape::Fails);
             client.session.parse("", &statement);
             put_call(client, "", &statement);
-            client.session.parse("after the error", &Statement::of(Shape::Plain));
+            client
+                .session
+                .parse("after the error", &Statement::of(Shape::Plain));
         }
         2 => {
             client.session.parse("", &Statement::of(Shape::Broken));
@@ -154,11 +162,19 @@ pub(super) fn pipeline(client: &mut Client) -> Outcome {
         put_group(client);
     }
     if block {
-        let end = if client.random.one_in(2) { Shape::Commit } else { Shape::Rollback };
+        let end = if client.random.one_in(2) {
+            Shape::Commit
+        } else {
+            Shape::Rollback
+        };
         put_block(client, end);
     }
     client.go()?;
-    if client.random.one_in(3) { client.prove() } else { Ok(()) }
+    if client.random.one_in(3) {
+        client.prove()
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn group_error(client: &mut Client) -> Outcome {
@@ -179,7 +195,11 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
         3 => client.session.parse(before, &kept),
         4 => {
             // A call of a statement with other parameters than this one's.
-            let other = if kept.parameters().len() == 2 { Shape::Sum } else { Shape::Echo };
+            let other = if kept.parameters().len() == 2 {
+                Shape::Sum
+            } else {
+                Shape::Echo
+            };
             let call = client.call(&Statement::of(other));
             client.session.bind("", before, &call);
         }
@@ -207,7 +227,11 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
 }
 
 fn put_any_message(client: &mut Client) {
-    let name = if client.random.one_in(4) { "" } else { any_name(client) };
+    let name = if client.random.one_in(4) {
+        ""
+    } else {
+        any_name(client)
+    };
     let portal = *client.random.pick(&["", "", "", "p1", "p2"]);
     let known = client.session.statement(name);
     match client.random.below(14) {
@@ -218,7 +242,9 @@ fn put_any_message(client: &mut Client) {
                 _ => None,
             };
             let any = Statement::any(&mut client.random);
-            client.session.parse(name, &shape.map_or(any, Statement::of));
+            client
+                .session
+                .parse(name, &shape.map_or(any, Statement::of));
         }
         2 => client.session.close_statement(name),
         3 => client.session.close_portal(portal),

@@ -12,8 +12,16 @@ pub(super) fn limited(client: &mut Client) -> Outcome {
     if block {
         client.query("begin", &[Part::Begin])?;
     }
-    let statement = Statement { shape: Shape::Series, k: client.random.between(1, 3) as i32, typed: true };
-    let name = if client.random.one_in(2) { "" } else { super::statements::any_name(client) };
+    let statement = Statement {
+        shape: Shape::Series,
+        k: client.random.between(1, 3) as i32,
+        typed: true,
+    };
+    let name = if client.random.one_in(2) {
+        ""
+    } else {
+        super::statements::any_name(client)
+    };
     if !name.is_empty() {
         client.session.close_statement(name);
     }
@@ -69,13 +77,22 @@ pub(super) fn limited(client: &mut Client) -> Outcome {
 
 fn fetched(mark: &str, from: usize, to: usize) -> Part {
     let columns = vec![column("i", oid::INT4), column("m", oid::TEXT)];
-    let mut wants = vec![Want::Exact(Message { tag: b'T', body: row_description(&columns, &[]) })];
+    let mut wants = vec![Want::Exact(Message {
+        tag: b'T',
+        body: row_description(&columns, &[]),
+    })];
     for i in from..=to {
         let row: Row = vec![text(i.to_string()), text(mark)];
-        wants.push(Want::Exact(Message { tag: b'D', body: data_row(&row) }));
+        wants.push(Want::Exact(Message {
+            tag: b'D',
+            body: data_row(&row),
+        }));
     }
     let tag = format!("FETCH {}", (to + 1).saturating_sub(from));
-    wants.push(Want::Exact(Message { tag: b'C', body: text_body(&tag) }));
+    wants.push(Want::Exact(Message {
+        tag: b'C',
+        body: text_body(&tag),
+    }));
     Part::Raw(wants)
 }
 

@@ -11,7 +11,10 @@ fn one_row(client: &mut Client) -> (String, Part) {
     let n = client.serial();
     let columns = vec![column("m", oid::TEXT), column("n", oid::INT4)];
     let row = vec![text(mark.clone()), text(n.to_string())];
-    (format!("select '{mark}'::text as m, {n}::int4 as n"), Part::Rows(columns, vec![row]))
+    (
+        format!("select '{mark}'::text as m, {n}::int4 as n"),
+        Part::Rows(columns, vec![row]),
+    )
 }
 
 fn series(client: &mut Client) -> (String, Part) {

@@ -11,8 +11,20 @@ use crate::statement::{Shape, Statement};
 
 /// The settings PostgreSQL reports and PgBouncer tracks, with values that read back as written.
 const VALUES: &[(&str, &[&str])] = &[
-    ("DateStyle", &["ISO, MDY", "ISO, DMY", "SQL, DMY", "German, DMY", "Postgres, MDY"]),
-    ("TimeZone", &["UTC", "Europe/Berlin", "Asia/Tokyo", "America/New_York"]),
+    (
+        "DateStyle",
+        &[
+            "ISO, MDY",
+            "ISO, DMY",
+            "SQL, DMY",
+            "German, DMY",
+            "Postgres, MDY",
+        ],
+    ),
+    (
+        "TimeZone",
+        &["UTC", "Europe/Berlin", "Asia/Tokyo", "America/New_York"],
+    ),
     ("IntervalStyle", &["postgres", "iso_8601", "sql_standard"]),
     ("client_encoding", &["UTF8", "LATIN1"]),
     ("standard_conforming_strings", &["on", "off"]),
@@ -39,21 +51,41 @@ fn shown(name: &str, value: &str) -> Part {
 /// Reads one setting, or all of them, back.
 fn read_back(client: &mut Client, name: &str) -> Outcome {
     if client.random.one_in(3) {
-        let value = client.session.settings.get(name).cloned().unwrap_or_default();
+        let value = client
+            .session
+            .settings
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
         return client.query(&format!("show {name}"), &[shown(name, &value)]);
     }
     let mut names = vec!["application_name"];
     names.extend(VALUES.iter().map(|(name, _)| *name));
     let columns = names.iter().map(|name| column(name, oid::TEXT)).collect();
-    let of = |name: &&str| text(client.session.settings.get(*name).cloned().unwrap_or_default());
+    let of = |name: &&str| {
+        text(
+            client
+                .session
+                .settings
+                .get(*name)
+                .cloned()
+                .unwrap_or_default(),
+        )
+    };
     let row = names.iter().map(of).collect();
     let read = |name: &&str| format!("current_setting('{name}') as \"{name}\"");
     let list: Vec<String> = names.iter().map(read).collect();
-    client.query(&format!("select {}", list.join(", ")), &[Part::Rows(columns, vec![row])])
+    client.query(
+        &format!("select {}", list.join(", ")),
+        &[Part::Rows(columns, vec![row])],
+    )
 }
 
 fn set(name: &str, value: &str) -> Part {
-    Part::Set { tag: "SET", values: vec![(name.to_owned(), value.to_owned())] }
+    Part::Set {
+        tag: "SET",
+        values: vec![(name.to_owned(), value.to_owned())],
+    }
 }
 
 pub(super) fn change(client: &mut Client) -> Outcome {
@@ -90,8 +122,14 @@ pub(super) fn change(client: &mut Client) -> Outcome {
             // Set by a function, which no look at the text finds.
             let columns = vec![column("set_config", oid::TEXT)];
             let rows = vec![vec![text(value.clone())]];
-            let parts = [Part::Change(vec![(name.clone(), value.clone())]), Part::Rows(columns, rows)];
-            client.query(&format!("select set_config('{name}', '{value}', false)"), &parts)?;
+            let parts = [
+                Part::Change(vec![(name.clone(), value.clone())]),
+                Part::Rows(columns, rows),
+            ];
+            client.query(
+                &format!("select set_config('{name}', '{value}', false)"),
+                &parts,
+            )?;
         }
         4 => {
             // Taken back by an error in the same implicit transaction.
@@ -104,7 +142,8 @@ pub(super) fn change(client: &mut Client) -> Outcome {
     read_back(client, &name)
 }
 
-pub(super) fn at_startup(client: &mut Client) -> Outcome {
+/// Logs in anew with settings of its own; gives their names.
+fn login_with_settings(client: &mut Client) -> Outcome<Vec<&'static str>> {
     client.quit();
     let mark = client.mark();
     let mut wanted = vec![("application_name", mark.as_str())];
@@ -123,24 +162,62 @@ pub(super) fn at_startup(client: &mut Client) -> Outcome {
         }
     }
     read_back(client, "application_name")?;
+    Ok(wanted.into_iter().map(|(name, _)| name).collect())
+}
+
+pub(super) fn at_startup(client: &mut Client) -> Outcome {
+    login_with_settings(client)?;
+    change(client)?;
+    read_back(client, "application_name")?;
+    // The others count on a login without settings of its own.
+    client.leave(Leave::Fin);
+    client.connect(&[])
+}
+
+pub(super) fn reset(client: &mut Client) -> Outcome {
+    let names = login_with_settings(client)?;
     change(client)?;
     let all = client.session.initial_settings();
     match client.random.below(4) {
         0 => {
-            let (name, _) = wanted[client.random.below(wanted.len())];
+            let name = *client.random.pick(&names);
             let value = client.session.initial[name].clone();
             let values = vec![(name.to_owned(), value)];
-            client.query(&format!("reset {name}"), &[Part::Set { tag: "RESET", values }])?;
+            client.query(
+                &format!("reset {name}"),
+                &[Part::Set {
+                    tag: "RESET",
+                    values,
+                }],
+            )?;
         }
-        1 => client.query("reset all", &[Part::Set { tag: "RESET", values: all }])?,
+        1 => client.query(
+            "reset all",
+            &[Part::Set {
+                tag: "RESET",
+                values: all,
+            }],
+        )?,
         2 => {
             client.session.forget_statements();
-            client.query("discard all", &[Part::Set { tag: "DISCARD ALL", values: all }])?;
+            client.query(
+                "discard all",
+                &[Part::Set {
+                    tag: "DISCARD ALL",
+                    values: all,
+                }],
+            )?;
         }
-        _ => {}
+        _ => {
+            let values = vec![(
+                names[0].to_owned(),
+                client.session.initial[names[0]].clone(),
+            )];
+            let sql = format!("set {} to default", names[0]);
+            client.query(&sql, &[Part::Set { tag: "SET", values }])?;
+        }
     }
     read_back(client, "application_name")?;
-    // The others count on a login without settings of its own.
     client.leave(Leave::Fin);
     client.connect(&[])
 }
@@ -151,7 +228,13 @@ fn throw_all_away(client: &mut Client) -> (&'static str, Part) {
         return ("deallocate all", Part::Tag("DEALLOCATE ALL".to_owned()));
     }
     let values = client.session.initial_settings();
-    ("discard all", Part::Set { tag: "DISCARD ALL", values })
+    (
+        "discard all",
+        Part::Set {
+            tag: "DISCARD ALL",
+            values,
+        },
+    )
 }
 
 pub(super) fn deallocate(client: &mut Client) -> Outcome {
@@ -179,7 +262,9 @@ pub(super) fn deallocate(client: &mut Client) -> Outcome {
         2 => {
             // Between two Parses of one group, by the extended protocol.
             client.session.parse("before", &new);
-            client.session.command("deallocate all", &Part::Tag("DEALLOCATE ALL".to_owned()));
+            client
+                .session
+                .command("deallocate all", &Part::Tag("DEALLOCATE ALL".to_owned()));
             client.session.forget_statements();
             client.session.parse(name, &new);
             put_call(client, name, &new);
@@ -214,7 +299,10 @@ pub(super) fn deallocate(client: &mut Client) -> Outcome {
         }
         _ => {
             let unknown = crate::session::no_statement("nobody has this one");
-            client.query("deallocate \"nobody has this one\"", &[Part::Error(unknown)])?;
+            client.query(
+                "deallocate \"nobody has this one\"",
+                &[Part::Error(unknown)],
+            )?;
         }
     }
     if client.random.one_in(2) {

@@ -186,7 +186,11 @@ pub(super) fn duplicate(client: &mut Client) -> Outcome {
     } else {
         ensure(client, name)?
     };
-    let new = if client.random.one_in(2) { old } else { Statement::any(&mut client.random) };
+    let new = if client.random.one_in(2) {
+        old
+    } else {
+        Statement::any(&mut client.random)
+    };
     client.session.parse(name, &new);
     client.session.describe_statement(name);
     client.session.sync();
@@ -207,7 +211,14 @@ pub(super) fn many(client: &mut Client) -> Outcome {
             // Texts differ among clients and in time, so that caches overflow.
             let k = (client.id * 1000 + client.random.below(500)) as i32;
             let shape = *client.random.pick(&[Shape::Echo, Shape::Sum, Shape::Plain]);
-            client.session.parse(&name, &Statement { shape, k, typed: true });
+            client.session.parse(
+                &name,
+                &Statement {
+                    shape,
+                    k,
+                    typed: true,
+                },
+            );
         }
         let statement = client.session.statement(&name).expect("parsed just now");
         put_call(client, &name, &statement);
@@ -261,7 +272,11 @@ pub(super) fn unnamed_split(client: &mut Client) -> Outcome {
 }
 
 pub(super) fn describe_flush(client: &mut Client) -> Outcome {
-    let name = if client.random.one_in(2) { "" } else { any_name(client) };
+    let name = if client.random.one_in(2) {
+        ""
+    } else {
+        any_name(client)
+    };
     if client.session.statement(name).is_none() || name.is_empty() {
         let statement = Statement::any(&mut client.random);
         client.session.parse(name, &statement);

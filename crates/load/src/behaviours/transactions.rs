@@ -69,16 +69,21 @@ fn break_it(client: &mut Client) -> Outcome {
     match client.random.below(4) {
         0 => client.query(
             "select * from howdah_load.no_such_table",
-            &[Part::Error(error("42P01", "relation \"howdah_load.no_such_table\" does not exist"))],
+            &[Part::Error(error(
+                "42P01",
+                "relation \"howdah_load.no_such_table\" does not exist",
+            ))],
         ),
         1 => {
-            client.session.parse("", &crate::statement::Statement::of(crate::statement::Shape::Broken));
+            client.session.parse(
+                "",
+                &crate::statement::Statement::of(crate::statement::Shape::Broken),
+            );
             client.session.sync();
             client.go()
         }
         2 => {
-            let statement =
-                crate::statement::Statement::of(crate::statement::Shape::Fails);
+            let statement = crate::statement::Statement::of(crate::statement::Shape::Fails);
             client.session.parse("", &statement);
             put_call(client, "", &statement);
             client.session.sync();
@@ -86,7 +91,10 @@ fn break_it(client: &mut Client) -> Outcome {
         }
         _ => client.query(
             "selekt",
-            &[Part::Error(error("42601", "syntax error at or near \"selekt\""))],
+            &[Part::Error(error(
+                "42601",
+                "syntax error at or near \"selekt\"",
+            ))],
         ),
     }
 }
@@ -124,7 +132,9 @@ pub(super) fn fail(client: &mut Client) -> Outcome {
         }
     }
     if savepoint {
-        client.session.recover("rollback to savepoint s", "ROLLBACK");
+        client
+            .session
+            .recover("rollback to savepoint s", "ROLLBACK");
         client.go()?;
         inside(client)?;
     }
@@ -149,9 +159,15 @@ pub(super) fn sql_prepare(client: &mut Client) -> Outcome {
     for n in 0..client.random.between(1, 3) {
         let columns = vec![column("m", oid::TEXT), column("n", oid::INT4)];
         let rows = vec![vec![text(mark.clone()), text(n.to_string())]];
-        client.query(&format!("execute {name}({n})"), &[Part::Rows(columns, rows)])?;
+        client.query(
+            &format!("execute {name}({n})"),
+            &[Part::Rows(columns, rows)],
+        )?;
     }
-    client.query(&format!("deallocate {name}"), &[Part::Tag("DEALLOCATE".to_owned())])?;
+    client.query(
+        &format!("deallocate {name}"),
+        &[Part::Tag("DEALLOCATE".to_owned())],
+    )?;
     let gone = crate::session::no_statement(&name);
     client.query(&format!("execute {name}(1)"), &[Part::Error(gone)])?;
     client.query("rollback", &[Part::Rollback])
