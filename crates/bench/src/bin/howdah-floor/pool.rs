@@ -246,14 +246,14 @@ impl Links {
         };
         match connection.role {
             Role::Doorbell => {}
-            Role::Stranger => self.from_stranger(index, bytes, greeting),
-            Role::Client => self.from_client(index, bytes),
-            Role::Server => self.from_server(index, bytes),
+            Role::Stranger => self.stranger_sent(index, bytes, greeting),
+            Role::Client => self.client_sent(index, bytes),
+            Role::Server => self.server_sent(index, bytes),
         }
     }
 
     /// Startup packets: encryption is refused, anyone is let in.
-    fn from_stranger(&mut self, index: usize, bytes: &[u8], greeting: &[u8]) {
+    fn stranger_sent(&mut self, index: usize, bytes: &[u8], greeting: &[u8]) {
         let packet = bytes
             .first_chunk()
             .map(|length| u32::from_be_bytes(*length) as usize);
@@ -278,7 +278,7 @@ impl Links {
         }
     }
 
-    fn from_client(&mut self, index: usize, bytes: &[u8]) {
+    fn client_sent(&mut self, index: usize, bytes: &[u8]) {
         let Connection {
             framing,
             owed,
@@ -333,7 +333,7 @@ impl Links {
         self.at(server).peer = Some(client);
     }
 
-    fn from_server(&mut self, index: usize, bytes: &[u8]) {
+    fn server_sent(&mut self, index: usize, bytes: &[u8]) {
         let Connection {
             framing, outside, ..
         } = self.at(index);
