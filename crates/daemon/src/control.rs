@@ -29,6 +29,9 @@ const BLOCKING_THREADS: usize = 16;
 /// The worker that asked, and the ticket of its question.
 type Asker = (WorkerId, u64);
 
+/// A configuration and what is odd about it, or what is wrong.
+type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
+
 /// What the control thread hears of.
 pub enum Heard {
     /// A worker asks.
@@ -38,7 +41,7 @@ pub enum Heard {
     /// A key was derived.
     Derived(Derived),
     /// The configuration was read.
-    Loaded(Result<(Config, Vec<Warning>), Vec<String>>),
+    Loaded(Box<Loaded>),
 }
 
 /// Where workers ask; never blocks.
@@ -213,7 +216,7 @@ impl Control {
                     self.answer(worker, Answer::Derived(ticket, key));
                 }
             }
-            Heard::Loaded(loaded) => self.loaded(loaded),
+            Heard::Loaded(loaded) => self.loaded(*loaded),
         }
     }
 
@@ -287,11 +290,11 @@ impl Control {
                 Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
                 Err(_) => Err(vec!["reading the configuration takes too long".into()]),
             };
-            let _ = ear.send(Heard::Loaded(loaded));
+            let _ = ear.send(Heard::Loaded(Box::new(loaded)));
         });
     }
 
-    fn loaded(&mut self, loaded: Result<(Config, Vec<Warning>), Vec<String>>) {
+    fn loaded(&mut self, loaded: Loaded) {
         let result = match loaded {
             Ok((mut config, warnings)) => {
                 for warning in warnings {

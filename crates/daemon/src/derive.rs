@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use howdah_pooler::auth::scram::salted_password;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of password, salt and iterations: the password itself is not kept.
@@ -39,7 +40,7 @@ impl Recipe {
 
     /// PBKDF2-HMAC-SHA-256, as RFC 5802 has it.
     fn derive(&self) -> [u8; 32] {
-        pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(&self.password, &self.salt, self.iterations)
+        salted_password(&self.password, &self.salt, self.iterations)
     }
 }
 

@@ -171,4 +171,32 @@ mod tests {
         assert!(!path.exists());
         fs::remove_dir_all(&folder).unwrap();
     }
+
+    /// Run by the next test, in a process of its own.
+    #[test]
+    #[ignore = "it ends the process"]
+    fn panics() {
+        leave_on_panic(&Log::new(false, 0));
+        let worker = std::thread::Builder::new().name("worker 7".into());
+        let _ = worker
+            .spawn(|| panic!("the ledger is {}", "broken"))
+            .unwrap()
+            .join();
+        std::process::exit(99);
+    }
+
+    #[test]
+    fn a_panic_on_any_thread_ends_the_process_with_a_clear_line() {
+        let seen = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["leave::tests::panics", "--exact", "--ignored"])
+            .output()
+            .unwrap();
+        assert_eq!(seen.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&seen.stderr).into_owned();
+        let place = format!("FATAL worker 7 panicked at {}:", file!());
+        assert!(
+            said.contains(&place) && said.contains(": the ledger is broken\n"),
+            "{said}"
+        );
+    }
 }

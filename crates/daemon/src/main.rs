@@ -65,11 +65,16 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     leave::leave_on_panic(log);
     boot::raise_limits(&config, log);
 
-    let listeners = listen::open(globals, log)?;
-    leave::write_pidfile(&globals.pidfile)?;
-
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
+    let (driver, driver_story) = workers::choose_driver(globals)?;
+    log.say(
+        Level::Log,
+        format!("{count} workers on {cores} cores, {driver_story}"),
+    );
+
+    let listeners = listen::open(globals, log)?;
+    leave::write_pidfile(&globals.pidfile)?;
     let config = Arc::new(config);
     let desk = control::Desk::open(cores)?;
     let boxes = workers::start(
@@ -79,15 +84,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             listeners,
             ear: desk.ear(),
             log: log.clone(),
+            driver,
+            driver_story,
         },
     )?;
-    log.say(
-        Level::Log,
-        format!(
-            "process up: {}, {count} workers, {cores} cores",
-            cli::VERSION
-        ),
-    );
+    log.say(Level::Log, format!("process up: {}", cli::VERSION));
     systemd::ready();
     desk.serve(log.clone(), source, config, boxes)
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use howdah_daemon::driver::choose::{self, Choice};
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
+use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::driver::{Driver, error_text};
 use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
 use howdah_daemon::worker::{Outside, Worker};
@@ -29,6 +31,23 @@ pub struct Common {
     pub ear: Ear,
     /// Where to log.
     pub log: Log,
+    /// How to talk to the kernel.
+    pub driver: Choice,
+    /// Why so.
+    pub driver_story: String,
+}
+
+/// Chooses how to talk to the kernel, and says why.
+///
+/// # Errors
+/// What the settings demand does not work here.
+pub fn choose_driver(globals: &Globals) -> Result<(Choice, String), Fatal> {
+    let wanted = match globals.io_driver {
+        IoDriver::Auto => choose::IoDriver::Auto,
+        IoDriver::IoUring => choose::IoDriver::IoUring,
+        IoDriver::Epoll => choose::IoDriver::Epoll,
+    };
+    choose::choose(wanted).map_err(Fatal)
 }
 
 /// How many workers to start: as set, else one for each core the process may use, by its affinity
@@ -115,12 +134,15 @@ impl Seat {
     fn work(mut self) {
         let listeners = std::mem::take(&mut self.common.listeners);
         let wire = self.mailbox.wire();
-        match self.common.config.globals.io_driver {
-            IoDriver::Auto | IoDriver::Epoll => match Epoll::new(listeners, wire) {
-                Ok(driver) => self.run(driver, "epoll"),
+        match self.common.driver {
+            Choice::IoUring => match Uring::new(listeners, wire) {
+                Ok(driver) => self.run(driver),
+                Err(why) => self.give_up(&format!("cannot use io_uring: {}", log::text(&why))),
+            },
+            Choice::Epoll => match Epoll::new(listeners, wire) {
+                Ok(driver) => self.run(driver),
                 Err(why) => self.give_up(&format!("cannot use epoll: {}", error_text(why))),
             },
-            IoDriver::IoUring => self.give_up("io_uring is not built yet: use epoll"),
         }
     }
 
@@ -129,9 +151,13 @@ impl Seat {
         leave(1)
     }
 
-    fn run(self, driver: impl Driver, driver_name: &str) {
+    fn run(self, driver: impl Driver) {
         let Common {
-            config, ear, log, ..
+            config,
+            ear,
+            log,
+            driver_story,
+            ..
         } = self.common;
         let options = socket_options(&config.globals);
         let own = self.boxes[usize::from(self.id.0)].clone();
@@ -143,7 +169,7 @@ impl Seat {
             seed: self.seed,
             shared_seed: self.shared_seed,
             started: wall_clock_at_origin(),
-            driver: driver_name.into(),
+            driver: driver_story,
             uid: rustix::process::geteuid().as_raw(),
         });
         let outside = Outside {

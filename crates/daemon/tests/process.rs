@@ -223,10 +223,8 @@ fn root_is_refused_and_another_user_assumed() {
     let place = Place::new();
     place.configure("");
     let run = |arguments: &[&str]| {
-        Command::new(place.path("howdah"))
-            .args(arguments)
-            .current_dir(&place.folder)
-            .output()
+        let mut command = Command::new(place.path("howdah"));
+        once_free(|| command.args(arguments).current_dir(&place.folder).output())
     };
     let seen = run(&["h.ini"]);
     assert_eq!(seen.status.code(), Some(1));
