@@ -67,7 +67,6 @@ impl Pooler {
             client.state = State::Closing;
             return;
         }
-        let was_console = matches!(client.state, State::Console(_));
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();
@@ -83,9 +82,6 @@ impl Pooler {
         if admitted {
             let left = ToBroker::Left { login: std::sync::Arc::new(login) };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
-        }
-        if was_console {
-            self.consoles.left(id);
         }
         out.push(Action::Close { peer: Peer::Client(id), how });
     }

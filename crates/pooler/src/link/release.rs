@@ -233,6 +233,7 @@ impl Pooler {
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
+                self.console_run(id, out);
             }
             Peer::Server(id) => {
                 let Some(server) = self.servers.get_mut(id) else { return };
