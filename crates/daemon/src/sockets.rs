@@ -341,7 +341,14 @@ impl<D: Driver> Sockets<D> {
                 .and_then(|output| output.blocks.pop_front());
             let Some(block) = block else { continue };
             connection.flags.sending = true;
-            if let Some(block) = self.driver.send(key, block) {
+            // Someone waits for it: the next block, or the end of the connection.
+            let prompt = connection.stage != Stage::Open
+                || connection.flags.congested
+                || connection
+                    .output
+                    .as_ref()
+                    .is_some_and(|output| !output.blocks.is_empty());
+            if let Some(block) = self.driver.send(key, block, prompt) {
                 self.sent(key, block, Ok(()));
             }
         }
