@@ -332,7 +332,9 @@ impl<D: Driver> Sockets<D> {
                 continue;
             };
             connection.flags.dirty = false;
-            if connection.flags.sending || connection.stage == Stage::Connecting {
+            if connection.flags.sending
+                || matches!(connection.stage, Stage::Connecting | Stage::Leaving)
+            {
                 continue;
             }
             let block = connection
@@ -496,7 +498,14 @@ impl<D: Driver> Sockets<D> {
             return self.driver.discard(socket);
         };
         let (peer, stage) = (connection.peer, connection.stage);
-        if stage == Stage::Leaving {
+        if stage == Stage::Leaving && connection.output.is_some() {
+            // What came last was answered: that is sent first.
+            connection.stage = Stage::Detaching;
+            connection.generation = connection.generation.wrapping_add(1);
+            let key = Key { generation: connection.generation, ..key };
+            self.driver.attach(key, socket);
+            self.mark_dirty(key);
+        } else if stage == Stage::Leaving {
             self.remove(key);
             self.tell(Event::Detached(peer, socket));
         } else {
@@ -724,7 +733,7 @@ impl<D: Driver> Sockets<D> {
 
 impl Connection {
     fn append(&mut self, bytes: &[u8], blocks: &mut Blocks, outputs: &mut Vec<Box<Output>>) {
-        if bytes.is_empty() || self.flags.broken || self.stage == Stage::Leaving {
+        if bytes.is_empty() || self.flags.broken {
             return;
         }
         let output = self
