@@ -1,0 +1,274 @@
+//! From admission to ReadyForQuery: the proof of identity, and the welcome.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::tag::frontend;
+use howdah_wire::{WireError, write};
+
+use rand_chacha::rand_core::RngCore;
+
+use super::State;
+use crate::auth::{
+    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, Method, ScramKeys, Secret, Step,
+};
+use crate::config::{AuthType, Database};
+use crate::event::{ClientId, Out, Peer, Question, ServerId};
+use crate::fault::Fault;
+use crate::note::Level;
+use crate::pool::PoolKey;
+use crate::pooler::{Asker, Pooler};
+
+/// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
+/// some room).
+const PASSWORD_MAX: u32 = 70_000;
+
+/// A login under way.
+pub struct Login {
+    exchange: ClientLogin,
+    /// The control thread derives a key; what the client sends meanwhile is held.
+    deriving: bool,
+}
+
+impl std::fmt::Debug for Login {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+impl Pooler {
+    /// The client may prove who it is.
+    pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else { return };
+        let user = client.user.clone();
+        let method = match self.config.globals.auth_type {
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            AuthType::ScramSha256 => Method::Scram,
+            _ => return self.disconnect(id, Fault::Config("auth_type is not built yet"), out),
+        };
+        let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
+        self.random.fill_bytes(&mut md5_salt);
+        self.random.fill_bytes(&mut nonce);
+        // Known, but nobody can log in by it: an empty secret matches nothing.
+        let known = self.config.user(&user);
+        let blank = Secret::Plain(String::new());
+        let secret = known.map(|user| user.secret.as_ref().unwrap_or(&blank));
+        let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
+            method,
+            user: &user,
+            secret,
+            iterations: self.config.globals.scram_iterations,
+            salt_key: self.keys.salts(),
+            md5_salt,
+            nonce: &nonce,
+        });
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.state = State::Login(Box::new(Login { exchange, deriving: false }));
+        self.login_step(id, step, out);
+        // What came behind the start-up packet.
+        self.login_bytes(id, b"", out);
+    }
+
+    fn login_step(&mut self, id: ClientId, step: ClientStep, out: &mut Out) {
+        let peer = Peer::Client(id);
+        let mut send = |request: &AuthRequest| {
+            let (code, payload) = (request.code(), request.payload());
+            out.send_with(peer, |buf| write::authentication(buf, code, payload));
+        };
+        match step {
+            Step::Reply(request) => send(&request),
+            Step::Await => {}
+            Step::Derive(derivation) => {
+                if let Some(login) = self.login(id) {
+                    login.deriving = true;
+                }
+                let question = |ticket| Question::Derive {
+                    ticket,
+                    password: derivation.password,
+                    salt: derivation.salt,
+                    iterations: derivation.iterations,
+                };
+                self.ask(Asker::Client(id), question, out);
+            }
+            Step::Done(admitted) => {
+                if let Some(request) = &admitted.before_ok {
+                    send(request);
+                }
+                self.logged_in(id, admitted.keys, out);
+            }
+            Step::Refuse(refusal) => {
+                self.note_client(Level::Warning, id, &refusal.detail, out);
+                let text = match refusal.text {
+                    std::borrow::Cow::Borrowed(text) => text,
+                    std::borrow::Cow::Owned(_) => "authentication failed",
+                };
+                self.disconnect(id, Fault::LoginFailed(text), out);
+            }
+        }
+    }
+
+    fn login(&mut self, id: ClientId) -> Option<&mut Login> {
+        match &mut self.clients.get_mut(id)?.state {
+            State::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a client that is proving who it is.
+    pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.inbox.held.extend_from_slice(bytes);
+        while let Some(client) = self.clients.get_mut(id) {
+            match &client.state {
+                State::Login(login) if !login.deriving => {}
+                _ => return,
+            }
+            let held = &client.inbox.held;
+            let header = match header(held) {
+                None => return,
+                Some(Err(error)) => return self.disconnect(id, Fault::ClientBytes(error), out),
+                Some(Ok(header)) => header,
+            };
+            if header.tag == frontend::TERMINATE {
+                return self.disconnect(id, Fault::ClientClosed, out);
+            }
+            if header.tag != frontend::PASSWORD {
+                return self.disconnect(id, Fault::TooEarly, out);
+            }
+            if header.body > PASSWORD_MAX {
+                let error = WireError::Length { tag: header.tag, length: header.body + 4 };
+                return self.disconnect(id, Fault::ClientBytes(error), out);
+            }
+            if held.len() < header.total() {
+                return;
+            }
+            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
+            client.inbox.held.drain(..header.total());
+            self.password(id, &body, out);
+        }
+    }
+
+    fn password(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
+        if let Some(login) = self.login(id) {
+            let step = login.exchange.answer(body);
+            self.login_step(id, step, out);
+        }
+    }
+
+    /// The control thread has derived a key for a client's login.
+    pub(crate) fn client_derived(&mut self, id: ClientId, key: [u8; 32], out: &mut Out) {
+        if let Some(login) = self.login(id) {
+            login.deriving = false;
+            let step = login.exchange.derived(&key);
+            self.login_step(id, step, out);
+            self.login_bytes(id, b"", out);
+        }
+    }
+
+    /// The client has proved who it is: its pool is found.
+    fn logged_in(&mut self, id: ClientId, keys: Option<ScramKeys>, out: &mut Out) {
+        if self.is_console_client(id) {
+            return self.open_console(id, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.state = State::Welcome;
+        let (name, user) = (client.database.clone(), client.user.clone());
+        let Some(database) = self.config.database(&name) else {
+            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+        };
+        if self.config.globals.auth_type == AuthType::Any && database.forced_user.is_none() {
+            let fault = Fault::Config("auth_type=any requires forced user");
+            return self.disconnect(id, fault, out);
+        }
+        let key = PoolKey { user: self.pool_user(&database, user), database: name };
+        if database.auto && self.pools.find(&key).is_none() {
+            let text = format!("registered new auto-database: db={}", key.database);
+            self.note_client(Level::Log, id, &text, out);
+        }
+        let pool_id = self.pool_for(key, &database);
+        let pool = self.pools.at_mut(pool_id);
+        pool.clients += 1;
+        if let (Some(keys), None) = (keys, &database.forced_user) {
+            pool.scram_keys = Some(keys);
+        }
+        let welcomed = pool.welcome.is_some();
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.pool = Some(pool_id);
+        if client.replication.any() {
+            // It gets a server of its own, and is welcomed with what that says.
+            client.state = State::Waiting;
+            client.request = self.now;
+            self.pools.at_mut(pool_id).waiting.push_back((id, self.now));
+        } else if welcomed {
+            return self.welcome(id, out);
+        } else {
+            self.pools.at_mut(pool_id).newcomers.push(id);
+        }
+        self.watch_client(id, out);
+        self.need(pool_id, out);
+    }
+
+    fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
+        match &database.forced_user {
+            Some(forced) => self.consoles.name(forced),
+            None => user,
+        }
+    }
+
+    /// Tells a client that it is logged in, with its pool's parameters and its own on top.
+    pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if !matches!(client.state, State::Welcome) {
+            return;
+        }
+        client.state = State::Idle;
+        client.quiet = self.now;
+        self.send_welcome(id, out);
+        self.resume(id, out);
+        self.watch_client(id, out);
+    }
+
+    /// Likewise for a client with a server of its own.
+    pub(crate) fn welcome_replication(&mut self, id: ClientId, _: ServerId, out: &mut Out) {
+        self.send_welcome(id, out);
+    }
+
+    fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(pool_id) = client.pool else { return };
+        let pool = self.pools.at_mut(pool_id);
+        let Some(welcome) = pool.welcome.clone() else { return };
+        pool.stats.logins += 1;
+        client.welcomed = true;
+        let asked = client.params.take();
+        let wanted = match &asked {
+            Some(asked) => welcome.tracked.overlaid(asked),
+            None => (*welcome.tracked).clone(),
+        };
+        let params = self.shared.params.intern(wanted);
+        let mut meaning = Vec::new();
+        params.meaning(&mut meaning);
+        client.meaning = std::hash::BuildHasher::hash_one(&self.keys.meaning(), &meaning);
+        client.params = Some(params.clone());
+        let (pid, secret, length) = self.keys.of(id, client.long_key);
+        let notify = self.config.globals.login_notify_message.as_str();
+        let tracked = &self.shared.tracked;
+        out.send_with(Peer::Client(id), |buf| {
+            write::authentication(buf, 0, b"");
+            for (name, value) in &*welcome.parameters {
+                let own = tracked.position(name).and_then(|position| params.get(position));
+                write::parameter_status(buf, name, own.unwrap_or(value));
+            }
+            write::key_data(buf, pid, &secret[..length]);
+            if !notify.is_empty() {
+                write::notice(buf, "NOTICE", "00000", notify, None);
+            }
+            write::ready(buf, Status::Idle);
+        });
+    }
+}

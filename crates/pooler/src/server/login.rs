@@ -1,0 +1,243 @@
+//! Our login to PostgreSQL.
+
+use howdah_wire::backend::{Fields, key_data, parameter_status};
+use howdah_wire::frame::{HEADER, header, u32_be};
+use howdah_wire::tag::backend as tag;
+use howdah_wire::write;
+
+use rand_chacha::rand_core::RngCore;
+
+use super::State;
+use crate::auth::{Secret, ServerLogin, ServerStep, Step};
+use crate::client::Replication;
+use crate::event::{Close, Out, Peer, Question, ServerId};
+use crate::note::Level;
+use crate::params::Params;
+use crate::pool::{Pool, Welcome};
+use crate::pooler::{Asker, Pooler};
+
+/// The longest message accepted from PostgreSQL before its login is done, in bytes.
+const MESSAGE_MAX: usize = 1 << 20;
+
+/// A login under way.
+pub struct Login {
+    exchange: ServerLogin,
+    /// Every ParameterStatus so far.
+    parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+impl std::fmt::Debug for Login {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+impl Pooler {
+    /// The socket is open: our start-up packet goes out.
+    pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
+        let mut nonce = [0; 18];
+        self.random.fill_bytes(&mut nonce);
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let pool = self.pools.at(server.pool);
+        let secret = Self::server_secret(pool);
+        let keys = pool.scram_keys.clone();
+        let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
+        server.state = State::Login(Box::new(Login { exchange, parameters: Vec::new() }));
+        server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
+        let pool = self.pools.at(server.pool);
+        let database = &pool.terms.database;
+        let mut parameters: Vec<(&str, &[u8])> =
+            vec![("user", pool.key.user.as_bytes()), ("database", database.target().as_bytes())];
+        let of_database = [
+            ("client_encoding", &database.client_encoding),
+            ("datestyle", &database.datestyle),
+            ("timezone", &database.timezone),
+            ("application_name", &database.application_name),
+        ];
+        for (name, value) in of_database {
+            if let Some(value) = value {
+                parameters.push((name, value.as_bytes()));
+            }
+        }
+        let client = server.reserved.and_then(|client| self.clients.get(client));
+        if let Some(client) = client {
+            let how: &[u8] = match client.replication {
+                Replication::Physical => b"true",
+                _ => b"database",
+            };
+            parameters.push(("replication", how));
+            if let Some(params) = &client.params {
+                for (position, name) in self.shared.tracked.names().iter().enumerate() {
+                    if let Some(value) = params.get(position) {
+                        parameters.push((name, value));
+                    }
+                }
+            }
+        }
+        out.send_with(Peer::Server(id), |buf| write::startup(buf, 0, parameters));
+        self.note_connection(id, out);
+    }
+
+    /// What we prove ourselves with: the password in the database's connection string, or what the
+    /// user list has of the pool's user.
+    fn server_secret(pool: &Pool) -> Option<Secret> {
+        let terms = &pool.terms;
+        match &terms.database.password {
+            Some(password) => Some(Secret::classify(password.clone())),
+            None => terms.user.as_ref()?.secret.clone(),
+        }
+    }
+
+    fn note_connection(&mut self, id: ServerId, out: &mut Out) {
+        if !self.config.globals.log_connections {
+            return;
+        }
+        let Some(ends) = self.servers.get(id).and_then(|server| server.ends.as_ref()) else {
+            return;
+        };
+        let from = match &ends.local {
+            crate::event::Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
+            crate::event::Address::Tcp(ip, port) => format!("{ip}:{port}"),
+            crate::event::Address::Unix(..) => "unix".to_string(),
+        };
+        let text = format!("new connection to server (from {from})");
+        self.note_server(Level::Log, id, &text, out);
+    }
+
+    /// Bytes of a server that we log in to.
+    pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.inbox.held.extend_from_slice(bytes);
+        while let Some(server) = self.servers.get_mut(id) {
+            if !matches!(server.state, State::Login(_)) {
+                // What came behind the login's end is handled as everything later.
+                let rest = std::mem::take(&mut server.inbox.held);
+                if !rest.is_empty() {
+                    self.server_sent(id, &rest, out);
+                }
+                return;
+            }
+            let held = &server.inbox.held;
+            let header = match header(held) {
+                None => return,
+                Some(Ok(header)) if header.total() <= MESSAGE_MAX => header,
+                Some(_) => return self.not_postgres(id, out),
+            };
+            if held.len() < header.total() {
+                return;
+            }
+            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
+            server.inbox.held.drain(..header.total());
+            self.login_message(id, header.tag, &body, out);
+        }
+    }
+
+    fn not_postgres(&mut self, id: ServerId, out: &mut Out) {
+        self.login_failed(id, "08P01", "bad pkt header", out);
+        self.close_server(id, "bad pkt header", Close::Abort, out);
+    }
+
+    fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+        match message {
+            tag::AUTHENTICATION => self.challenge(id, body, out),
+            tag::PARAMETER_STATUS => match parameter_status(body) {
+                Ok((name, value)) => self.learn(id, name, value),
+                Err(_) => self.not_postgres(id, out),
+            },
+            tag::BACKEND_KEY_DATA => match (key_data(body), self.servers.get_mut(id)) {
+                (Ok((pid, secret)), Some(server)) => server.key = Some((pid, secret.into())),
+                _ => self.not_postgres(id, out),
+            },
+            tag::ERROR => self.refused(id, body, out),
+            tag::NOTICE | tag::NEGOTIATE => {}
+            tag::READY => self.logged_in_to_server(id, out),
+            _ => self.not_postgres(id, out),
+        }
+    }
+
+    fn challenge(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
+        let Some((request, payload)) = u32_be(body) else { return self.not_postgres(id, out) };
+        let Some(login) = self.server_login(id) else { return };
+        let step = login.exchange.challenge(request, payload);
+        self.server_login_step(id, step, out);
+    }
+
+    /// The control thread has derived a key for our login.
+    pub(crate) fn server_derived(&mut self, id: ServerId, key: [u8; 32], out: &mut Out) {
+        let Some(login) = self.server_login(id) else { return };
+        let step = login.exchange.derived(&key);
+        self.server_login_step(id, step, out);
+    }
+
+    fn server_login(&mut self, id: ServerId) -> Option<&mut Login> {
+        match &mut self.servers.get_mut(id)?.state {
+            State::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    fn server_login_step(&mut self, id: ServerId, step: ServerStep, out: &mut Out) {
+        match step {
+            Step::Reply(body) => {
+                out.send_with(Peer::Server(id), |buf| write::password(buf, &body));
+            }
+            Step::Derive(derivation) => {
+                let question = |ticket| Question::Derive {
+                    ticket,
+                    password: derivation.password,
+                    salt: derivation.salt,
+                    iterations: derivation.iterations,
+                };
+                self.ask(Asker::Server(id), question, out);
+            }
+            Step::Await | Step::Done(()) => {}
+            Step::Refuse(refusal) => {
+                let line = format!("server login failed: {}: {}", refusal.text, refusal.detail);
+                self.note_server(Level::Warning, id, &line, out);
+                let text = format!("server login failed: {}", refusal.text);
+                self.login_failed(id, "28P01", &text, out);
+                self.close_server(id, "login failed", Close::Abort, out);
+            }
+        }
+    }
+
+    fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if let Some(position) = self.shared.tracked.position(name) {
+            let params = server.params.with(position, value);
+            server.params = self.shared.params.intern(params);
+        }
+        if let State::Login(login) = &mut server.state {
+            login.parameters.push((name.into(), value.into()));
+        }
+    }
+
+    /// PostgreSQL refuses us; its words go to the log and to who waits.
+    fn refused(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
+        let fields = Fields::new(body);
+        let text = String::from_utf8_lossy(fields.message()).into_owned();
+        let severity = String::from_utf8_lossy(fields.severity()).into_owned();
+        let sqlstate =
+            fields.sqlstate().map_or_else(|| "08P01".into(), |s| String::from_utf8_lossy(s).into());
+        let sqlstate: String = sqlstate;
+        let line = format!("server login failed: {severity} {text}");
+        self.note_server(Level::Warning, id, &line, out);
+        self.login_failed(id, &sqlstate, &text, out);
+        self.close_server(id, "login failed", Close::Abort, out);
+    }
+
+    fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let State::Login(login) = &mut server.state else { return };
+        let parameters = std::mem::take(&mut login.parameters);
+        let tracked = server.params.clone();
+        let pool = self.pools.at_mut(server.pool);
+        pool.welcome = Some(Welcome { parameters: parameters.into(), tracked });
+        let query = pool.terms.database.connect_query.clone();
+        match query.filter(|query| !query.is_empty()) {
+            Some(query) => self.run_task(id, State::ConnectQuery, query.as_bytes(), out),
+            None => self.server_ready(id, out),
+        }
+    }
+}
