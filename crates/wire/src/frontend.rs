@@ -1,0 +1,138 @@
+//! Views of what clients send. Each takes a message's body.
+
+use crate::WireError;
+use crate::frame::{cstr, u16_be};
+use crate::tag::frontend as tag;
+
+/// Parse: a statement's name, then its text and parameter types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parse<'a> {
+    /// Empty for the unnamed statement.
+    pub name: &'a [u8],
+    /// Text (zero-terminated) and parameter types as they are on the wire: what makes two
+    /// statements the same.
+    pub definition: &'a [u8],
+}
+
+impl<'a> Parse<'a> {
+    /// Reads a Parse's body.
+    pub fn read(body: &'a [u8]) -> Result<Self, WireError> {
+        let bad = WireError::Body { tag: tag::PARSE };
+        let (name, definition) = cstr(body).ok_or(bad)?;
+        let (_, types) = cstr(definition).ok_or(bad)?;
+        let (count, types) = u16_be(types).ok_or(bad)?;
+        if types.len() != usize::from(count) * 4 {
+            return Err(bad);
+        }
+        Ok(Parse { name, definition })
+    }
+
+    /// The statement's text.
+    pub fn text(self) -> &'a [u8] {
+        cstr(self.definition).map_or(&[], |(text, _)| text)
+    }
+}
+
+/// The front of a Bind: which portal, of which statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BindNames<'a> {
+    /// Empty for the unnamed portal.
+    pub portal: &'a [u8],
+    /// Empty for the unnamed statement.
+    pub statement: &'a [u8],
+}
+
+impl<'a> BindNames<'a> {
+    /// Reads the two names if both are there whole.
+    pub fn read(body: &'a [u8]) -> Option<Self> {
+        let (portal, rest) = cstr(body)?;
+        let (statement, _) = cstr(rest)?;
+        Some(BindNames { portal, statement })
+    }
+
+    /// Bytes of both names with their zeros.
+    pub fn size(self) -> usize {
+        self.portal.len() + self.statement.len() + 2
+    }
+}
+
+/// What Describe and Close point at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target<'a> {
+    /// A prepared statement.
+    Statement(&'a [u8]),
+    /// A portal.
+    Portal(&'a [u8]),
+}
+
+impl<'a> Target<'a> {
+    /// Reads the body of a Describe or a Close, whose tag is given for the error.
+    pub fn read(tag: u8, body: &'a [u8]) -> Result<Self, WireError> {
+        let bad = WireError::Body { tag };
+        let (kind, rest) = body.split_first().ok_or(bad)?;
+        let (name, rest) = cstr(rest).ok_or(bad)?;
+        match kind {
+            b'S' if rest.is_empty() => Ok(Target::Statement(name)),
+            b'P' if rest.is_empty() => Ok(Target::Portal(name)),
+            _ => Err(bad),
+        }
+    }
+}
+
+/// The portal that an Execute names.
+pub fn execute_portal(body: &[u8]) -> Result<&[u8], WireError> {
+    match cstr(body) {
+        Some((portal, rest)) if rest.len() == 4 => Ok(portal),
+        _ => Err(WireError::Body { tag: tag::EXECUTE }),
+    }
+}
+
+/// A body that is one zero-terminated string and nothing else (Query, PasswordMessage).
+pub fn string(tag: u8, body: &[u8]) -> Result<&[u8], WireError> {
+    match cstr(body) {
+        Some((text, [])) => Ok(text),
+        _ => Err(WireError::Body { tag }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_bodies() {
+        let parse = Parse::read(b"s\0select $1\0\0\x01\0\0\0\x17").unwrap();
+        assert_eq!(parse.name, b"s");
+        assert_eq!(parse.text(), b"select $1");
+        for bad in [
+            &b""[..],
+            b"s",
+            b"s\0x",
+            b"s\0x\0",
+            b"s\0x\0\0\x01",
+            b"s\0x\0\0\0y",
+        ] {
+            assert!(Parse::read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        let names = BindNames::read(b"p\0st\0rest").unwrap();
+        assert_eq!(
+            (names.portal, names.statement, names.size()),
+            (&b"p"[..], &b"st"[..], 5)
+        );
+        assert!(BindNames::read(b"p\0st").is_none());
+        assert_eq!(Target::read(b'D', b"Sx\0"), Ok(Target::Statement(b"x")));
+        assert_eq!(Target::read(b'D', b"P\0"), Ok(Target::Portal(b"")));
+        for bad in [&b""[..], b"S", b"Sx", b"Qx\0", b"Sx\0y"] {
+            assert!(Target::read(b'C', bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(execute_portal(b"p\0\0\0\0\0"), Ok(&b"p"[..]));
+        assert!(execute_portal(b"p\0\0\0\0").is_err());
+        assert_eq!(string(b'Q', b"x\0"), Ok(&b"x"[..]));
+        assert!(string(b'Q', b"x").is_err());
+        assert!(string(b'Q', b"x\0y").is_err());
+    }
+}
