@@ -12,6 +12,8 @@ import socket
 import struct
 from typing import NamedTuple
 
+from . import machine
+
 PROTOCOL_3_0 = 3 << 16
 PROTOCOL_3_2 = (3 << 16) + 2
 CANCEL_CODE = 80877102
@@ -185,6 +187,11 @@ def terminate():
     return message("X")
 
 
+def _hex_address(address):
+    """A socket address in the numbers of /proc/net/tcp."""
+    return struct.unpack("=I", socket.inet_aton(address[0]))[0], address[1]
+
+
 # Talking ----------------------------------------------------------------------------------------
 
 def split_messages(received):
@@ -287,6 +294,22 @@ class Wire:
             return False
         except (Ended, ConnectionResetError):
             return True
+
+    def taken(self):
+        """Waits until the other side has read all that was sent, so that the next send is read
+        on its own. TCP v4 on this machine only."""
+        ours = "%08X:%04X" % _hex_address(self.socket.getsockname())
+        theirs = "%08X:%04X" % _hex_address(self.socket.getpeername())
+
+        def read():
+            with open("/proc/net/tcp") as table:
+                for line in table:
+                    fields = line.split()
+                    if fields[1] == theirs and fields[2] == ours:
+                        return fields[4].endswith(":00000000")
+            return True
+
+        machine.wait_until(read, "the other side to read what was sent")
 
     def quiet(self, seconds=0.05):
         """True when nothing came so far: to show that a reply is not there *before* its time."""
