@@ -7,7 +7,8 @@ use super::database::{Database, Host};
 use super::ini::{self, Item};
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
-use super::userlist::{self, MAX_USER, Secret};
+use super::userlist::{self, MAX_USER};
+use crate::auth::Secret;
 use super::value::{AuthType, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Warning, connstr};
 
@@ -376,7 +377,7 @@ impl Resolver {
                     ..User::default()
                 })
             });
-            Arc::make_mut(user).secret = Secret::from_text(&secret);
+            Arc::make_mut(user).secret = (!secret.is_empty()).then(|| Secret::classify(secret));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::database::read_limit;
-use super::userlist::Secret;
+use crate::auth::Secret;
 use super::value::{PoolMode, Value};
 
 /// A user we know. `None` in a setting means "as the database or the global settings say".

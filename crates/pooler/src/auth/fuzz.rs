@@ -1,0 +1,192 @@
+//! Fuzz bodies: each takes any bytes and panics if a promise is broken. The targets in `fuzz/` are
+//! one line each; the unit tests below run the same functions.
+
+use super::{
+    ClientLogin, ClientLoginSetup, Method, ScramKeys, Secret, ServerLogin, Step, Verifier, code,
+    scram,
+};
+
+/// Takes a length byte and so many bytes (fewer at the end) off the front.
+fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (&length, rest) = input.split_first()?;
+    let (chunk, rest) = rest.split_at(usize::from(length).min(rest.len()));
+    *input = rest;
+    Some(chunk)
+}
+
+fn secrets() -> [Option<Secret>; 5] {
+    let salted = scram::salted_password(b"pencil", b"salt", 1);
+    let verifier = Verifier::derive(&salted, b"salt", 1).to_string();
+    [
+        None,
+        Some(Secret::Plain(String::new())),
+        Some(Secret::Plain("pencil".into())),
+        Some(Secret::Md5("md5c1add164b782f19e776b4181b75d298e".into())),
+        Some(Secret::Scram(verifier)),
+    ]
+}
+
+/// A client that sends anything is never admitted by a method that asks for a proof, never makes
+/// us panic, and is answered within bounds. (The one password that opens is left to chance: it
+/// would have to be guessed.)
+pub fn client_login(mut input: &[u8]) {
+    let [choice, rest @ ..] = input else { return };
+    input = rest;
+    let method = [Method::Plain, Method::Md5, Method::Scram][usize::from(choice % 3)];
+    let secret = &secrets()[usize::from(choice / 3 % 5)];
+    let (mut login, mut step) = ClientLogin::start(&ClientLoginSetup {
+        method,
+        user: "m2",
+        secret: secret.as_ref(),
+        iterations: 1,
+        salt_key: &[7; 32],
+        md5_salt: [1, 2, 3, 4],
+        nonce: &[9; 18],
+    });
+    loop {
+        step = match step {
+            Step::Reply(request) => {
+                assert!(request.payload().len() <= scram::SERVER_MESSAGE_MAX);
+                match chunk(&mut input) {
+                    Some(body) => login.answer(body),
+                    None => return,
+                }
+            }
+            Step::Derive(derivation) => {
+                assert_eq!(derivation.iterations, 1);
+                login.derived(&derivation.compute())
+            }
+            Step::Await => unreachable!("a client's login always says what to send"),
+            Step::Done(_) => {
+                assert_eq!(method, Method::Plain, "admitted without a proof");
+                return;
+            }
+            Step::Refuse(refusal) => {
+                assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
+                let again = login.answer(b"");
+                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                return;
+            }
+        };
+    }
+}
+
+/// A server that sends anything never has us believe that it knows a secret, never makes us panic,
+/// and is answered within bounds.
+pub fn server_login(mut input: &[u8]) {
+    let [choice, rest @ ..] = input else { return };
+    input = rest;
+    let secret = secrets()[usize::from(choice % 5)].clone();
+    let keys = (choice / 5 % 2 == 1).then(|| ScramKeys {
+        client_key: [1; 32],
+        server_key: [2; 32],
+        salt: (*b"salt").into(),
+        iterations: 1,
+    });
+    let mut login = ServerLogin::new("m2", secret, keys, &[9; 18]);
+    let mut sasl = false;
+    while let Some([request, payload @ ..]) = chunk(&mut input) {
+        sasl |= u32::from(*request) == code::SASL;
+        let mut step = login.challenge(u32::from(*request), payload);
+        if let Step::Derive(derivation) = &step {
+            if derivation.iterations > 16 {
+                return;
+            }
+            step = login.derived(&derivation.compute());
+        }
+        match step {
+            Step::Reply(body) => assert!(body.len() <= 2 * scram::SERVER_MESSAGE_MAX),
+            Step::Await => panic!("a signature was guessed"),
+            Step::Derive(_) => unreachable!("one derivation is enough"),
+            Step::Done(()) => {
+                assert!(!sasl, "believed without a signature");
+                return;
+            }
+            Step::Refuse(refusal) => {
+                assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
+                let again = login.challenge(code::OK, b"");
+                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                return;
+            }
+        }
+    }
+}
+
+/// Any text is classified, and printed as it was; readers of SCRAM messages take any bytes.
+pub fn texts(input: &[u8]) {
+    let _ = scram::ClientFirst::read(input);
+    let _ = scram::ServerFirst::read(input);
+    let _ = scram::ServerFinal::read(input);
+    if let Ok(last) = scram::ClientFinal::read(input) {
+        assert!(input.starts_with(last.without_proof));
+        assert_eq!(input.get(last.without_proof.len()..).map(|rest| &rest[..3]), Some(&b",p="[..]));
+    }
+    let _ = super::saslprep::prepare(input);
+    if let Ok(text) = str::from_utf8(input) {
+        let secret = Secret::classify(text);
+        assert_eq!(secret.text(), text);
+        if let Secret::Scram(text) = &secret {
+            let verifier = Verifier::parse(text).expect("classified as SCRAM");
+            assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What leads each body deep: good messages as the one side would send them.
+    const SEEDS: &[&[u8]] = &[
+        b"",
+        b"\x00\x07pencil\0",
+        b"\x06\x07pencil\0",
+        b"\x01\x24md5c1add164b782f19e776b4181b75d298e\0",
+        b"\x02\x1cSCRAM-SHA-256\0\0\0\0\x0an,,n=,r=ab\x09c=biws,r=",
+        b"\x0e\x12SCRAM-SHA-256\0\xff\xff\xff\xff\x0an,,n=,r=ab",
+        b"\x02\x10\x0aSCRAM-SHA-256\0\0\x11\x0br=,s=c2FsdA==,i=1\x0a\x0cv=",
+        b"\x02\x05\x05salt\x01\x00",
+        b"\x02\x01\x03\x01\x00",
+        b"r=abc,s=c2FsdA==,i=4096",
+        b"c=biws,r=abc,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+        b"SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==$fg/d3AUjON6PulXjBFypS8ezSSZSgzdeI1dHovdU1/c=:wMWn0TX14FB7aJSEnN2K1lMfKohyxpjbETdj/G1X5Wk=",
+    ];
+
+    fn all(input: &[u8]) {
+        client_login(input);
+        server_login(input);
+        texts(input);
+    }
+
+    #[test]
+    fn seeds_and_their_prefixes() {
+        for seed in SEEDS {
+            for end in 0..=seed.len() {
+                all(&seed[..end]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(input: Vec<u8>) {
+            all(&input);
+        }
+
+        #[test]
+        fn seeds_with_changes(
+            seed in 0..SEEDS.len(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let mut input = SEEDS[seed].to_vec();
+            for (at, byte) in changes {
+                if !input.is_empty() {
+                    let at = at.index(input.len());
+                    input[at] = byte;
+                }
+            }
+            all(&input);
+        }
+    }
+}

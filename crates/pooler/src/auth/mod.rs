@@ -1,0 +1,185 @@
+//! Password exchanges, both ways, as values: a message goes in, a [`Step`] comes out.
+//!
+//! ```text
+//!   client  <-- ClientLogin -->   us   <-- ServerLogin -->  PostgreSQL
+//!               scram_client                scram_server
+//!               md5, plain                  md5
+//! ```
+//!
+//! [`ClientLogin`] has a client prove itself to us, [`ServerLogin`] proves us to PostgreSQL. Both
+//! read and make bodies only; framing is the caller's. Nothing here waits, draws random numbers or
+//! computes for long: nonces and keys are arguments, and the one slow computation, a SCRAM key
+//! derivation, is asked for with [`Step::Derive`].
+//!
+//! What a client is told never depends on whether the user exists: unknown users go through the
+//! same exchange and fail at its end ([`scram_client`] says how far that reaches).
+
+pub mod client_login;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+pub mod md5;
+pub mod plain;
+pub mod saslprep;
+pub mod scram;
+pub mod scram_client;
+pub mod scram_server;
+pub mod secret;
+pub mod server_login;
+pub mod verifier;
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub use client_login::{Admitted, ClientLogin, ClientLoginSetup, ClientStep};
+pub use secret::Secret;
+pub use server_login::{ServerLogin, ServerStep};
+pub use verifier::{ScramKeys, Verifier};
+
+use scram::Malformed;
+
+/// What an exchange wants next. `R` is what a reply is made of, `D` what success gives.
+#[derive(Debug)]
+pub enum Step<R, D> {
+    /// Send this, then await the peer's next message.
+    Reply(R),
+    /// Compute [`scram::salted_password`] elsewhere and continue with `derived`. Messages that
+    /// come meanwhile must be held.
+    Derive(Derivation),
+    /// Nothing to send: await the peer's next message.
+    Await,
+    /// The exchange succeeded.
+    Done(D),
+    /// The exchange failed; there is nothing to continue.
+    Refuse(Refusal),
+}
+
+/// A key derivation. Its result depends on nothing else, so it can be cached by these three.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Derivation {
+    /// The password, prepared.
+    pub password: Vec<u8>,
+    /// The salt.
+    pub salt: Vec<u8>,
+    /// How often to apply the hash.
+    pub iterations: u32,
+}
+
+impl Derivation {
+    /// Does the work; takes about half a millisecond for 4096 iterations.
+    pub fn compute(&self) -> scram::Key {
+        scram::salted_password(&self.password, &self.salt, self.iterations)
+    }
+}
+
+impl fmt::Debug for Derivation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Derivation({} iterations, ..)", self.iterations)
+    }
+}
+
+/// Why an exchange failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// For the client. Says nothing that the client should not learn.
+    pub text: Cow<'static, str>,
+    /// For our log: the reason.
+    pub detail: Cow<'static, str>,
+}
+
+impl Refusal {
+    fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { text: text.into(), detail: detail.into() }
+    }
+}
+
+/// An authentication request: what follows the tag and the length of an `R` message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AuthRequest {
+    /// The login succeeded.
+    Ok,
+    /// Send the password.
+    Cleartext,
+    /// Send the password hashed with this salt.
+    Md5 {
+        /// Drawn anew for each login.
+        salt: [u8; 4],
+    },
+    /// Begin one of these SASL exchanges: ours are all SCRAM-SHA-256.
+    Sasl,
+    /// A message within the exchange.
+    SaslContinue(Vec<u8>),
+    /// The last message of the exchange; [`AuthRequest::Ok`] follows.
+    SaslFinal(Vec<u8>),
+}
+
+/// The codes of authentication requests, from PostgreSQL's protocol.
+pub mod code {
+    /// `AuthenticationOk`.
+    pub const OK: u32 = 0;
+    /// `AuthenticationCleartextPassword`.
+    pub const CLEARTEXT: u32 = 3;
+    /// `AuthenticationMD5Password`.
+    pub const MD5: u32 = 5;
+    /// `AuthenticationSASL`.
+    pub const SASL: u32 = 10;
+    /// `AuthenticationSASLContinue`.
+    pub const SASL_CONTINUE: u32 = 11;
+    /// `AuthenticationSASLFinal`.
+    pub const SASL_FINAL: u32 = 12;
+}
+
+impl AuthRequest {
+    /// The code that begins the body.
+    pub fn code(&self) -> u32 {
+        match self {
+            Self::Ok => code::OK,
+            Self::Cleartext => code::CLEARTEXT,
+            Self::Md5 { .. } => code::MD5,
+            Self::Sasl => code::SASL,
+            Self::SaslContinue(_) => code::SASL_CONTINUE,
+            Self::SaslFinal(_) => code::SASL_FINAL,
+        }
+    }
+
+    /// What follows the code.
+    pub fn payload(&self) -> &[u8] {
+        match self {
+            Self::Ok | Self::Cleartext => b"",
+            Self::Md5 { salt } => salt,
+            // The list of mechanisms: each ends with a zero byte, and so does the list.
+            Self::Sasl => b"SCRAM-SHA-256\0\0",
+            Self::SaslContinue(message) | Self::SaslFinal(message) => message,
+        }
+    }
+}
+
+/// What a login with this secret would need: how a client has to prove itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// `any`: everybody is let in.
+    Any,
+    /// `trust`: everybody known is let in.
+    Trust,
+    /// `plain`, in HBA files `password`: the password itself.
+    Plain,
+    /// `md5`: the password, hashed. Becomes SCRAM by itself where the stored secret is SCRAM.
+    Md5,
+    /// `scram-sha-256`.
+    Scram,
+}
+
+/// What is told for every failure of the methods `md5` and `plain`.
+pub const PASSWORD_FAILED: &str = "password authentication failed";
+/// What is told for every failure of SCRAM.
+pub const SASL_FAILED: &str = "SASL authentication failed";
+/// What is told to users `trust` does not know.
+pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
+
+impl From<Malformed> for Cow<'static, str> {
+    fn from(malformed: Malformed) -> Self {
+        format!("malformed SCRAM message: {}", malformed.0).into()
+    }
+}
+
+#[cfg(test)]
+mod exchange_tests;

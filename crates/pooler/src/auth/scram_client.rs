@@ -1,0 +1,205 @@
+//! SCRAM-SHA-256, a client proves itself to us.
+//!
+//! A login with a stored SCRAM secret costs two HMACs and one hash: ClientSignature, the hash of
+//! ClientKey, ServerSignature.
+//!
+//! A user with a plain password gets a salt derived from a key of this process and the name, and so
+//! does a user who does not exist or can't log in this way. Their messages are the same in shape,
+//! number and repetition. Two differences remain: a known user's first login takes a key
+//! derivation, and stored secrets may have other iteration counts than `scram_iterations`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+
+use super::scram::{self, ClientFinal, ClientFirst, Key, Malformed, Nonce};
+use super::{Derivation, Refusal, SASL_FAILED, ScramKeys, Step, Verifier, saslprep};
+
+/// What a proof is checked against.
+pub enum Against {
+    /// A stored SCRAM secret.
+    Verifier(Verifier),
+    /// A password: the secret is made from it and this salt, once the proof is here.
+    Password {
+        /// As the user would type it.
+        password: String,
+        /// See [`user_salt`].
+        salt: [u8; 16],
+        /// The setting `scram_iterations`.
+        iterations: u32,
+    },
+    /// Nothing: the exchange takes place and fails.
+    Nothing {
+        /// See [`user_salt`].
+        salt: [u8; 16],
+        /// The setting `scram_iterations`.
+        iterations: u32,
+        /// Why, for the log.
+        detail: &'static str,
+    },
+}
+
+impl Against {
+    fn salt(&self) -> &[u8] {
+        match self {
+            Self::Verifier(verifier) => &verifier.salt,
+            Self::Password { salt, .. } | Self::Nothing { salt, .. } => salt,
+        }
+    }
+
+    fn iterations(&self) -> u32 {
+        match self {
+            Self::Verifier(verifier) => verifier.iterations,
+            Self::Password { iterations, .. } | Self::Nothing { iterations, .. } => *iterations,
+        }
+    }
+}
+
+/// The salt of a user who has none: the same at every login, and not to be guessed without the
+/// key, which belongs to the process.
+pub fn user_salt(key: &Key, user: &str) -> [u8; 16] {
+    let hash = scram::hmac(key, &[b"scram salt of ", user.as_bytes()]);
+    std::array::from_fn(|i| hash[i])
+}
+
+/// A proof that succeeded.
+#[derive(Debug)]
+pub struct Proven {
+    /// The message that proves us to the client.
+    pub server_final: Vec<u8>,
+    /// For pass-through; only where the stored secret is SCRAM's.
+    pub keys: Option<ScramKeys>,
+}
+
+/// The exchange, from the client's first message on.
+pub struct ScramClient {
+    against: Against,
+    /// Our half before the client's first message, both halves after it.
+    nonce: Vec<u8>,
+    /// The AuthMessage of RFC 5802, section 3, as far as it is known.
+    transcript: Vec<u8>,
+    /// The client's channel binding flag.
+    flag: u8,
+    state: State,
+}
+
+enum State {
+    First,
+    Final,
+    Deriving { proof: Key },
+    Over,
+}
+
+impl ScramClient {
+    /// `nonce` must be drawn anew for every exchange.
+    pub fn new(against: Against, nonce: &Nonce) -> Self {
+        Self::with_nonce(against, STANDARD.encode(nonce).into_bytes())
+    }
+
+    pub(super) fn with_nonce(against: Against, nonce: Vec<u8>) -> Self {
+        let transcript = Vec::new();
+        Self { against, nonce, transcript, flag: b'n', state: State::First }
+    }
+
+    /// Takes a message of the client in: its first or its last.
+    pub fn answer(&mut self, message: &[u8]) -> Step<Vec<u8>, Proven> {
+        let step = match std::mem::replace(&mut self.state, State::Over) {
+            State::First => self.first(message).map(Step::Reply),
+            State::Final => self.last(message),
+            State::Deriving { .. } | State::Over => Err(Malformed("message out of turn")),
+        };
+        step.unwrap_or_else(|malformed| refuse(malformed))
+    }
+
+    fn first(&mut self, message: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let first = ClientFirst::read(message)?;
+        self.flag = first.flag;
+        let ours = std::mem::replace(&mut self.nonce, first.nonce.to_vec());
+        self.nonce.extend(ours);
+
+        let mut reply = Vec::with_capacity(128);
+        reply.extend(b"r=");
+        reply.extend(&self.nonce);
+        reply.extend(b",s=");
+        scram::push_base64(&mut reply, self.against.salt());
+        reply.extend(b",i=");
+        reply.extend(self.against.iterations().to_string().as_bytes());
+
+        self.transcript.reserve(first.bare.len() + reply.len() + self.nonce.len() + 16);
+        self.transcript.extend(first.bare);
+        self.transcript.push(b',');
+        self.transcript.extend(&reply);
+        self.state = State::Final;
+        Ok(reply)
+    }
+
+    fn last(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, Proven>, Malformed> {
+        let last = ClientFinal::read(message)?;
+        // The GS2 header of the first message again: `y,,` or `n,,`.
+        let binding: &[u8] = if self.flag == b'y' { b"eSws" } else { b"biws" };
+        if last.binding != binding {
+            return Err(Malformed("the channel binding changed"));
+        }
+        if !bool::from(last.nonce.ct_eq(&self.nonce)) {
+            return Err(Malformed("the nonce changed"));
+        }
+        self.transcript.push(b',');
+        self.transcript.extend(last.without_proof);
+        Ok(match &self.against {
+            Against::Verifier(verifier) => match self.signature(verifier, &last.proof) {
+                None => wrong_password(),
+                Some((client_key, server_final)) => {
+                    let keys = ScramKeys {
+                        client_key,
+                        server_key: verifier.server_key,
+                        salt: verifier.salt.clone(),
+                        iterations: verifier.iterations,
+                    };
+                    Step::Done(Proven { server_final, keys: Some(keys) })
+                }
+            },
+            Against::Password { password, salt, iterations } => {
+                self.state = State::Deriving { proof: last.proof };
+                Step::Derive(Derivation {
+                    password: saslprep::prepare(password.as_bytes()).into_owned(),
+                    salt: salt.to_vec(),
+                    iterations: *iterations,
+                })
+            }
+            Against::Nothing { detail, .. } => Step::Refuse(Refusal::new(SASL_FAILED, *detail)),
+        })
+    }
+
+    /// Takes the salted password in that was asked for.
+    pub fn derived(&mut self, salted: &Key) -> Step<Vec<u8>, Proven> {
+        let State::Deriving { proof } = std::mem::replace(&mut self.state, State::Over) else {
+            return refuse(Malformed("derived key out of turn"));
+        };
+        let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
+        match self.signature(&verifier, &proof) {
+            None => wrong_password(),
+            Some((_, server_final)) => Step::Done(Proven { server_final, keys: None }),
+        }
+    }
+
+    /// RFC 5802, section 3: the client's key and our last message, if the proof is right.
+    fn signature(&self, verifier: &Verifier, proof: &Key) -> Option<(Key, Vec<u8>)> {
+        let client_signature = scram::hmac(&verifier.stored_key, &[&self.transcript]);
+        let client_key = scram::xor(proof, &client_signature);
+        if !bool::from(scram::sha256(&client_key).ct_eq(&verifier.stored_key)) {
+            return None;
+        }
+        let server_signature = scram::hmac(&verifier.server_key, &[&self.transcript]);
+        let mut server_final = b"v=".to_vec();
+        scram::push_base64(&mut server_final, &server_signature);
+        Some((client_key, server_final))
+    }
+}
+
+fn refuse<D>(malformed: Malformed) -> Step<Vec<u8>, D> {
+    Step::Refuse(Refusal::new(SASL_FAILED, malformed))
+}
+
+fn wrong_password<D>() -> Step<Vec<u8>, D> {
+    Step::Refuse(Refusal::new(SASL_FAILED, "wrong password"))
+}

@@ -1,0 +1,143 @@
+//! SCRAM-SHA-256, we prove ourselves to PostgreSQL, and it proves itself to us.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+
+use super::scram::{self, Key, Malformed, Nonce, ServerFinal, ServerFirst};
+use super::{Derivation, Refusal, ScramKeys, Step, saslprep};
+
+/// What we prove ourselves with.
+pub enum Credential {
+    /// The password.
+    Password(String),
+    /// The keys of a client's login, good where PostgreSQL stores the same secret.
+    Keys(ScramKeys),
+}
+
+/// What is told when a pass-through login can't work.
+pub const WRONG_TYPE: &str = "server login failed: wrong password type";
+
+/// What is told when PostgreSQL's half of the exchange is wrong.
+pub const FAILED: &str = "server login failed: SASL authentication failed";
+
+/// The exchange, from our first message on.
+pub struct ScramServer {
+    credential: Credential,
+    /// Our half at first, both halves after PostgreSQL's first message.
+    nonce: Vec<u8>,
+    /// The AuthMessage of RFC 5802, section 3, as far as it is known.
+    transcript: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    First,
+    Deriving,
+    Final { signature: Key },
+    Over,
+}
+
+impl ScramServer {
+    /// `nonce` must be drawn anew for every exchange.
+    pub fn new(credential: Credential, nonce: &Nonce) -> Self {
+        Self::with_nonce(credential, STANDARD.encode(nonce).into_bytes(), "")
+    }
+
+    /// PostgreSQL takes the name from the startup packet, so libpq sends none, and so do we.
+    pub(super) fn with_nonce(credential: Credential, nonce: Vec<u8>, name: &str) -> Self {
+        let mut transcript = format!("n={name},r=").into_bytes();
+        transcript.extend(&nonce);
+        Self { credential, nonce, transcript, state: State::First }
+    }
+
+    /// The first message, without the mechanism's name.
+    pub fn client_first(&self) -> Vec<u8> {
+        [b"n,,", self.transcript.as_slice()].concat()
+    }
+
+    /// Takes PostgreSQL's first message in.
+    pub fn server_first(&mut self, message: &[u8]) -> Step<Vec<u8>, ()> {
+        self.first(message).unwrap_or_else(refuse)
+    }
+
+    fn first(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, ()>, Malformed> {
+        let State::First = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(Malformed("message out of turn"));
+        };
+        let first = ServerFirst::read(message)?;
+        if !first.nonce.starts_with(&self.nonce) || first.nonce.len() == self.nonce.len() {
+            return Err(Malformed("the nonce does not extend ours"));
+        }
+        self.nonce = first.nonce.to_vec();
+        self.transcript.push(b',');
+        self.transcript.extend(message);
+        self.transcript.extend(b",c=biws,r=");
+        self.transcript.extend(first.nonce);
+        Ok(match &self.credential {
+            Credential::Password(password) => {
+                self.state = State::Deriving;
+                Step::Derive(Derivation {
+                    password: saslprep::prepare(password.as_bytes()).into_owned(),
+                    salt: first.salt.into(),
+                    iterations: first.iterations,
+                })
+            }
+            Credential::Keys(keys) => {
+                if keys.salt != first.salt || keys.iterations != first.iterations {
+                    let detail = "the client's keys belong to another salt or iteration count";
+                    return Ok(Step::Refuse(Refusal::new(WRONG_TYPE, detail)));
+                }
+                let (client_key, server_key) = (keys.client_key, keys.server_key);
+                Step::Reply(self.last(&client_key, &server_key))
+            }
+        })
+    }
+
+    /// Takes the salted password in that was asked for.
+    pub fn derived(&mut self, salted: &Key) -> Step<Vec<u8>, ()> {
+        let State::Deriving = std::mem::replace(&mut self.state, State::Over) else {
+            return refuse(Malformed("derived key out of turn"));
+        };
+        Step::Reply(self.last(&scram::client_key(salted), &scram::server_key(salted)))
+    }
+
+    /// Our last message.
+    fn last(&mut self, client_key: &Key, server_key: &Key) -> Vec<u8> {
+        let stored_key = scram::sha256(client_key);
+        let client_signature = scram::hmac(&stored_key, &[&self.transcript]);
+        let signature = scram::hmac(server_key, &[&self.transcript]);
+        self.state = State::Final { signature };
+
+        let mut message = Vec::with_capacity(self.nonce.len() + 64);
+        message.extend(b"c=biws,r=");
+        message.extend(&self.nonce);
+        message.extend(b",p=");
+        scram::push_base64(&mut message, &scram::xor(client_key, &client_signature));
+        message
+    }
+
+    /// Takes PostgreSQL's last message in.
+    pub fn server_final(&mut self, message: &[u8]) -> Step<Vec<u8>, ()> {
+        let State::Final { signature } = std::mem::replace(&mut self.state, State::Over) else {
+            return refuse(Malformed("message out of turn"));
+        };
+        match ServerFinal::read(message) {
+            Err(malformed) => refuse(malformed),
+            Ok(ServerFinal::Error) => {
+                Step::Refuse(Refusal::new(FAILED, "the server refused our proof"))
+            }
+            Ok(ServerFinal::Signature(given)) if bool::from(given.ct_eq(&signature)) => {
+                Step::Done(())
+            }
+            Ok(ServerFinal::Signature(_)) => {
+                let detail = "the server does not know the password: its signature is wrong";
+                Step::Refuse(Refusal::new(FAILED, detail))
+            }
+        }
+    }
+}
+
+fn refuse(malformed: Malformed) -> Step<Vec<u8>, ()> {
+    Step::Refuse(Refusal::new(FAILED, malformed))
+}

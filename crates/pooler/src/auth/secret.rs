@@ -1,0 +1,87 @@
+//! What is known of a user's password.
+
+use std::fmt;
+
+use super::verifier::Verifier;
+
+/// A stored password, as `userlist.txt`, `auth_query` or a `password=` give it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Secret {
+    /// The password itself.
+    Plain(String),
+    /// `md5` and 32 lower-case hexadecimal digits: the MD5 of password and user name.
+    Md5(String),
+    /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, see [`Verifier`].
+    Scram(String),
+}
+
+impl Secret {
+    /// Tells the kind from the text, by PostgreSQL's rules: what is neither a well-formed MD5
+    /// secret nor a well-formed SCRAM secret is a password.
+    pub fn classify(text: impl Into<String>) -> Self {
+        let text = text.into();
+        if is_md5(&text) {
+            Self::Md5(text)
+        } else if Verifier::parse(&text).is_some() {
+            Self::Scram(text)
+        } else {
+            Self::Plain(text)
+        }
+    }
+
+    /// The text that [`Secret::classify`] took.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Plain(text) | Self::Md5(text) | Self::Scram(text) => text,
+        }
+    }
+}
+
+/// Secrets end up in logs only by mistake; this makes the mistake harmless.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain(..)",
+            Self::Md5(_) => "Md5(..)",
+            Self::Scram(_) => "Scram(..)",
+        })
+    }
+}
+
+fn is_md5(text: &str) -> bool {
+    text.len() == 35
+        && text.starts_with("md5")
+        && text.bytes().skip(3).all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        let md5 = "md5c1add164b782f19e776b4181b75d298e";
+        let scram = "SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==\
+            $fg/d3AUjON6PulXjBFypS8ezSSZSgzdeI1dHovdU1/c=\
+            :wMWn0TX14FB7aJSEnN2K1lMfKohyxpjbETdj/G1X5Wk=";
+        assert_eq!(Secret::classify(md5), Secret::Md5(md5.into()));
+        assert_eq!(Secret::classify(scram), Secret::Scram(scram.into()));
+        for plain in [
+            "",
+            "pencil",
+            "md5",
+            "md5C1ADD164B782F19E776B4181B75D298E",
+            "md5c1add164b782f19e776b4181b75d298",
+            "md5c1add164b782f19e776b4181b75d298e0",
+            "SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==",
+            &scram[..scram.len() - 1],
+        ] {
+            assert_eq!(Secret::classify(plain), Secret::Plain(plain.into()), "{plain}");
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_text() {
+        assert_eq!(format!("{:?}", Secret::classify("pencil")), "Plain(..)");
+    }
+}

@@ -1,0 +1,182 @@
+//! Our login to PostgreSQL.
+
+use super::scram::{Key, MECHANISM, Nonce};
+use super::scram_server::{Credential, FAILED, ScramServer, WRONG_TYPE};
+use super::{Refusal, ScramKeys, Secret, Step, code, md5};
+
+/// What a [`ServerLogin`] wants: a reply is the body of a password message.
+pub type ServerStep = Step<Vec<u8>, ()>;
+
+/// We prove ourselves to PostgreSQL. Lives while the server logs in.
+pub struct ServerLogin {
+    user: String,
+    secret: Option<Secret>,
+    keys: Option<ScramKeys>,
+    nonce: Nonce,
+    state: State,
+}
+
+enum State {
+    /// Nothing was asked yet.
+    Fresh,
+    /// A password was sent; only `Ok` may follow.
+    Sent,
+    /// The exchange awaits PostgreSQL's first message, or our derivation.
+    First(ScramServer),
+    /// The exchange awaits PostgreSQL's last message.
+    Final(ScramServer),
+    Over,
+}
+
+impl ServerLogin {
+    /// `user` and `secret` are those of the login on the server; `keys` what a client's login
+    /// left, used where the secret is SCRAM's; `nonce` is random, drawn for this login.
+    pub fn new(user: &str, secret: Option<Secret>, keys: Option<ScramKeys>, nonce: &Nonce) -> Self {
+        Self { user: user.to_owned(), secret, keys, nonce: *nonce, state: State::Fresh }
+    }
+
+    /// Takes an authentication request in: its code and what follows it. `Done` comes with
+    /// `AuthenticationOk`, which is refused where PostgreSQL has yet to prove itself.
+    pub fn challenge(&mut self, request: u32, payload: &[u8]) -> ServerStep {
+        match (request, std::mem::replace(&mut self.state, State::Over)) {
+            (code::OK, State::Fresh | State::Sent) if payload.is_empty() => Step::Done(()),
+            (code::OK, State::First(_) | State::Final(_)) => {
+                refuse(FAILED, "the server ended the SASL exchange without proving itself")
+            }
+            (code::CLEARTEXT, State::Fresh) if payload.is_empty() => self.cleartext(),
+            (code::MD5, State::Fresh) => match payload.try_into() {
+                Ok(salt) => self.md5(salt),
+                Err(_) => refuse(MALFORMED, "an MD5 salt is of 4 bytes"),
+            },
+            (code::SASL, State::Fresh) => self.sasl(payload),
+            (code::SASL_CONTINUE, State::First(mut exchange)) => {
+                let step = exchange.server_first(payload);
+                self.continues(exchange, step)
+            }
+            (code::SASL_FINAL, State::Final(mut exchange)) => {
+                match exchange.server_final(payload) {
+                    // Proven; `Ok` follows.
+                    Step::Done(()) => {
+                        self.state = State::Sent;
+                        Step::Await
+                    }
+                    step => step,
+                }
+            }
+            (
+                code::OK
+                | code::CLEARTEXT
+                | code::MD5
+                | code::SASL
+                | code::SASL_CONTINUE
+                | code::SASL_FINAL,
+                _,
+            ) => refuse(MALFORMED, "authentication request malformed or out of turn"),
+            (unknown, _) => {
+                let detail = format!("the server wants authentication method {unknown}");
+                Step::Refuse(Refusal::new(UNSUPPORTED, detail))
+            }
+        }
+    }
+
+    /// Takes the salted password in that [`Step::Derive`] asked for.
+    pub fn derived(&mut self, salted: &Key) -> ServerStep {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::First(mut exchange) => {
+                let step = exchange.derived(salted);
+                self.continues(exchange, step)
+            }
+            _ => refuse(MALFORMED, "derived key out of turn"),
+        }
+    }
+
+    fn continues(&mut self, exchange: ScramServer, step: ServerStep) -> ServerStep {
+        match step {
+            Step::Derive(_) => self.state = State::First(exchange),
+            Step::Reply(_) => self.state = State::Final(exchange),
+            Step::Await | Step::Done(()) | Step::Refuse(_) => {}
+        }
+        step
+    }
+
+    fn cleartext(&mut self) -> ServerStep {
+        match &self.secret {
+            Some(Secret::Plain(password)) => {
+                self.state = State::Sent;
+                Step::Reply([password.as_bytes(), b"\0"].concat())
+            }
+            secret => refuse(WRONG_TYPE, missing(secret.as_ref(), "the password itself")),
+        }
+    }
+
+    fn md5(&mut self, salt: [u8; 4]) -> ServerStep {
+        let answer = self.secret.as_ref().and_then(|secret| md5::answer(&self.user, secret, salt));
+        match answer {
+            Some(answer) => {
+                self.state = State::Sent;
+                Step::Reply([answer.as_slice(), b"\0"].concat())
+            }
+            None => refuse(WRONG_TYPE, missing(self.secret.as_ref(), "a password or MD5 secret")),
+        }
+    }
+
+    fn sasl(&mut self, mechanisms: &[u8]) -> ServerStep {
+        match offers_scram(mechanisms) {
+            None => return refuse(MALFORMED, "malformed list of SASL mechanisms"),
+            Some(false) => {
+                let detail = "the server offers no SASL mechanism that we speak";
+                return refuse(UNSUPPORTED, detail);
+            }
+            Some(true) => {}
+        }
+        let credential = match (&self.secret, self.keys.take()) {
+            (Some(Secret::Plain(password)), _) => Credential::Password(password.clone()),
+            (Some(Secret::Scram(_)), Some(keys)) => Credential::Keys(keys),
+            (secret, _) => {
+                let wanted = "a password, or a SCRAM secret and the keys of a client's login";
+                return refuse(WRONG_TYPE, missing(secret.as_ref(), wanted));
+            }
+        };
+        let exchange = ScramServer::new(credential, &self.nonce);
+        let message = exchange.client_first();
+        self.state = State::First(exchange);
+
+        let mut body = Vec::with_capacity(MECHANISM.len() + 5 + message.len());
+        body.extend(MECHANISM.as_bytes());
+        body.push(0);
+        body.extend((message.len() as u32).to_be_bytes());
+        body.extend(message);
+        Step::Reply(body)
+    }
+}
+
+const MALFORMED: &str = "server login failed: malformed authentication request";
+const UNSUPPORTED: &str = "server login failed: unsupported authentication method";
+
+fn refuse(text: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> ServerStep {
+    Step::Refuse(Refusal::new(text, detail))
+}
+
+fn missing(secret: Option<&Secret>, wanted: &str) -> String {
+    let have = match secret {
+        None => "no password is known",
+        Some(Secret::Plain(_)) => "a password is known",
+        Some(Secret::Md5(_)) => "only an MD5 secret is known",
+        Some(Secret::Scram(_)) => "only a SCRAM secret is known",
+    };
+    format!("the server's method needs {wanted}; {have}")
+}
+
+/// Whether our mechanism is in the list, wherever: each name ends with a zero byte, and so does the
+/// list. `None` if the list is malformed.
+fn offers_scram(list: &[u8]) -> Option<bool> {
+    let names = list.strip_suffix(b"\0\0")?;
+    let mut offered = false;
+    for name in names.split(|&b| b == 0) {
+        if name.is_empty() {
+            return None;
+        }
+        offered |= name == MECHANISM.as_bytes();
+    }
+    Some(offered)
+}
