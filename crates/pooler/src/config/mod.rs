@@ -116,6 +116,16 @@ pub struct Config {
     pub users: HashMap<String, Arc<User>>,
 }
 
+impl Globals {
+    /// Assigns a setting by its name, as a line of `[pgbouncer]` does.
+    ///
+    /// # Errors
+    /// Why the value will not do.
+    pub fn assign(&mut self, key: &str, value: &str) -> Result<(), String> {
+        resolve::set(self, key, value)
+    }
+}
+
 impl Config {
     /// Reads a configuration. `read_file` fetches included files and the auth_file, by the path
     /// written there. A missing or broken auth_file is only warned of, as in PgBouncer.
@@ -146,7 +156,7 @@ impl Config {
     /// Why the value will not do.
     pub fn with(&self, key: &str, value: &str) -> Result<Config, String> {
         let mut config = self.clone();
-        resolve::set(&mut config.globals, key, value)?;
+        config.globals.assign(key, value)?;
         config.keep_fixed(self);
         Ok(config)
     }
