@@ -47,8 +47,10 @@ pub struct Entry {
     pub name_op: bool,
     /// The first of [`Ledger::set_ops`] takes effect with it.
     pub set_op: bool,
-    /// A Parse of the unnamed statement, which drops the old one even if it fails.
+    /// The client's Parse of its unnamed statement, which drops the old one even if it fails.
     pub unnamed: bool,
+    /// The first of [`Ledger::unnamed_ops`] takes effect with it.
+    pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
 }
@@ -62,6 +64,7 @@ impl Entry {
             name_op: false,
             set_op: false,
             unnamed: false,
+            unnamed_op: false,
             barrier: false,
         }
     }
@@ -103,6 +106,15 @@ pub struct SetOp {
     pub add: bool,
 }
 
+/// What was sent that changes a server's unnamed statement, once PostgreSQL has agreed.
+#[derive(Clone, Debug)]
+pub struct UnnamedOp {
+    /// The group it was sent in.
+    pub group: u32,
+    /// What it is then.
+    pub statement: Option<Arc<Statement>>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -111,9 +123,9 @@ pub struct Ledger {
     pub name_ops: VecDeque<NameOp>,
     /// Changes of the server's statements that entries carry, in order.
     pub set_ops: VecDeque<SetOp>,
+    /// Changes of the server's unnamed statement that entries carry, in order.
+    pub unnamed_ops: VecDeque<UnnamedOp>,
     group: u32,
-    /// Groups below this number are answered.
-    answered: u32,
     group_open: bool,
     group_sure: bool,
     flushed: bool,
@@ -141,11 +153,6 @@ impl Ledger {
     /// The number of the group being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
         self.group
-    }
-
-    /// Whether all that was sent in a group is answered.
-    pub fn is_answered(&self, group: u32) -> bool {
-        self.entries.is_empty() && !self.group_open || group.wrapping_sub(self.answered) as i32 <= -1
     }
 
     /// Extended messages were sent, and no Sync or Query after them.
@@ -203,10 +210,6 @@ impl Ledger {
         self.barriers -= u32::from(entry.barrier);
         if matches!(entry.reply, Reply::Query | Reply::Sync) {
             self.readies -= 1;
-            self.answered = self.answered.wrapping_add(1);
-        }
-        if self.entries.is_empty() && !self.group_open {
-            self.answered = self.group;
         }
         Some(entry)
     }
@@ -284,6 +287,7 @@ impl Ledger {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
         assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
+        assert_eq!(count(|e| e.unnamed_op), self.unnamed_ops.len(), "unnamed operations");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
         assert_eq!(readies, self.readies as usize, "readies");

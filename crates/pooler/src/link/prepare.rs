@@ -70,27 +70,30 @@ impl Upstream<'_> {
     fn unnamed(&mut self) -> Result<(), Flow> {
         self.wait_for(b"")?;
         let client = self.lookup(b"");
-        let to = self.to();
         let server = self.linked();
-        let (said, ledger) = (server.unnamed_group, &server.ledger);
-        if said != ledger.group() && !ledger.is_answered(said) {
-            // What was sent for it in an earlier group may have been skipped.
-            server.unnamed = Unnamed::Unknown;
-        }
-        match (&client, &server.unnamed) {
+        let group = server.ledger.group();
+        let theirs = match server.ledger.unnamed_ops.back() {
+            // It may be skipped: what is there after that group is known only then.
+            Some(op) if op.group != group => return Err(self.stall()),
+            Some(op) => Unnamed::Known(op.statement.clone()),
+            None => server.unnamed.clone(),
+        };
+        let to = self.to();
+        match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
             (None, Unnamed::Known(None)) => {}
             (Some(ours), _) => {
-                let ours = ours.clone();
-                server.now_unnamed(Unnamed::Known(Some(ours.clone())));
                 self.out.send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
-                self.push(Entry::swallow(Reply::Parse));
+                let mut entry = Entry::swallow(Reply::Parse);
+                entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
+                self.push(entry);
             }
             (None, _) => {
-                server.now_unnamed(Unnamed::Known(None));
                 self.out.send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
-                self.push(Entry::swallow(Reply::Close));
+                let mut entry = Entry::swallow(Reply::Close);
+                entry.unnamed_op = self.push_unnamed_op(None);
+                self.push(entry);
             }
         }
         let forgets = client.map_or(Forgets::Nothing, |s| s.forgets.clone());
@@ -222,6 +225,9 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Duplicate => {}
         }
     }
+    if entry.unnamed_op && let Some(op) = server.ledger.unnamed_ops.pop_front() {
+        server.unnamed = Unnamed::Known(op.statement);
+    }
     if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
         if op.add { server.set.confirm(op.key) } else { gone(server, op.key) }
     }
@@ -239,11 +245,19 @@ fn gone(server: &mut Server, key: u128) {
 /// An extended message failed: takes out all that PostgreSQL skips because of it; nothing of what
 /// they carry takes effect. The client's group has failed if no Sync ends it yet.
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
-    let dropped_unnamed = server.ledger.front().is_some_and(|entry| entry.unnamed);
+    let front = server.ledger.front();
+    let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
+    if front.is_some_and(|entry| entry.unnamed_op && entry.reply == Reply::Parse) {
+        // PostgreSQL dropped the old one before it failed at the new one.
+        server.unnamed = Unnamed::Known(None);
+    }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.ledger.pop_failed() {
         if entry.name_op {
             server.ledger.name_ops.pop_front();
+        }
+        if entry.unnamed_op {
+            server.ledger.unnamed_ops.pop_front();
         }
         if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
             // What was to be taken away is still there, even if it was to come again behind that.
@@ -258,7 +272,6 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
             }
         }
     }
-    server.unnamed = Unnamed::Unknown;
     server.bound_forgets = Forgets::Nothing;
     if let Some(client) = client {
         if dropped_unnamed {

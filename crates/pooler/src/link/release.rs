@@ -500,7 +500,7 @@ impl Pooler {
             return true;
         }
         out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
-        server.now_unnamed(server::Unnamed::Known(None));
+        server.unnamed = server::Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         false
     }

@@ -12,8 +12,8 @@ use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Entry, NameOp, Reply};
-use crate::server::{Server, Unnamed};
+use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::server::Server;
 use crate::statement::{self, Forgets, Interner, Statement};
 
 /// The longest front of a message that is held to be looked into (names of a Bind, the first words
@@ -229,7 +229,7 @@ impl Upstream<'_> {
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
-        self.linked().now_unnamed(Unnamed::Known(None));
+        entry.unnamed_op = self.push_unnamed_op(None);
         self.relay(chunk, header, Some(entry));
         Ok(())
     }
@@ -274,7 +274,7 @@ impl Upstream<'_> {
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = true;
-        self.linked().now_unnamed(Unnamed::Unknown);
+        entry.unnamed_op = self.push_unnamed_op(None);
         self.push(entry);
         let to = self.to();
         self.out.send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
@@ -306,7 +306,6 @@ impl Upstream<'_> {
         self.counts.client_parses += 1;
         let Ok(parse) = Parse::read(body) else {
             // PostgreSQL has the words for what is wrong with it.
-            self.linked().now_unnamed(Unnamed::Unknown);
             self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
             return Ok(());
         };
@@ -329,13 +328,7 @@ impl Upstream<'_> {
         entry.unnamed = true;
         entry.name_op = self.define_unnamed(&statement);
         self.counts.server_parses += 1;
-        let server = self.linked();
-        match &server.unnamed {
-            Unnamed::Known(Some(known)) if Arc::ptr_eq(known, &statement) => {
-                server.unnamed_group = server.ledger.group();
-            }
-            _ => server.now_unnamed(Unnamed::Known(Some(statement))),
-        }
+        entry.unnamed_op = self.push_unnamed_op(Some(statement));
         self.relay(chunk, header, Some(entry));
     }
 
@@ -368,8 +361,8 @@ impl Upstream<'_> {
         entry.name_op = self.define_unnamed(&statement);
         let to = self.to();
         self.out.send_with(to, |buf| write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0"));
+        entry.unnamed_op = self.push_unnamed_op(Some(statement));
         self.push(entry);
-        self.linked().now_unnamed(Unnamed::Known(Some(statement)));
         self.drop(chunk, header);
         Ok(())
     }
@@ -488,7 +481,7 @@ impl Upstream<'_> {
         };
         self.wait_for(name)?;
         if name.is_empty() {
-            self.linked().now_unnamed(Unnamed::Known(None));
+            entry.unnamed_op = self.push_unnamed_op(None);
             self.push_name_op(Box::default(), Change::Forget);
             entry.name_op = true;
             self.relay(chunk, header, Some(entry));
@@ -522,6 +515,16 @@ impl Upstream<'_> {
         let ledger = &mut self.linked().ledger;
         let group = ledger.group();
         ledger.name_ops.push_back(NameOp { name, group, change });
+    }
+
+    /// What is being sent changes the server's unnamed statement. Returns what the entry carries.
+    pub(super) fn push_unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> bool {
+        if self.renames {
+            let ledger = &mut self.linked().ledger;
+            let group = ledger.group();
+            ledger.unnamed_ops.push_back(UnnamedOp { group, statement });
+        }
+        self.renames
     }
 
     /// The server; only called when there is one.

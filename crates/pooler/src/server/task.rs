@@ -30,7 +30,7 @@ impl Pooler {
         server.state = state;
         server.since = self.now;
         server.request = self.now;
-        server.now_unnamed(Unnamed::Known(None));
+        server.unnamed = Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
         self.watch_server(id);
@@ -92,7 +92,7 @@ impl Pooler {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
             server.rolled_back = true;
-            server.now_unnamed(Unnamed::Known(None));
+            server.unnamed = Unnamed::Known(None);
             server.ledger.push(Entry::swallow(Reply::Query), true);
             out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
             return;
