@@ -3,9 +3,9 @@
 mod world;
 
 use crate::config::Config;
-use crate::event::{Time, UnixPeer};
 use crate::console::command::{Sentence, Unread, read, split};
 use crate::console::show::date_time;
+use crate::event::{Time, UnixPeer};
 use world::World;
 
 #[test]
@@ -41,9 +41,15 @@ fn grammar() {
         assert_eq!(read(text), sentence, "{text:?}");
     }
     assert!(read(&format!("pause {}", "a".repeat(63))).is_ok());
-    assert_eq!(read(&format!("pause {}", "a".repeat(64))), Err(Unread::Arguments));
+    assert_eq!(
+        read(&format!("pause {}", "a".repeat(64))),
+        Err(Unread::Arguments)
+    );
     assert!(read(&format!("set a = '{}'", "a".repeat(255))).is_ok());
-    assert_eq!(read(&format!("set a = '{}'", "a".repeat(256))), Err(Unread::Arguments));
+    assert_eq!(
+        read(&format!("set a = '{}'", "a".repeat(256))),
+        Err(Unread::Arguments)
+    );
 }
 
 #[test]
@@ -79,12 +85,21 @@ fn who_gets_in() {
          S DateStyle=ISO\nS TimeZone=GMT\nS standard_conforming_strings=on\nS is_superuser=on\n\
          K 8\nZ Idle"
     );
-    assert_eq!(world.log_in(0, "u", "pgbouncer").1, "FATAL 28000 not allowed");
+    assert_eq!(
+        world.log_in(0, "u", "pgbouncer").1,
+        "FATAL 28000 not allowed"
+    );
     let stat = world.console(0, "stat");
     assert!(world.query(stat, "show version").contains("\nC SHOW\n"));
-    for command in
-        ["pause", "kill_client 1", "set verbose = 1", "show fds", "shutdown", "reload", "suspend"]
-    {
+    for command in [
+        "pause",
+        "kill_client 1",
+        "set verbose = 1",
+        "show fds",
+        "shutdown",
+        "reload",
+        "suspend",
+    ] {
         let told = world.query(stat, command);
         assert_eq!(told, "ERROR 08P01 admin access needed\nZ Idle", "{command}");
     }
@@ -95,7 +110,11 @@ fn with_auth_type_any_strangers_may_look() {
     let mut world = World::new(1, "auth_type = any\n");
     let stranger = world.console(0, "x");
     assert!(world.query(stranger, "show pools").contains("C SHOW"));
-    assert!(world.query(stranger, "pause").contains("admin access needed"));
+    assert!(
+        world
+            .query(stranger, "pause")
+            .contains("admin access needed")
+    );
     let root = world.console(0, "root");
     assert_eq!(world.query(root, "pause"), "C PAUSE\nZ Idle");
 }
@@ -127,16 +146,23 @@ fn busy() -> (World, world::Socket, world::Socket) {
     let (client, _) = world.log_in(1, "u", "d");
     assert_eq!(world.query(client, "begin"), "C OK\nZ Transaction");
     let console = world.console(1, "root");
+    world.pass(2);
     (world, client, console)
 }
 
 #[test]
 fn show_tells_columns_and_rows() {
     let (mut world, _, console) = busy();
-    for (what, told) in include_str!("shows.txt").split("\n\n").map(|s| s.split_once('\n').unwrap())
+    for (what, told) in include_str!("shows.txt")
+        .split("\n\n")
+        .map(|s| s.split_once('\n').unwrap())
     {
         let got = world.query(console, &format!("show {what}"));
-        assert_eq!(got, format!("{}\nC SHOW\nZ Idle", told.trim_end()), "SHOW {what}");
+        assert_eq!(
+            got,
+            format!("{}\nC SHOW\nZ Idle", told.trim_end()),
+            "SHOW {what}"
+        );
     }
 }
 
@@ -147,29 +173,32 @@ fn show_config_has_every_setting() {
     assert!(told.starts_with("T key value default changeable\nD admin_users|root||yes\n"));
     assert!(told.contains("\nD io_driver|epoll|auto|no\n"), "{told}");
     assert!(told.contains("\nD workers|2|0|no\n"), "{told}");
-    assert_eq!(told.matches("\nD ").count(), Config::default().show().count());
+    assert_eq!(
+        told.matches("\nD ").count(),
+        Config::default().show().count()
+    );
 }
 
 #[test]
 fn averages_are_of_the_last_period_or_two() {
     let (mut world, client, console) = busy();
-    world.pass(0);
-    world.pass(60);
+    world.pass(58);
     world.query(client, "commit");
     world.pass(60);
     for _ in 0..600 {
         world.query(client, "select");
     }
-    let mut averages = || {
+    for (seconds, averages) in [
+        (0, "10|10|10"),
+        (30, "6|6|6"),
+        (30, "10|10|10"),
+        (60, "0|0|0"),
+    ] {
+        world.pass(seconds);
         let told = world.query(console, "show stats_averages");
-        let row = told.lines().find(|line| line.starts_with("D d|")).unwrap().to_string();
-        world.pass(60);
-        row
-    };
-    // 601 transactions in the 60 s since the window began, then in 120 s, then none.
-    assert!(averages().starts_with("D d|10|10|10|"));
-    assert!(averages().starts_with("D d|5|5|5|"));
-    assert!(averages().starts_with("D d|0|0|0|"));
+        let row = told.lines().find(|line| line.starts_with("D d|")).unwrap();
+        assert!(row.starts_with(&format!("D d|{averages}|")), "{row}");
+    }
 }
 
 #[test]
@@ -212,6 +241,26 @@ fn errors() {
 }
 
 #[test]
+fn waiters_are_seen() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    assert_eq!(world.query(console, "pause d"), "C PAUSE\nZ Idle");
+    assert_eq!(world.query(client, "select"), "");
+    world.pass_ms(1500);
+    let told = world.query(console, "show pools");
+    assert!(
+        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL\n"),
+        "{told}"
+    );
+    let told = world.query(console, "show clients");
+    let row = told
+        .lines()
+        .find(|line| line.contains("|waiting|"))
+        .unwrap();
+    assert!(row.contains(" UTC|1|500000|0|0x2||0||app|0|2"), "{row}");
+}
+
+#[test]
 fn drivers_are_kept_happy() {
     let (mut world, _, console) = busy();
     for (name, value) in [
@@ -226,7 +275,10 @@ fn drivers_are_kept_happy() {
         let told = world.query(console, &format!("SET {name} TO 'x'"));
         assert_eq!(told, "NOTICE 00000 SET ignored\nC SET\nZ Idle");
     }
-    assert_eq!(world.query(console, "show help"), "NOTICE 00000 Console usage\nC SHOW\nZ Idle");
+    assert_eq!(
+        world.query(console, "show help"),
+        "NOTICE 00000 Console usage\nC SHOW\nZ Idle"
+    );
 }
 
 #[test]
@@ -246,7 +298,10 @@ fn several_statements_and_pipelined_queries_are_answered_in_order() {
     assert_eq!(world.send(console, front), "");
     let told = world.send(console, back);
     assert!(told.starts_with("T worker:int4 "), "{told}");
-    assert!(told.ends_with(&format!("Z Idle\n{version}\nZ Idle")), "{told}");
+    assert!(
+        told.ends_with(&format!("Z Idle\n{version}\nZ Idle")),
+        "{told}"
+    );
 }
 
 #[test]
@@ -285,9 +340,15 @@ fn a_cancel_request_takes_a_pause_back() {
         assert_eq!(world.query(console, pause), "");
         world.cancel(console);
         let told = world.told(console);
-        assert_eq!(told, "ERROR 57014 canceling statement due to user request\nZ Idle");
+        assert_eq!(
+            told,
+            "ERROR 57014 canceling statement due to user request\nZ Idle"
+        );
         assert!(world.query(console, "show state").contains(after));
-        assert!(!world.query(console, "show databases").contains("|1|0\n"), "nothing is paused");
+        assert!(
+            !world.query(console, "show databases").contains("|1|0\n"),
+            "nothing is paused"
+        );
         assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
         // The late reports on the PAUSE are nobody's.
         assert_eq!(world.told(console), "");
@@ -320,7 +381,10 @@ fn kill_and_kill_client() {
     let told = world.query(console, "show clients");
     let row = told.lines().find(|line| line.contains("|d|")).unwrap();
     let number = row.rsplit('|').next().unwrap();
-    assert_eq!(world.query(console, &format!("kill_client {number}")), "C KILL_CLIENT\nZ Idle");
+    assert_eq!(
+        world.query(console, &format!("kill_client {number}")),
+        "C KILL_CLIENT\nZ Idle"
+    );
     assert_eq!(world.told(victim), "FATAL 57P01 admin forced disconnect");
 }
 
@@ -328,7 +392,10 @@ fn kill_and_kill_client() {
 fn reconnect_and_wait_close() {
     let (mut world, client, console) = busy();
     assert_eq!(world.query(console, "reconnect d"), "C RECONNECT\nZ Idle");
-    assert!(world.query(console, "show servers").contains("|0|0|1|"), "close_needed");
+    assert!(
+        world.query(console, "show servers").contains("|0|0|1|"),
+        "close_needed"
+    );
     assert_eq!(world.query(console, "wait_close"), "");
     assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
     assert_eq!(world.told(console), "C WAIT_CLOSE\nZ Idle");
@@ -357,7 +424,13 @@ fn reload_and_set_ask_the_control_thread() {
     let error = "ERROR F0000 RELOAD failed, see logs for additional details\nZ Idle";
     assert_eq!(world.told(console), error);
     assert_eq!(world.query(console, "set Verbose = '1'"), "");
-    assert!(world.asked.last().unwrap().contains("key: \"verbose\", value: \"1\""));
+    assert!(
+        world
+            .asked
+            .last()
+            .unwrap()
+            .contains("key: \"verbose\", value: \"1\"")
+    );
     world.answer(Ok(()));
     assert_eq!(world.told(console), "C SET verbose=1\nZ Idle");
     assert_eq!(world.query(console, "set verbose = x"), "");
@@ -380,7 +453,11 @@ fn shutdown() {
         assert_eq!(told, "ERROR 08P01 pooler is shutting down\nZ Idle");
         world.query(client, "commit");
         world.pass(1);
-        let idle = world.asked.iter().filter(|asked| asked.starts_with("Idle")).count();
+        let idle = world
+            .asked
+            .iter()
+            .filter(|asked| asked.starts_with("Idle"))
+            .count();
         assert_eq!(idle == 2, ends, "{:?}", world.asked);
     }
 }

@@ -68,7 +68,7 @@ impl World {
                 uid: 70,
             })
         };
-        World {
+        let mut world = World {
             poolers: (0..workers).map(pooler).collect(),
             now: Time(1_000_000_000),
             events: VecDeque::new(),
@@ -78,7 +78,9 @@ impl World {
             asked: Vec::new(),
             ticket: None,
             next: 100,
-        }
+        };
+        world.pass(0);
+        world
     }
 
     /// A client that sends its start-up packet to a worker, and what it is told.
@@ -95,10 +97,22 @@ impl World {
     ) -> (Socket, String) {
         let remote = Address::Tcp([127, 0, 0, 1].into(), 4000);
         let local = Address::Tcp([127, 0, 0, 1].into(), 6432);
-        self.handle(worker, Event::Accepted(Ends { remote, local, unix_peer }), &[]);
+        self.handle(
+            worker,
+            Event::Accepted(Ends {
+                remote,
+                local,
+                unix_peer,
+            }),
+            &[],
+        );
         let socket = self.next;
         let mut bytes = Vec::new();
-        let parameters = [("user", user), ("database", database), ("application_name", "app")];
+        let parameters = [
+            ("user", user),
+            ("database", database),
+            ("application_name", "app"),
+        ];
         write::startup(&mut bytes, 0, parameters);
         let told = self.send(socket, &bytes);
         (socket, told)
@@ -144,16 +158,22 @@ impl World {
 
     /// Lets time pass.
     pub fn pass(&mut self, seconds: u64) {
-        self.now.0 += seconds * 1_000_000_000;
+        self.pass_ms(seconds * 1000);
+    }
+
+    pub fn pass_ms(&mut self, milliseconds: u64) {
+        self.now.0 += milliseconds * 1_000_000;
         for worker in 0..self.poolers.len() {
             self.handle(worker, Event::Tick, &[]);
         }
         self.run();
     }
 
-    /// The key to cancel a client with.
+    /// Sends a cancel request with a client's key.
     pub fn cancel(&mut self, socket: Socket) {
-        let (worker, Peer::Client(id)) = self.sockets[&socket] else { panic!() };
+        let (worker, Peer::Client(id)) = self.sockets[&socket] else {
+            panic!()
+        };
         let (pid, secret, length) = self.poolers[worker].keys.of(id, false);
         let mut bytes = Vec::new();
         write::cancel_request(&mut bytes, pid, &secret[..length]);
@@ -173,7 +193,11 @@ impl World {
                 Happening::Connected(id) => {
                     let remote = Address::Tcp([127, 0, 0, 1].into(), 5432);
                     let local = Address::Tcp([127, 0, 0, 1].into(), 5000);
-                    let ends = Ends { remote, local, unix_peer: None };
+                    let ends = Ends {
+                        remote,
+                        local,
+                        unix_peer: None,
+                    };
                     self.handle(worker, Event::Connected(id, Ok(ends)), &[]);
                 }
                 Happening::Closed(peer) => {
@@ -193,7 +217,10 @@ impl World {
     }
 
     fn socket(&self, worker: usize, peer: Peer) -> Socket {
-        let found = self.sockets.iter().find(|(_, known)| **known == (worker, peer));
+        let found = self
+            .sockets
+            .iter()
+            .find(|(_, known)| **known == (worker, peer));
         *found.expect("a known socket").0
     }
 
@@ -221,7 +248,8 @@ impl World {
                     self.events.push_back((worker, Happening::Detached(peer)));
                 }
                 Action::Post(to, mail) => {
-                    self.events.push_back((usize::from(to.0), Happening::Mail(mail)));
+                    self.events
+                        .push_back((usize::from(to.0), Happening::Mail(mail)));
                 }
                 Action::Ask(question) => {
                     if let Question::Reload { ticket } | Question::Set { ticket, .. } = question {
@@ -243,16 +271,20 @@ impl World {
         match peer {
             Peer::Client(_) => {
                 let socket = self.socket(worker, peer);
-                self.told.entry(socket).or_default().extend_from_slice(bytes);
+                self.told
+                    .entry(socket)
+                    .or_default()
+                    .extend_from_slice(bytes);
             }
             Peer::Server(_) => {
-                self.events.push_back((worker, Happening::ToServer(peer, bytes.to_vec())));
+                self.events
+                    .push_back((worker, Happening::ToServer(peer, bytes.to_vec())));
             }
         }
     }
 }
 
-/// What PostgreSQL says to a start-up packet, or to queries. It answers `hold` never.
+/// What PostgreSQL says to a start-up packet, or to queries. It grants every SET of a name.
 fn postgres(mut bytes: &[u8]) -> Vec<u8> {
     let mut reply = Vec::new();
     if bytes.first() == Some(&0) {
@@ -265,9 +297,16 @@ fn postgres(mut bytes: &[u8]) -> Vec<u8> {
     }
     while let Some(Ok(header)) = header(bytes) {
         let body = &bytes[HEADER..header.total()];
-        if header.tag == b'Q' && body != b"hold\0" {
+        if header.tag == b'Q' {
+            if body.starts_with(b"SET") {
+                write::parameter_status(&mut reply, b"application_name", b"app");
+            }
             write::command_complete(&mut reply, "OK");
-            let status = if body == b"begin\0" { Status::Transaction } else { Status::Idle };
+            let status = if body == b"begin\0" {
+                Status::Transaction
+            } else {
+                Status::Idle
+            };
             write::ready(&mut reply, status);
         }
         bytes = &bytes[header.total()..];
@@ -287,7 +326,11 @@ fn text(mut bytes: &[u8]) -> String {
             b'C' => format!("C {}", String::from_utf8_lossy(&body[..body.len() - 1])),
             b'E' | b'N' => {
                 let fields = Fields::new(body);
-                let words = [fields.severity(), fields.sqlstate().unwrap(), fields.message()];
+                let words = [
+                    fields.severity(),
+                    fields.sqlstate().unwrap(),
+                    fields.message(),
+                ];
                 String::from_utf8_lossy(&words.join(&b' ')).into_owned()
             }
             b'S' => {
@@ -326,7 +369,11 @@ fn values(body: &[u8]) -> String {
     while let Some((length, after)) = rest.split_first_chunk::<4>() {
         let length = i32::from_be_bytes(*length);
         let (value, after) = after.split_at(length.max(0) as usize);
-        values.push(if length < 0 { "NULL".into() } else { String::from_utf8_lossy(value) });
+        values.push(if length < 0 {
+            "NULL".into()
+        } else {
+            String::from_utf8_lossy(value)
+        });
         rest = after;
     }
     values.join("|")
