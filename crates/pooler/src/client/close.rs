@@ -161,6 +161,16 @@ impl Pooler {
             });
             server.ledger.push(Entry::swallow(Reply::CopyEnd), true);
         }
+        if server.ledger.group_open() {
+            // A Sync alone would commit what the group has done; its client has not asked for
+            // that. An Execute that must fail undoes it.
+            out.send_with(Peer::Server(id), |buf| {
+                write::message(buf, frontend::EXECUTE, |buf| {
+                    buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
+                });
+            });
+            server.ledger.push(Entry::swallow(Reply::Execute), true);
+        }
         if server.ledger.group_open() || extended {
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             server.ledger.push(Entry::swallow(Reply::Sync), true);
