@@ -13,7 +13,8 @@ use crate::Seeded;
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
 
-/// A statement on a server that is there only to be deallocated in place of a client's.
+/// A statement on a server that is there only to be deallocated, or found to exist, in place of a
+/// client's.
 pub const VOID: &[u8] = b"howdah_void";
 
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.

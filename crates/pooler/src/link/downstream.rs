@@ -327,7 +327,7 @@ fn replace_name(buf: &mut Vec<u8>, text: &[u8], name: &[u8]) {
         buf.extend_from_slice(text);
         return;
     };
-    let end = (at + 39).min(text.len());
+    let end = text[at..].iter().position(|b| *b == b'"').map_or(text.len(), |end| at + end);
     buf.extend_from_slice(&text[..at]);
     buf.extend_from_slice(name);
     buf.extend_from_slice(&text[end..]);

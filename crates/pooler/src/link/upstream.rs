@@ -375,12 +375,16 @@ impl Upstream<'_> {
         statement: Arc<Statement>,
     ) -> Step {
         self.wait_for(parse.name)?;
-        if let Some(live) = self.lookup(parse.name) {
-            let key = self.ensure(&live)?;
+        if self.lookup(parse.name).is_some() {
+            // PostgreSQL looks at the text first and at the name last. Of a name that is there for
+            // nothing else it says so in any state of the transaction.
+            self.make_void();
             self.push_name_op(parse.name.into(), Change::Duplicate);
             let mut entry = Entry::forward(Reply::Parse);
             entry.name_op = true;
-            self.send_parse(key, parse.definition, entry);
+            let to = self.to();
+            self.push(entry);
+            self.out.send_with(to, |buf| write::parse(buf, statement::VOID, parse.definition));
         } else {
             self.define(parse.name, &statement)?;
         }
