@@ -23,11 +23,11 @@ WORKING = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def strict(system_programs, scratch):
     """A cluster that asks for passwords: md5 in database md5, SCRAM in scram, clear text in
     clear, and nothing in postgres."""
-    cluster = pg.Postgres(system_programs, scratch, f"strict{id(scratch) % 1000}")
+    cluster = pg.Postgres(system_programs, scratch, "strict")
     for database in ("md5", "scram", "clear"):
         cluster.sql(f"create database {database}")
     cluster.sql("""

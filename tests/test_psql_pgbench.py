@@ -86,7 +86,7 @@ select 2 \bind \sendpipeline
     assert through == psql(newest, newest_postgres.port, "postgres", scratch, script)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pgbench_tables(postgres, system_programs):
     """pgbench's tables, small."""
     postgres.sql("create database bench")
