@@ -7,9 +7,7 @@ use howdah_wire::write;
 
 use crate::client::{self, Client};
 use crate::config::Config;
-use crate::event::{
-    Action, ClientId, Close, Out, Peer, ServerId, Time, WorkerId,
-};
+use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
@@ -50,7 +48,8 @@ pub struct Janitor {
 impl Janitor {
     /// When there is something to do.
     pub fn next(&self) -> Time {
-        self.next_hunger.map_or(self.next, |hunger| hunger.min(self.next))
+        self.next_hunger
+            .map_or(self.next, |hunger| hunger.min(self.next))
     }
 
     /// PAUSE holds for this database.
@@ -170,7 +169,10 @@ impl Pooler {
         let pool = self.pools.at_mut(id);
         if pool.need && pool.waiting.is_empty() && pool.newcomers.is_empty() {
             pool.need = false;
-            let sated = ToBroker::Sated { worker, pool: pool.key.clone() };
+            let sated = ToBroker::Sated {
+                worker,
+                pool: pool.key.clone(),
+            };
             out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
         }
     }
@@ -206,8 +208,14 @@ impl Pooler {
             nanos(globals.pool_idle_timeout)
         };
         if empty && limit > 0 && idle_for > limit {
-            let text = format!("cleaning up idle pool {}/{}", pool.key.database, pool.key.user);
-            out.note(Note { level: Level::Log, text });
+            let text = format!(
+                "cleaning up idle pool {}/{}",
+                pool.key.database, pool.key.user
+            );
+            out.note(Note {
+                level: Level::Log,
+                text,
+            });
             self.pools.remove(id);
         }
     }
@@ -249,28 +257,41 @@ impl Pooler {
                 per(total.query_ns, total.queries),
                 per(total.wait_ns, total.transactions),
             );
-            out.note(Note { level: Level::Log, text });
+            out.note(Note {
+                level: Level::Log,
+                text,
+            });
         }
     }
 
     /// Makes sure that a client comes up when its next deadline passes.
     pub(crate) fn watch_client(&mut self, id: ClientId, _out: &mut Out) {
-        let Some((at, _)) = self.client_deadline(id) else { return };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some((at, _)) = self.client_deadline(id) else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         self.timers.arm(Peer::Client(id), at, &mut client.timer);
         self.mind_hunger();
     }
 
     /// Likewise for a server.
     pub(crate) fn watch_server(&mut self, id: ServerId) {
-        let Some((at, _)) = self.server_deadline(id) else { return };
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some((at, _)) = self.server_deadline(id) else {
+            return;
+        };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 
     /// A client's entry has come up: it may be an old one, or corrected since.
     fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.timer != at {
             return;
         }
@@ -355,11 +376,17 @@ impl Pooler {
         } else {
             deadlines.add(server.request, terms.query_timeout, Fault::QueryTimeout);
         }
-        deadlines.add(server.linked, terms.transaction_timeout, Fault::TransactionTimeout);
+        deadlines.add(
+            server.linked,
+            terms.transaction_timeout,
+            Fault::TransactionTimeout,
+        );
     }
 
     fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if server.timer != at {
             return;
         }
@@ -372,7 +399,9 @@ impl Pooler {
     }
 
     fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         match server.state {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
             server::State::Resolving
@@ -421,12 +450,14 @@ impl Pooler {
                 }
                 Some(over.min((after(server.since, limit), "server idle timeout")))
             }
-            server::State::Cancel(_) => {
-                Some((after(server.connected, crate::cancel::CARRIER_NS), "cancel timeout"))
-            }
-            server::State::Draining => {
-                Some((after(server.since, REST_NS), "client left, query did not end"))
-            }
+            server::State::Cancel(_) => Some((
+                after(server.connected, crate::cancel::CARRIER_NS),
+                "cancel timeout",
+            )),
+            server::State::Draining => Some((
+                after(server.since, REST_NS),
+                "client left, query did not end",
+            )),
             server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
             server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
             _ => None,
@@ -469,10 +500,16 @@ impl Pooler {
 
     /// Closes a pool's servers: idle ones now, others when they are given back.
     pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        let all: Vec<_> =
-            self.servers.iter().filter(|(_, s)| s.pool == id).map(|(id, _)| id).collect();
+        let all: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.pool == id)
+            .map(|(id, _)| id)
+            .collect();
         for server_id in all {
-            let Some(server) = self.servers.get_mut(server_id) else { continue };
+            let Some(server) = self.servers.get_mut(server_id) else {
+                continue;
+            };
             match server.state {
                 server::State::Idle => self.close_server(server_id, why, Close::Await, out),
                 server::State::Cancel(_) | server::State::Closing => {}
@@ -490,8 +527,12 @@ impl Pooler {
     /// The database is gone: so are its clients and servers.
     pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
         let of_pool = |client: &Client| client.pool == Some(id);
-        let clients: Vec<_> =
-            self.clients.iter().filter(|(_, c)| of_pool(c)).map(|(id, _)| id).collect();
+        let clients: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| of_pool(c))
+            .map(|(id, _)| id)
+            .collect();
         for client in clients {
             self.disconnect(client, Fault::DatabaseRemoved, out);
         }

@@ -71,7 +71,10 @@ impl Entry {
 
     /// An entry whose reply the client does not see.
     pub fn swallow(reply: Reply) -> Self {
-        Entry { swallow: true, ..Entry::forward(reply) }
+        Entry {
+            swallow: true,
+            ..Entry::forward(reply)
+        }
     }
 }
 
@@ -181,7 +184,11 @@ impl Ledger {
     /// Whether a group that begins now begins in a transaction known not to be failed, given that
     /// the last ReadyForQuery said so. In a group already open: whether it began so.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
-        if self.group_open { self.group_sure } else { self.entries.is_empty() && not_failed }
+        if self.group_open {
+            self.group_sure
+        } else {
+            self.entries.is_empty() && not_failed
+        }
     }
 
     /// A message that awaits a reply was sent (or its reply made).
@@ -216,7 +223,9 @@ impl Ledger {
 
     /// The Query in front failed: what it would have changed of the client's names stays.
     pub fn keep_names(&mut self) {
-        let Some(front) = self.entries.front_mut() else { return };
+        let Some(front) = self.entries.front_mut() else {
+            return;
+        };
         if front.name_op && self.name_ops.front().is_some_and(|op| !op.name.is_empty()) {
             front.name_op = false;
             self.name_ops.pop_front();
@@ -260,7 +269,9 @@ impl Ledger {
         });
         self.readies -= eaten;
         // A Sync that was eaten has ended nothing.
-        let extended = self.front().is_some_and(|entry| entry.reply == Reply::Execute);
+        let extended = self
+            .front()
+            .is_some_and(|entry| entry.reply == Reply::Execute);
         if extended && self.readies == 0 {
             self.group_open = true;
         }
@@ -279,7 +290,9 @@ impl Ledger {
     /// The latest pending change of a name.
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
         let changes = self.name_ops.iter().rev();
-        changes.filter(|op| !matches!(op.change, Change::Duplicate)).find(|op| *op.name == *name)
+        changes
+            .filter(|op| !matches!(op.change, Change::Duplicate))
+            .find(|op| *op.name == *name)
     }
 
     /// For invariants: the operations that entries carry are those that wait.
@@ -287,7 +300,11 @@ impl Ledger {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
         assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
-        assert_eq!(count(|e| e.unnamed_op), self.unnamed_ops.len(), "unnamed operations");
+        assert_eq!(
+            count(|e| e.unnamed_op),
+            self.unnamed_ops.len(),
+            "unnamed operations"
+        );
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
         assert_eq!(readies, self.readies as usize, "readies");
@@ -341,7 +358,10 @@ mod tests {
         ledger.push(Entry::forward(Reply::Bind), true);
         assert!(ledger.sure_of_transaction(true));
         ledger.push(Entry::forward(Reply::Sync), true);
-        assert!(!ledger.sure_of_transaction(true), "the first group may have failed");
+        assert!(
+            !ledger.sure_of_transaction(true),
+            "the first group may have failed"
+        );
         ledger.push(Entry::forward(Reply::Bind), true);
         assert!(!ledger.sure_of_transaction(true));
     }

@@ -20,7 +20,11 @@ impl Upstream<'_> {
         let ledger = &self.linked().ledger;
         let group = ledger.group();
         let earlier = ledger.pending(name).is_some_and(|op| op.group != group);
-        if earlier || ledger.has_barrier() { Err(self.stall()) } else { Ok(()) }
+        if earlier || ledger.has_barrier() {
+            Err(self.stall())
+        } else {
+            Ok(())
+        }
     }
 
     /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
@@ -28,7 +32,8 @@ impl Upstream<'_> {
     pub(super) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().ledger.needs_flush() {
-            self.out.send_with(to, |buf| write::empty(buf, frontend::FLUSH));
+            self.out
+                .send_with(to, |buf| write::empty(buf, frontend::FLUSH));
         }
         self.client.stalled = true;
         Flow::Stalled
@@ -37,7 +42,10 @@ impl Upstream<'_> {
     /// What a name means here, changes in the same group included.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         match self.linked().ledger.pending(name) {
-            Some(NameOp { change: Change::Define(statement), .. }) => Some(statement.clone()),
+            Some(NameOp {
+                change: Change::Define(statement),
+                ..
+            }) => Some(statement.clone()),
             Some(_) => None,
             None if name.is_empty() => self.client.unnamed.clone(),
             None => self.client.names.get(name).cloned(),
@@ -83,14 +91,16 @@ impl Upstream<'_> {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
             (None, Unnamed::Known(None)) => {}
             (Some(ours), _) => {
-                self.out.send_with(to, |buf| write::parse(buf, b"", &ours.definition));
+                self.out
+                    .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
                 let mut entry = Entry::swallow(Reply::Parse);
                 entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
                 self.push(entry);
             }
             (None, _) => {
-                self.out.send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
+                self.out
+                    .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
                 let mut entry = Entry::swallow(Reply::Close);
                 entry.unnamed_op = self.push_unnamed_op(None);
                 self.push(entry);
@@ -164,7 +174,8 @@ impl Upstream<'_> {
     pub(super) fn send_parse(&mut self, key: u128, definition: &[u8], entry: Entry) {
         let to = self.to();
         self.counts.server_parses += 1;
-        self.out.send_with(to, |buf| write::parse(buf, &server_name(key), definition));
+        self.out
+            .send_with(to, |buf| write::parse(buf, &server_name(key), definition));
         self.push(entry);
     }
 
@@ -185,7 +196,10 @@ impl Upstream<'_> {
 
     /// Sends the replies of our making that stand in front.
     pub(super) fn make(&mut self) {
-        let (_, server) = self.server.as_mut().expect("messages that need a server have one");
+        let (_, server) = self
+            .server
+            .as_mut()
+            .expect("messages that need a server have one");
         make(Peer::Client(self.id), Some(self.client), server, self.out);
     }
 }
@@ -225,18 +239,30 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Duplicate => {}
         }
     }
-    if entry.unnamed_op && let Some(op) = server.ledger.unnamed_ops.pop_front() {
+    if entry.unnamed_op
+        && let Some(op) = server.ledger.unnamed_ops.pop_front()
+    {
         server.unnamed = Unnamed::Known(op.statement);
     }
-    if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
-        if op.add { server.set.confirm(op.key) } else { gone(server, op.key) }
+    if entry.set_op
+        && let Some(op) = server.ledger.set_ops.pop_front()
+    {
+        if op.add {
+            server.set.confirm(op.key)
+        } else {
+            gone(server, op.key)
+        }
     }
     Some(entry)
 }
 
 /// A Close took effect. The same statement may be coming again behind it.
 fn gone(server: &mut Server, key: u128) {
-    let again = server.ledger.set_ops.iter().any(|op| op.key == key && op.add);
+    let again = server
+        .ledger
+        .set_ops
+        .iter()
+        .any(|op| op.key == key && op.add);
     if !again {
         server.set.remove(key);
     }
@@ -259,7 +285,9 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
         if entry.unnamed_op {
             server.ledger.unnamed_ops.pop_front();
         }
-        if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
+        if entry.set_op
+            && let Some(op) = server.ledger.set_ops.pop_front()
+        {
             // What was to be taken away is still there, even if it was to come again behind that.
             // What else was to be added is not.
             if !op.add {
