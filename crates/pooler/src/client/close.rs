@@ -128,24 +128,20 @@ impl Pooler {
         }
     }
 
-    /// Terminate: what the client sent before is still carried out, as PostgreSQL would.
-    pub(crate) fn client_says_goodbye(&mut self, id: ClientId, out: &mut Out) {
+    /// Terminate, or what is no message: what the client sent before is still carried out and
+    /// answered, as PostgreSQL would.
+    pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         client.leaving = true;
-        let owes = client
-            .link()
-            .and_then(|server| self.servers.get(server))
-            .is_some_and(|server| server.ledger.owes_ready());
-        if !owes {
-            self.disconnect(id, Fault::ClientClosed, out);
-        }
+        client.parting = Some(Box::new(why));
+        self.leave_when_answered(id, out);
     }
 
-    /// A client that has said goodbye leaves once all it asked for is done.
+    /// A client that is parting leaves once all it asked for is done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         let owes = client
@@ -153,7 +149,11 @@ impl Pooler {
             .and_then(|server| self.servers.get(server))
             .is_some_and(|server| server.ledger.owes_ready());
         if !owes {
-            self.disconnect(id, Fault::ClientClosed, out);
+            let why = client
+                .parting
+                .take()
+                .map_or(Fault::ClientClosed, |why| *why);
+            self.disconnect(id, why, out);
         }
     }
 
