@@ -6,10 +6,15 @@ use super::{
     scram,
 };
 
-/// Takes a length byte and so many bytes (fewer at the end) off the front.
+/// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = input.split_first()?;
-    let (chunk, rest) = rest.split_at(usize::from(length).min(rest.len()));
+    let length = if length == u8::MAX {
+        rest.len()
+    } else {
+        usize::from(length)
+    };
+    let (chunk, rest) = rest.split_at(length.min(rest.len()));
     *input = rest;
     Some(chunk)
 }
@@ -64,7 +69,10 @@ pub fn client_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.answer(b"");
-                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                assert!(
+                    matches!(again, Step::Refuse(_)),
+                    "an exchange went on after its end"
+                );
                 return;
             }
         };
@@ -105,7 +113,10 @@ pub fn server_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.challenge(code::OK, b"");
-                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                assert!(
+                    matches!(again, Step::Refuse(_)),
+                    "an exchange went on after its end"
+                );
                 return;
             }
         }
@@ -119,7 +130,10 @@ pub fn texts(input: &[u8]) {
     let _ = scram::ServerFinal::read(input);
     if let Ok(last) = scram::ClientFinal::read(input) {
         assert!(input.starts_with(last.without_proof));
-        assert_eq!(input.get(last.without_proof.len()..).map(|rest| &rest[..3]), Some(&b",p="[..]));
+        assert_eq!(
+            input.get(last.without_proof.len()..).map(|rest| &rest[..3]),
+            Some(&b",p="[..])
+        );
     }
     let _ = super::saslprep::prepare(input);
     if let Ok(text) = str::from_utf8(input) {
