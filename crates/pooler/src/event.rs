@@ -117,8 +117,23 @@ pub enum Event<'a> {
     Answer(Answer),
     /// New settings, after a reload that succeeded.
     Settings(Arc<Config>),
+    /// From the administrator, by signal.
+    Order(Order),
     /// `next_deadline()` has passed.
     Tick,
+}
+
+/// What an administrator can want of the whole process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Give no server out; close idle ones. Of one database, or all.
+    Pause(Option<String>),
+    /// Undo a pause.
+    Resume(Option<String>),
+    /// Take no new clients; end when the last client leaves.
+    ShutdownWaitForClients,
+    /// Take no new clients, drop waiting ones; end when the last server is released.
+    ShutdownWaitForServers,
 }
 
 /// What a worker can ask for.
@@ -200,6 +215,9 @@ pub enum Question {
         /// Comes back with the answer.
         ticket: u64,
     },
+    /// This worker has nothing left to wait for, after an order to shut down. When all have said
+    /// so, the process ends. No answer.
+    Idle(WorkerId),
     /// End the process with this exit code, now.
     Exit(i32),
     /// Close the listening sockets; those of unix kind may stay for the console.

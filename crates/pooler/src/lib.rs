@@ -1,33 +1,52 @@
 //! The decisions of Howdah: who is linked to whom, and what is sent when.
+//!
+//! Nothing here does I/O: a [`Pooler`] is a value that takes [`event::Event`]s in and gives
+//! [`event::Action`]s out. Time, entropy and settings are arguments.
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod broker;
+pub mod cancel;
+pub mod client;
 pub mod config;
+pub mod console;
 pub mod event;
+pub mod fault;
+pub mod inbox;
+pub mod janitor;
+pub mod ledger;
+pub mod link;
 pub mod mail;
 pub mod note;
+pub mod params;
+pub mod place;
+pub mod pool;
+pub mod pooling;
+pub mod server;
+pub mod statement;
+pub mod stats;
+pub mod table;
+pub mod timers;
 
-use event::{Event, Out, Time};
+mod pooler;
 
-/// One worker's decisions.
-///
-/// ```text
-///               Event                      Action
-///   driver  ------------>  Pooler  ------------------>  driver
-///            handle(now, event, out)    out.actions
-/// ```
-///
-/// The contract: call [`Pooler::handle`] for each event, carry out everything in `out` in order,
-/// clear `out`, then handle the next. When [`Pooler::next_deadline`] passes, handle
-/// [`Event::Tick`]. Getters may be called at any time. [`Pooler::check`] verifies every invariant.
-pub struct Pooler {}
+pub use pooler::{Pooler, PoolerSetup, Shared};
 
-impl Pooler {
-    /// Takes in what happened and says what to do.
-    pub fn handle(&mut self, _now: Time, _event: Event<'_>, _out: &mut Out) {}
+use std::hash::BuildHasher;
 
-    /// When `Tick` is due; `None` if nothing waits for time.
-    pub fn next_deadline(&self) -> Option<Time> {
-        None
+/// The hasher of all tables: fast, and seeded at start so that nobody can aim at a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeded(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = foldhash::quality::FoldHasher<'static>;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        foldhash::quality::FixedState::with_seed(self.0).build_hasher()
     }
+}
+
+/// A hasher with this seed.
+pub fn seeded(seed: u64) -> Seeded {
+    Seeded(seed)
 }

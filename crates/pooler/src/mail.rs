@@ -1,5 +1,208 @@
 //! What workers tell each other.
 
-/// A message between workers of one process.
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use crate::console::{Report, Survey};
+use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
+use crate::params::Params;
+use crate::pool::PoolKey;
+use crate::statement::Statement;
+
+/// A message between workers of one process, or from a worker to itself.
 #[derive(Debug)]
-pub enum Mail {}
+pub enum Mail {
+    /// A client that this worker shall serve.
+    Client(Box<ClientParcel>),
+    /// A server that this worker asked for.
+    Server(Box<ServerParcel>),
+    /// To the Broker.
+    Broker(ToBroker),
+    /// From the Broker.
+    Brokered(FromBroker),
+    /// A client's cancel request, to the worker its key names.
+    Cancel {
+        /// The key's first half.
+        pid: u32,
+        /// The key's second half.
+        secret: Box<[u8]>,
+        /// Who wants to know when it is done.
+        from: (WorkerId, ClientId),
+    },
+    /// A cancel request is done, or there was nothing to do.
+    Cancelled(ClientId),
+    /// An order for all workers, numbered by who gave it.
+    Order(Order),
+    /// The console of a worker asks what this one has.
+    Survey(Survey),
+    /// What a worker has.
+    Report(Report),
+}
+
+/// A client on its way.
+#[derive(Debug)]
+pub struct ClientParcel {
+    /// Its socket.
+    pub socket: LooseSocket,
+    /// Its ends.
+    pub ends: Ends,
+    /// Its number in the console.
+    pub number: u64,
+    /// When it connected.
+    pub connected: Time,
+    /// All it has sent: the start-up packet first.
+    pub bytes: Vec<u8>,
+}
+
+/// A server on its way, with the permit for it.
+#[derive(Debug)]
+pub struct ServerParcel {
+    /// Its socket.
+    pub socket: LooseSocket,
+    /// Its ends.
+    pub ends: Ends,
+    /// Its number in the console.
+    pub number: u64,
+    /// Its pool.
+    pub pool: Arc<PoolKey>,
+    /// How to cancel its queries.
+    pub key: Option<(u32, Box<[u8]>)>,
+    /// Its parameters.
+    pub params: Arc<Params>,
+    /// Its statements.
+    pub statements: Vec<(u128, Arc<Statement>)>,
+    /// Always idle.
+    pub status: Status,
+    /// When it was connected.
+    pub connected: Time,
+    /// The number of the last order of RECONNECT and the like it obeyed.
+    pub epoch: u64,
+}
+
+/// A pool's bounds, as the configuration has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// `pool_size`; 0 for no limit.
+    pub size: u32,
+    /// `reserve_pool_size`.
+    pub reserve: u32,
+    /// `reserve_pool_timeout`, in nanoseconds.
+    pub reserve_after: u64,
+    /// `max_db_connections`; 0 for no limit.
+    pub database: u32,
+    /// `max_user_connections`; 0 for no limit.
+    pub user: u32,
+}
+
+/// Bounds on clients, as the configuration has them; 0 for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientBounds {
+    /// `max_client_conn`.
+    pub total: u32,
+    /// `max_db_client_connections`.
+    pub database: u32,
+    /// `max_user_client_connections`.
+    pub user: u32,
+}
+
+/// What the Broker is told.
+#[derive(Debug)]
+pub enum ToBroker {
+    /// Clients of a worker wait. Said anew while they do.
+    Need {
+        /// Whose.
+        worker: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+        /// How long the oldest has waited, in nanoseconds.
+        age: u64,
+        /// The worker has no server of the pool, none coming, and so none to wait for.
+        urgent: bool,
+        /// The pool's bounds.
+        bounds: Bounds,
+    },
+    /// Nobody waits any more.
+    Sated {
+        /// Whose.
+        worker: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+    },
+    /// A permit is given back: PostgreSQL has let go.
+    Freed {
+        /// By whom.
+        worker: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+    },
+    /// A permit has moved with its server.
+    Moved {
+        /// Who had it.
+        from: WorkerId,
+        /// Who has it now.
+        to: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+    },
+    /// `min_pool_size` wants a server more, if the bounds allow.
+    Warm {
+        /// Who would have it.
+        worker: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+        /// How many the pool shall have.
+        wanted: u32,
+        /// The pool's bounds.
+        bounds: Bounds,
+    },
+    /// A client wants in.
+    Admit {
+        /// Where it is.
+        worker: WorkerId,
+        /// Who.
+        client: ClientId,
+        /// Which database and user.
+        login: Arc<PoolKey>,
+        /// Who may get in.
+        bounds: ClientBounds,
+    },
+    /// An admitted client has left.
+    Left {
+        /// Which database and user.
+        login: Arc<PoolKey>,
+    },
+}
+
+/// What the Broker tells.
+#[derive(Debug)]
+pub enum FromBroker {
+    /// Open a server.
+    Permit {
+        /// In which pool.
+        pool: Arc<PoolKey>,
+        /// It comes from the reserve.
+        reserve: bool,
+        /// It is for `min_pool_size`: nobody need wait.
+        warm: bool,
+    },
+    /// Another worker's clients wait, and there is no permit left.
+    Hungry {
+        /// Whose.
+        worker: WorkerId,
+        /// For which pool.
+        pool: Arc<PoolKey>,
+        /// How long its oldest has waited, in nanoseconds; `u64::MAX` if it has no server at all.
+        age: u64,
+    },
+    /// A pool that may still grow is held back by a bound over several pools: close the idle
+    /// server that was not used for longest, of another pool.
+    Evict {
+        /// The pool that wants to grow.
+        pool: Arc<PoolKey>,
+        /// The bound is the database's, else the user's.
+        database: bool,
+    },
+    /// The client is in, or the name of the bound that keeps it out.
+    Admitted(ClientId, Result<(), &'static str>),
+}

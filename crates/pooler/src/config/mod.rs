@@ -1,5 +1,281 @@
 //! Settings: text in, one immutable value out, swapped whole on reload.
+//!
+//! Two stages: what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), then what it means
+//! (`resolve.rs`), both by the one table of settings (`table.rs`).
+
+mod connstr;
+mod database;
+mod ini;
+mod resolve;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod user;
+mod userlist;
+mod value;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use database::{Database, Host};
+pub use table::Globals;
+pub use user::User;
+pub use userlist::Secret;
+pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
+
+/// The name of the console's database; no entry may have it.
+pub const CONSOLE: &str = "pgbouncer";
+
+/// Where something was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The file, by the name it was opened with.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Something wrong that stops the start, or the reload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    /// Where it was written; `None` if what is wrong is what was not.
+    pub place: Option<Place>,
+    /// What is wrong.
+    pub text: String,
+    /// How to right it.
+    pub remedy: String,
+}
+
+impl Mistake {
+    fn at(place: &Place, text: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+        Mistake {
+            place: Some(place.clone()),
+            text: text.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(
+                f,
+                "{} in configuration ({place}): {}",
+                self.text, self.remedy
+            ),
+            None => write!(f, "{}: {}", self.text, self.remedy),
+        }
+    }
+}
+
+/// Something odd that stops nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// The whole text.
+    pub text: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// One row of SHOW CONFIG.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// The setting's name.
+    pub key: &'static str,
+    /// Its value; `None` is NULL.
+    pub value: Option<String>,
+    /// Its default; `None` is NULL.
+    pub default: Option<&'static str>,
+    /// Whether a reload or SET changes it.
+    pub changeable: bool,
+}
 
 /// Everything the configuration says.
-#[derive(Debug)]
-pub struct Config {}
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `[pgbouncer]`
+    pub globals: Globals,
+    /// `[databases]`, by name, the `*` entry apart.
+    pub databases: BTreeMap<String, Arc<Database>>,
+    /// The `*` entry of `[databases]`.
+    pub fallback: Option<Arc<Database>>,
+    /// `[users]` and auth_file, by name.
+    pub users: HashMap<String, Arc<User>>,
+}
+
+impl Config {
+    /// Reads a configuration. `read_file` fetches included files and the auth_file, by the path
+    /// written there. A missing or broken auth_file is only warned of, as in PgBouncer.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn load(
+        path: &str,
+        text: &str,
+        read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+        resolve::load(path, text, read_file)
+    }
+
+    /// Takes over from the configuration in force what a reload must not change.
+    pub fn keep_fixed(&mut self, in_force: &Config) {
+        for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
+            if let Some(field) = setting.field {
+                (field.copy)(&mut self.globals, &in_force.globals);
+            }
+        }
+    }
+
+    /// SET on the console: this configuration with one global setting changed. What cannot be
+    /// changed while running is left as it is, without an error, as PgBouncer does.
+    ///
+    /// # Errors
+    /// Why the value will not do.
+    pub fn with(&self, key: &str, value: &str) -> Result<Config, String> {
+        let mut config = self.clone();
+        resolve::set(&mut config.globals, key, value)?;
+        config.keep_fixed(self);
+        Ok(config)
+    }
+
+    /// The database of a name. By the `*` entry this is a fresh value each time, marked `auto`:
+    /// keep it. The console's is not among them.
+    pub fn database(&self, name: &str) -> Option<Arc<Database>> {
+        if let Some(database) = self.databases.get(name) {
+            return Some(database.clone());
+        }
+        let fallback = self.fallback.as_ref().filter(|_| name != CONSOLE)?;
+        Some(Arc::new(Database {
+            name: name.into(),
+            auto: true,
+            ..Database::clone(fallback)
+        }))
+    }
+
+    /// The user of a name, if the auth_file or `[users]` names it.
+    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// Servers of a pool; 0 sets no limit.
+    pub fn pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
+        let nearer = user.and_then(|user| user.pool_size).or(database.pool_size);
+        nearer.unwrap_or(self.globals.default_pool_size)
+    }
+
+    /// When servers of a pool go back to it.
+    pub fn pool_mode(&self, database: &Database, user: Option<&User>) -> PoolMode {
+        let nearer = user.and_then(|user| user.pool_mode).or(database.pool_mode);
+        nearer.unwrap_or(self.globals.pool_mode)
+    }
+
+    /// Servers on top when clients of a pool wait too long.
+    pub fn reserve_pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
+        let nearer = user
+            .and_then(|user| user.reserve_pool_size)
+            .or(database.reserve_pool_size);
+        nearer.unwrap_or(self.globals.reserve_pool_size)
+    }
+
+    /// How long a client may wait for a server; zero: for ever.
+    pub fn query_wait_timeout(&self, database: &Database, user: Option<&User>) -> Duration {
+        let nearer = user
+            .and_then(|user| user.query_wait_timeout)
+            .or(database.query_wait_timeout);
+        nearer.unwrap_or(self.globals.query_wait_timeout)
+    }
+
+    /// Servers kept open in a pool that is in use.
+    pub fn min_pool_size(&self, database: &Database) -> u32 {
+        database.min_pool_size.unwrap_or(self.globals.min_pool_size)
+    }
+
+    /// How old servers of a database may get; zero: used once.
+    pub fn server_lifetime(&self, database: &Database) -> Duration {
+        database
+            .server_lifetime
+            .unwrap_or(self.globals.server_lifetime)
+    }
+
+    /// Servers a database may have; 0 sets no limit.
+    pub fn max_db_connections(&self, database: &Database) -> u32 {
+        database
+            .max_db_connections
+            .unwrap_or(self.globals.max_db_connections)
+    }
+
+    /// Clients a database may have; 0 sets no limit.
+    pub fn max_db_client_connections(&self, database: &Database) -> u32 {
+        database
+            .max_db_client_connections
+            .unwrap_or(self.globals.max_db_client_connections)
+    }
+
+    /// Servers a user may have; 0 sets no limit.
+    pub fn max_user_connections(&self, user: Option<&User>) -> u32 {
+        user.and_then(|user| user.max_user_connections)
+            .unwrap_or(self.globals.max_user_connections)
+    }
+
+    /// Clients a user may have; 0 sets no limit.
+    pub fn max_user_client_connections(&self, user: Option<&User>) -> u32 {
+        user.and_then(|user| user.max_user_client_connections)
+            .unwrap_or(self.globals.max_user_client_connections)
+    }
+
+    /// How long a query may run; zero: for ever.
+    pub fn query_timeout(&self, user: Option<&User>) -> Duration {
+        user.and_then(|user| user.query_timeout)
+            .unwrap_or(self.globals.query_timeout)
+    }
+
+    /// How long a client may idle in a transaction; zero: for ever.
+    pub fn idle_transaction_timeout(&self, user: Option<&User>) -> Duration {
+        user.and_then(|user| user.idle_transaction_timeout)
+            .unwrap_or(self.globals.idle_transaction_timeout)
+    }
+
+    /// How long a transaction may last; zero: for ever.
+    pub fn transaction_timeout(&self, user: Option<&User>) -> Duration {
+        user.and_then(|user| user.transaction_timeout)
+            .unwrap_or(self.globals.transaction_timeout)
+    }
+
+    /// How long a client may be silent; zero: for ever.
+    pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
+        user.and_then(|user| user.client_idle_timeout)
+            .unwrap_or(self.globals.client_idle_timeout)
+    }
+
+    /// What tests a server that idled long: a query (maybe empty), or nothing.
+    pub fn server_check_query(&self) -> Option<&str> {
+        match self.globals.server_check_query.as_str() {
+            "" => None,
+            "<empty>" => Some(""),
+            query => Some(query),
+        }
+    }
+
+    /// SHOW CONFIG.
+    pub fn show(&self) -> impl Iterator<Item = Shown> {
+        table::GLOBAL.iter().map(|setting| Shown {
+            key: setting.name,
+            value: setting.field.and_then(|field| (field.show)(&self.globals)),
+            default: setting.default,
+            changeable: setting.reloadable,
+        })
+    }
+}

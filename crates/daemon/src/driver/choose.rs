@@ -1,0 +1,1 @@
+//! Which driver the process uses.

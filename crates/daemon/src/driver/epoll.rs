@@ -1,0 +1,520 @@
+//! The driver for kernels and containers without io_uring: level-triggered epoll.
+//!
+//! Receiving happens inside [`Driver::next`], into one buffer per worker, up to a quota of bytes
+//! per connection and turn. Interest is taken back lazily: an event nobody wants any more edits
+//! it. A send tries at once, and asks for writability only when refused.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use howdah_pooler::event::{Address, LooseSocket, Time};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
+
+use super::socket::{self, Listener, SocketOptions};
+use super::{Chunk, Completion, Driver, Key, Tag};
+
+/// Bytes of the receive buffer.
+const BUFFER: usize = 32 * 1024;
+/// Bytes a connection may deliver in one turn.
+const QUOTA: usize = 64 * 1024;
+/// Events collected in one turn.
+const EVENTS: usize = 256;
+/// Connections accepted from one listener in one turn.
+const ACCEPTS: usize = 16;
+
+/// Kinds of [`Tag`]s.
+const BELL: u8 = 0;
+const LISTENER: u8 = 1;
+const CONNECTION: u8 = 2;
+
+/// See the module.
+pub struct Epoll {
+    epoll: OwnedFd,
+    listeners: Vec<Option<Listener>>,
+    armed: Vec<bool>,
+    options: SocketOptions,
+    connections: Vec<Connection>,
+    events: Vec<epoll::Event>,
+    /// The next of `events` to look at.
+    cursor: usize,
+    /// The connection being read, and what is left of its quota.
+    reading: Option<(Key, usize)>,
+    /// Completions that need no more work.
+    ready: VecDeque<Completion>,
+    buffer: Box<[u8]>,
+    /// Watched by `epoll`.
+    _bell: Option<Arc<OwnedFd>>,
+}
+
+#[derive(Default)]
+struct Connection {
+    generation: u32,
+    socket: Option<OwnedFd>,
+    /// Between attach or connect and the last completion.
+    in_use: bool,
+    receiving: bool,
+    /// What epoll was told to watch; `None` when not registered.
+    interest: Option<EventFlags>,
+    connecting: Option<Box<Address>>,
+    unsent: Option<Box<Unsent>>,
+}
+
+/// A block the kernel did not take whole.
+struct Unsent {
+    block: Vec<u8>,
+    sent: usize,
+}
+
+impl Epoll {
+    /// Makes a driver that accepts from `listeners` (once switched on) and wakes when `bell`
+    /// becomes readable.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> Result<Epoll, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        if let Some(bell) = &bell {
+            let tag = Tag::new(
+                BELL,
+                Key {
+                    slot: 0,
+                    generation: 0,
+                },
+            );
+            let data = EventData::new_u64(tag.pack());
+            epoll::add(&epoll, bell, data, EventFlags::IN | EventFlags::ET)?;
+        }
+        for listener in &listeners {
+            rustix::io::ioctl_fionbio(&listener.socket, true)?;
+        }
+        Ok(Epoll {
+            epoll,
+            armed: vec![false; listeners.len()],
+            listeners: listeners.into_iter().map(Some).collect(),
+            options: SocketOptions::default(),
+            connections: Vec::new(),
+            events: Vec::with_capacity(EVENTS),
+            cursor: 0,
+            reading: None,
+            ready: VecDeque::new(),
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            _bell: bell,
+        })
+    }
+
+    fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(key.slot as usize)?;
+        (connection.in_use && connection.generation == key.generation).then_some(connection)
+    }
+
+    fn insert(&mut self, key: Key, socket: Option<OwnedFd>) -> &mut Connection {
+        let slot = key.slot as usize;
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, Connection::default);
+        }
+        let connection = &mut self.connections[slot];
+        debug_assert!(!connection.in_use, "a key is used for one connection");
+        *connection = Connection {
+            generation: key.generation,
+            socket,
+            in_use: true,
+            ..Default::default()
+        };
+        connection
+    }
+
+    /// Tells epoll what this connection waits for now. Unless `exact`, more may be watched than
+    /// wanted.
+    fn watch(&mut self, key: Key, exact: bool) {
+        let Some(connection) = self.connections.get_mut(key.slot as usize) else {
+            return;
+        };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        let mut wanted = EventFlags::empty();
+        wanted.set(EventFlags::IN, connection.receiving);
+        let write = connection.unsent.is_some() || connection.connecting.is_some();
+        wanted.set(EventFlags::OUT, write);
+        let data = EventData::new_u64(Tag::new(CONNECTION, key).pack());
+        let result = match connection.interest {
+            None if wanted.is_empty() => return,
+            None => epoll::add(&self.epoll, socket, data, wanted),
+            Some(_) if wanted.is_empty() && exact => epoll::delete(&self.epoll, socket),
+            Some(had) if had == wanted || (!exact && had.contains(wanted)) => return,
+            Some(_) => epoll::modify(&self.epoll, socket, data, wanted),
+        };
+        connection.interest = if wanted.is_empty() {
+            None
+        } else {
+            Some(wanted)
+        };
+        if let Err(error) = result {
+            // Out of memory, or of watches: this connection cannot go on.
+            connection.interest = None;
+            connection.receiving = false;
+            self.ready.push_back(Completion::Ended {
+                key,
+                error: Some(error),
+            });
+        }
+    }
+
+    fn look_at(&mut self, event: epoll::Event) {
+        let tag = Tag::unpack(event.data.u64());
+        match tag.kind {
+            LISTENER => self.accept_some(tag.key.slot as usize),
+            CONNECTION => self.look_at_connection(tag.key, event.flags),
+            _ => {}
+        }
+    }
+
+    fn look_at_connection(&mut self, key: Key, flags: EventFlags) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if connection.connecting.is_some() {
+            return self.finish_connect(key);
+        }
+        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        let readable = broken || flags.contains(EventFlags::IN);
+        let (receiving, unsent) = (connection.receiving, connection.unsent.is_some());
+        if unsent && (broken || flags.contains(EventFlags::OUT)) {
+            self.send_rest(key);
+        }
+        if receiving && readable {
+            self.reading = Some((key, QUOTA));
+        }
+        if (readable && !receiving) || (flags.contains(EventFlags::OUT) && !unsent) {
+            self.watch(key, true);
+        }
+    }
+
+    fn accept_some(&mut self, index: usize) {
+        if !self.armed[index] {
+            return;
+        }
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listeners[index] else {
+                return;
+            };
+            let flags = SocketFlags::CLOEXEC;
+            match rustix::net::accept_with(&listener.socket, flags) {
+                Ok(socket) => {
+                    let ends = socket::finish_accept(&socket, &listener.address, &self.options);
+                    // Otherwise the peer has gone again, and nobody needs to know.
+                    if let Ok(ends) = ends {
+                        let socket = socket::loosen(socket);
+                        let listener = index;
+                        self.ready.push_back(Completion::Accepted {
+                            listener,
+                            socket,
+                            ends,
+                        });
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    self.accept(index, false);
+                    self.ready.push_back(Completion::AcceptFailed {
+                        listener: index,
+                        error,
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn finish_connect(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let (Some(address), Some(socket)) = (connection.connecting.take(), &connection.socket)
+        else {
+            return;
+        };
+        let result = socket::finish_connect(socket, &address);
+        self.ready.push_back(Completion::Connected { key, result });
+    }
+
+    /// Reads once.
+    fn read(&mut self, key: Key, quota: usize) -> Option<Completion> {
+        let slot = key.slot as usize;
+        let connection = self.connections.get_mut(slot)?;
+        let current = connection.in_use && connection.generation == key.generation;
+        if !current || !connection.receiving {
+            return None;
+        }
+        let socket = connection.socket.as_ref()?;
+        let result = loop {
+            match rustix::net::recv(socket, &mut *self.buffer, RecvFlags::DONTWAIT) {
+                Err(Errno::INTR) => {}
+                other => break other.map(|(_, len)| len),
+            }
+        };
+        let error = match result {
+            Err(Errno::AGAIN) => return None,
+            Ok(0) => None,
+            Ok(len) => {
+                if len == self.buffer.len() && quota > len {
+                    self.reading = Some((key, quota - len));
+                }
+                let chunk = Chunk {
+                    buffer: 0,
+                    len: len as u32,
+                };
+                return Some(Completion::Received { key, chunk });
+            }
+            Err(error) => Some(error),
+        };
+        connection.receiving = false;
+        self.watch(key, true);
+        Some(Completion::Ended { key, error })
+    }
+
+    fn send_rest(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let (Some(unsent), Some(socket)) = (&mut connection.unsent, &connection.socket) else {
+            return;
+        };
+        let result = send_from(socket, &unsent.block, &mut unsent.sent);
+        if result == Err(Errno::AGAIN) {
+            return;
+        }
+        if let Some(unsent) = connection.unsent.take() {
+            self.ready.push_back(Completion::Sent {
+                key,
+                block: unsent.block,
+                result,
+            });
+        }
+        self.watch(key, true);
+    }
+
+    /// The connection leaves the table; its socket, if it has one, leaves epoll.
+    fn take(&mut self, key: Key) -> Option<Option<OwnedFd>> {
+        let connection = self.get(key)?;
+        let registered = connection.interest.is_some();
+        let unsent = connection.unsent.take();
+        let socket = connection.socket.take();
+        *connection = Connection::default();
+        if let Some(unsent) = unsent {
+            let result = Err(Errno::CANCELED);
+            self.ready.push_back(Completion::Sent {
+                key,
+                block: unsent.block,
+                result,
+            });
+        }
+        if let (true, Some(socket)) = (registered, &socket) {
+            let _ = epoll::delete(&self.epoll, socket);
+        }
+        Some(socket)
+    }
+}
+
+/// Sends until all is sent or the kernel refuses (`AGAIN`).
+fn send_from(socket: &OwnedFd, block: &[u8], sent: &mut usize) -> Result<(), Errno> {
+    while *sent < block.len() {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(socket, &block[*sent..], flags) {
+            Ok(len) => *sent += len,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Driver for Epoll {
+    fn now(&self) -> Time {
+        socket::clock()
+    }
+
+    fn wait(&mut self, deadline: Option<Time>) {
+        debug_assert!(self.cursor == self.events.len() && self.reading.is_none());
+        let deadline = if self.ready.is_empty() {
+            deadline
+        } else {
+            Some(Time(0))
+        };
+        let timeout = deadline.map(|at| match at {
+            Time(0) => socket::timeout(at, at),
+            at => socket::timeout(socket::clock(), at),
+        });
+        self.cursor = 0;
+        self.events.clear();
+        let room = rustix::buffer::spare_capacity(&mut self.events);
+        // A signal interrupts at most; the loop comes back.
+        let _ = epoll::wait(&self.epoll, room, timeout.as_ref());
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Some(completion);
+            }
+            if let Some((key, quota)) = self.reading.take() {
+                if let Some(completion) = self.read(key, quota) {
+                    return Some(completion);
+                }
+                continue;
+            }
+            let event = *self.events.get(self.cursor)?;
+            self.cursor += 1;
+            self.look_at(event);
+        }
+    }
+
+    fn submit(&mut self) {}
+
+    fn bytes(&self, chunk: Chunk) -> &[u8] {
+        &self.buffer[..chunk.len as usize]
+    }
+
+    fn release(&mut self, _chunk: Chunk) {}
+
+    fn listeners(&self) -> Vec<Address> {
+        self.listeners
+            .iter()
+            .flatten()
+            .map(|l| l.address.clone())
+            .collect()
+    }
+
+    fn accept(&mut self, index: usize, on: bool) {
+        let Some(listener) = &self.listeners[index] else {
+            return;
+        };
+        if std::mem::replace(&mut self.armed[index], on) == on {
+            return;
+        }
+        let tag = Tag::new(
+            LISTENER,
+            Key {
+                slot: index as u32,
+                generation: 0,
+            },
+        );
+        let result = if on {
+            // One waiting worker is woken per connection, not all.
+            let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+            epoll::add(
+                &self.epoll,
+                &listener.socket,
+                EventData::new_u64(tag.pack()),
+                flags,
+            )
+        } else {
+            epoll::delete(&self.epoll, &listener.socket)
+        };
+        if let Err(error) = result {
+            self.armed[index] = false;
+            self.ready.push_back(Completion::AcceptFailed {
+                listener: index,
+                error,
+            });
+        }
+    }
+
+    fn unlisten(&mut self, index: usize) {
+        self.accept(index, false);
+        self.listeners[index] = None;
+    }
+
+    fn set_options(&mut self, options: SocketOptions) {
+        self.options = options;
+    }
+
+    fn connect(&mut self, key: Key, address: &Address) {
+        let begun = match socket::begin_connect(address, &self.options) {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.insert(key, None);
+                let result = Err(error);
+                return self.ready.push_back(Completion::Connected { key, result });
+            }
+        };
+        let connection = self.insert(key, Some(begun.socket));
+        connection.connecting = Some(Box::new(address.clone()));
+        if begun.done {
+            self.finish_connect(key);
+        } else {
+            self.watch(key, false);
+        }
+    }
+
+    fn attach(&mut self, key: Key, socket: LooseSocket) {
+        self.insert(key, Some(socket::tighten(socket)));
+    }
+
+    fn discard(&mut self, socket: LooseSocket) {
+        drop(socket::tighten(socket));
+    }
+
+    fn receive(&mut self, key: Key, on: bool) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.receiving = on;
+        if on {
+            self.watch(key, false);
+        }
+    }
+
+    fn send(&mut self, key: Key, block: Vec<u8>) -> Option<Vec<u8>> {
+        let Some(connection) = self.get(key) else {
+            return Some(block);
+        };
+        let Some(socket) = &connection.socket else {
+            return Some(block);
+        };
+        let mut sent = 0;
+        match send_from(socket, &block, &mut sent) {
+            Ok(()) => return Some(block),
+            Err(Errno::AGAIN) => {
+                connection.unsent = Some(Box::new(Unsent { block, sent }));
+                self.watch(key, false);
+            }
+            Err(error) => {
+                self.ready.push_back(Completion::Sent {
+                    key,
+                    block,
+                    result: Err(error),
+                });
+            }
+        }
+        None
+    }
+
+    fn shutdown(&mut self, key: Key) {
+        if let Some(Connection {
+            socket: Some(socket),
+            ..
+        }) = self.get(key)
+        {
+            let _ = rustix::net::shutdown(socket, Shutdown::Write);
+        }
+    }
+
+    fn detach(&mut self, key: Key) {
+        if let Some(Some(socket)) = self.take(key) {
+            let socket = socket::loosen(socket);
+            self.ready.push_back(Completion::Detached { key, socket });
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(socket) = self.take(key) {
+            drop(socket);
+            self.ready.push_back(Completion::Closed { key });
+        }
+    }
+}

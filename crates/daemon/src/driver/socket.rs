@@ -1,0 +1,207 @@
+//! Sockets as both kernel drivers use them: opening, options, names.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_pooler::event::{Address, Ends, LooseSocket, Time, UnixPeer};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// A bound and listening socket, shared by all workers.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Where it listens.
+    pub address: Address,
+    /// The socket.
+    pub socket: Arc<OwnedFd>,
+}
+
+/// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero leaves
+/// the system's default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketOptions {
+    /// Send keepalive probes.
+    pub keepalive: bool,
+    /// Probes before giving up.
+    pub keepcnt: u32,
+    /// Seconds of silence before the first probe.
+    pub keepidle: u32,
+    /// Seconds between probes.
+    pub keepintvl: u32,
+    /// Milliseconds that sent bytes may stay unacknowledged.
+    pub user_timeout: u32,
+    /// Size of the kernel's send and receive buffers, in bytes.
+    pub buffer: usize,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        SocketOptions {
+            keepalive: true,
+            keepcnt: 0,
+            keepidle: 0,
+            keepintvl: 0,
+            user_timeout: 0,
+            buffer: 0,
+        }
+    }
+}
+
+impl SocketOptions {
+    /// Applies the options to a TCP socket.
+    ///
+    /// # Errors
+    /// The system's; the socket is usable all the same.
+    pub fn apply(&self, socket: impl AsFd) -> Result<(), Errno> {
+        let fd = socket.as_fd();
+        sockopt::set_tcp_nodelay(fd, true)?;
+        if self.buffer > 0 {
+            sockopt::set_socket_send_buffer_size(fd, self.buffer)?;
+            sockopt::set_socket_recv_buffer_size(fd, self.buffer)?;
+        }
+        if self.user_timeout > 0 {
+            sockopt::set_tcp_user_timeout(fd, self.user_timeout)?;
+        }
+        if self.keepalive {
+            sockopt::set_socket_keepalive(fd, true)?;
+            let seconds = |n: u32| Duration::from_secs(n.into());
+            if self.keepcnt > 0 {
+                sockopt::set_tcp_keepcnt(fd, self.keepcnt)?;
+            }
+            if self.keepidle > 0 {
+                sockopt::set_tcp_keepidle(fd, seconds(self.keepidle))?;
+            }
+            if self.keepintvl > 0 {
+                sockopt::set_tcp_keepintvl(fd, seconds(self.keepintvl))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the monotonic clock, whose origin all threads share.
+pub fn clock() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// How long from `now` to `deadline`, as the kernel wants it.
+pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
+    let left = deadline.0.saturating_sub(now.0);
+    rustix::time::Timespec {
+        tv_sec: (left / 1_000_000_000) as i64,
+        tv_nsec: (left % 1_000_000_000) as _,
+    }
+}
+
+/// The socket becomes a number that can travel.
+pub(super) fn loosen(socket: OwnedFd) -> LooseSocket {
+    LooseSocket(i64::from(socket.into_raw_fd()))
+}
+
+/// The number becomes a socket again.
+pub(super) fn tighten(socket: LooseSocket) -> OwnedFd {
+    // SAFETY: a `LooseSocket` is made by `loosen` only, from a descriptor owned by nobody else, and
+    // it can be neither copied nor cloned, so this is the one owner again.
+    unsafe { OwnedFd::from_raw_fd(socket.0 as i32) }
+}
+
+/// A connect begun.
+pub(super) struct Begun {
+    /// Non-blocking.
+    pub(super) socket: OwnedFd,
+    /// False: the socket becomes writable when the connect has ended.
+    pub(super) done: bool,
+}
+
+/// Opens a socket and begins to connect it.
+pub(super) fn begin_connect(address: &Address, options: &SocketOptions) -> Result<Begun, Errno> {
+    let family = match address {
+        Address::Tcp(IpAddr::V4(_), _) => AddressFamily::INET,
+        Address::Tcp(IpAddr::V6(_), _) => AddressFamily::INET6,
+        Address::Unix(..) => AddressFamily::UNIX,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let result = match address {
+        Address::Tcp(ip, port) => {
+            options.apply(&socket)?;
+            rustix::net::connect(&socket, &SocketAddr::new(*ip, *port))
+        }
+        Address::Unix(path, _) => rustix::net::connect(&socket, &unix_name(path)?),
+    };
+    match result {
+        Ok(()) => Ok(Begun { socket, done: true }),
+        Err(Errno::INPROGRESS) => Ok(Begun {
+            socket,
+            done: false,
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+fn unix_name(path: &str) -> Result<SocketAddrUnix, Errno> {
+    match path.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None => SocketAddrUnix::new(path),
+    }
+}
+
+/// How a connect ended, and the ends of the connection.
+pub(super) fn finish_connect(socket: &OwnedFd, address: &Address) -> Result<Box<Ends>, Errno> {
+    sockopt::socket_error(socket)??;
+    let (remote, local) = match address {
+        Address::Unix(..) => (address.clone(), address.clone()),
+        Address::Tcp(..) => (
+            address.clone(),
+            tcp_name(rustix::net::getsockname(socket)?)?,
+        ),
+    };
+    Ok(Box::new(Ends {
+        remote,
+        local,
+        unix_peer: None,
+    }))
+}
+
+/// Prepares an accepted socket. An error means the peer is gone already.
+pub(super) fn finish_accept(
+    socket: &OwnedFd,
+    listener: &Address,
+    options: &SocketOptions,
+) -> Result<Box<Ends>, Errno> {
+    let ends = match listener {
+        Address::Unix(..) => {
+            let peer = sockopt::socket_peercred(socket)?;
+            Ends {
+                remote: listener.clone(),
+                local: listener.clone(),
+                unix_peer: Some(UnixPeer {
+                    pid: peer.pid.as_raw_nonzero().get() as u32,
+                    uid: peer.uid.as_raw(),
+                }),
+            }
+        }
+        Address::Tcp(..) => {
+            options.apply(socket)?;
+            let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+            Ends {
+                remote: tcp_name(remote)?,
+                local: tcp_name(rustix::net::getsockname(socket)?)?,
+                unix_peer: None,
+            }
+        }
+    };
+    Ok(Box::new(ends))
+}
+
+/// A v4 address that came in over a v6 socket is told as v4.
+fn tcp_name(name: SocketAddrAny) -> Result<Address, Errno> {
+    if let Ok(v4) = SocketAddrV4::try_from(name.clone()) {
+        return Ok(Address::Tcp(IpAddr::V4(*v4.ip()), v4.port()));
+    }
+    let v6 = SocketAddrV6::try_from(name)?;
+    Ok(Address::Tcp(IpAddr::V6(*v6.ip()).to_canonical(), v6.port()))
+}

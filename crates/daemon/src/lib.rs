@@ -1,0 +1,11 @@
+//! The effects of Howdah: sockets, kernel, clock, threads, files.
+//!
+//! A worker thread runs one [`worker::Worker`]: a [`driver::Driver`] (the kernel, or a simulated
+//! one), the connection layer [`sockets::Sockets`] above it, a [`mailbox::Mailbox`], and the
+//! decisions of `howdah_pooler`.
+
+mod blocks;
+pub mod driver;
+pub mod mailbox;
+pub mod sockets;
+pub mod worker;

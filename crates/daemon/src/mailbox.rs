@@ -1,0 +1,194 @@
+//! Mail to a worker: unbounded, from any thread, never blocking, in order per sender.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use howdah_pooler::config::Config;
+use howdah_pooler::event::Answer;
+use howdah_pooler::mail::Mail;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::driver::socket::SocketOptions;
+
+/// What can lie in a worker's mailbox.
+#[derive(Debug)]
+pub enum Letter {
+    /// From a worker.
+    Mail(Mail),
+    /// From the control thread.
+    Answer(Answer),
+    /// From the control thread, after a reload.
+    Settings(Arc<Config>),
+    /// From the process to the worker itself; the decisions never see it.
+    Order(Order),
+}
+
+/// What the process asks of a worker.
+#[derive(Debug)]
+pub enum Order {
+    /// Let go of the listening sockets.
+    StopListening {
+        /// Keep unix sockets.
+        keep_unix: bool,
+    },
+    /// Stop and start accepting (a process that is taking over may not be ready yet).
+    Accept(bool),
+    /// Options for connections from now on.
+    SocketOptions(SocketOptions),
+    /// Leave the loop. Connections are dropped.
+    Stop,
+}
+
+/// The sending side; cheap to clone.
+#[derive(Clone)]
+pub struct PostBox {
+    sender: mpsc::Sender<Letter>,
+    bell: Bell,
+}
+
+/// The receiving side, owned by the worker.
+pub struct Mailbox {
+    receiver: mpsc::Receiver<Letter>,
+    /// From the worker to itself: no atomics, no kernel.
+    own: VecDeque<Letter>,
+    bell: Bell,
+}
+
+/// Wakes the worker's driver. `rung` saves the system call while a ring is not yet answered.
+#[derive(Clone)]
+struct Bell {
+    rung: Arc<AtomicBool>,
+    /// None in the simulator, which looks by itself.
+    wire: Option<Arc<OwnedFd>>,
+}
+
+/// A mailbox that wakes a kernel driver.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn mailbox() -> io::Result<(PostBox, Mailbox)> {
+    let wire = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    Ok(mailbox_with(Some(Arc::new(wire))))
+}
+
+/// A mailbox that wakes nobody.
+pub fn silent_mailbox() -> (PostBox, Mailbox) {
+    mailbox_with(None)
+}
+
+fn mailbox_with(wire: Option<Arc<OwnedFd>>) -> (PostBox, Mailbox) {
+    let (sender, receiver) = mpsc::channel();
+    let bell = Bell {
+        rung: Arc::default(),
+        wire,
+    };
+    let mailbox = Mailbox {
+        receiver,
+        own: VecDeque::new(),
+        bell: bell.clone(),
+    };
+    (PostBox { sender, bell }, mailbox)
+}
+
+impl PostBox {
+    /// Posts a letter. After the worker has ended it goes nowhere.
+    pub fn post(&self, letter: Letter) {
+        if self.sender.send(letter).is_ok() && !self.bell.rung.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        if let Some(wire) = &self.wire {
+            // Fails only when the counter is full, and then the worker is awake.
+            let _ = rustix::io::write(wire, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Mailbox {
+    /// The descriptor that becomes readable when mail comes. Drivers watch for its edges and need
+    /// not read it.
+    pub fn wire(&self) -> Option<Arc<OwnedFd>> {
+        self.bell.wire.clone()
+    }
+
+    /// From the worker to itself.
+    pub fn post_own(&mut self, letter: Letter) {
+        self.own.push_back(letter);
+    }
+
+    /// Whether [`Mailbox::open`] would find something.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && !self.bell.rung.load(Ordering::Acquire)
+    }
+
+    /// Takes what lies there, oldest first per sender. Costs two loads when there is nothing.
+    pub fn open(&mut self, into: &mut VecDeque<Letter>) {
+        into.append(&mut self.own);
+        // The bell is reset before looking: what is posted after the look rings again.
+        if self.bell.rung.load(Ordering::Relaxed) && self.bell.rung.swap(false, Ordering::AcqRel) {
+            into.extend(self.receiver.try_iter());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(letter: &Letter) -> bool {
+        matches!(letter, Letter::Order(Order::Accept(true)))
+    }
+
+    #[test]
+    fn every_letter_arrives_from_many_threads() {
+        let (post, mut mailbox) = mailbox().unwrap();
+        let wire = mailbox.wire().unwrap();
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                let post = post.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..5000 {
+                        post.post(Letter::Order(Order::Accept(true)));
+                    }
+                })
+            })
+            .collect();
+        let (mut seen, mut letters) = (0, VecDeque::new());
+        while seen < 20_000 {
+            // A lost wake-up would hang here: the wire is the only thing awaited.
+            let mut count = [0; 8];
+            let mut fds = [rustix::event::PollFd::new(
+                &*wire,
+                rustix::event::PollFlags::IN,
+            )];
+            rustix::event::poll(&mut fds, None).unwrap();
+            rustix::io::read(&*wire, &mut count).unwrap();
+            mailbox.open(&mut letters);
+            assert!(letters.iter().all(order));
+            seen += letters.drain(..).count();
+        }
+        senders
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert!(seen == 20_000 && mailbox.own.is_empty());
+    }
+
+    #[test]
+    fn own_mail_comes_without_a_bell() {
+        let (_post, mut mailbox) = silent_mailbox();
+        assert!(mailbox.is_empty());
+        mailbox.post_own(Letter::Order(Order::Accept(true)));
+        assert!(!mailbox.is_empty());
+        let mut letters = VecDeque::new();
+        mailbox.open(&mut letters);
+        assert_eq!(letters.len(), 1);
+    }
+}

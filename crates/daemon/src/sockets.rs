@@ -1,0 +1,748 @@
+//! The connection layer: clients and servers over a [`Driver`].
+//!
+//! It knows which connection of the driver is which peer, queues what is to be sent, ends
+//! connections in the three ways of [`Close`], and tells what happened in the decisions' words.
+//!
+//! **Sending.** Bytes are copied into the peer's output: a queue of blocks from a pool of this
+//! worker. [`Sockets::flush`], once a turn, hands the first block of each peer to the driver; the
+//! others follow as blocks come back, so one send is under way per peer and what was queued in one
+//! turn leaves together. A peer with nothing to send owns no block, and an idle connection costs a
+//! slot of a few dozen bytes here.
+//!
+//! **Ending.** After [`Sockets::close`] the only thing told of a peer is `Closed`. What it still
+//! sends is dropped.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use howdah_pooler::event::{Address, Close, Ends, Event, LooseSocket, Peer, Time};
+use howdah_pooler::note::{Level, Note};
+
+use crate::blocks::Blocks;
+use crate::driver::socket::SocketOptions;
+use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
+
+/// Unsent bytes above which a peer is congested.
+pub const HIGH_WATER: usize = 256 * 1024;
+/// Unsent bytes below which it no longer is.
+pub const LOW_WATER: usize = 64 * 1024;
+/// How long a close may take to send what is queued, and await the end of the stream.
+const CLOSE_LIMIT: u64 = 5_000_000_000;
+/// How long [`Close::Flush`] keeps dropping input after it has sent everything. Closing with
+/// unread input resets the connection, which can destroy the last words on their way.
+const LINGER_LIMIT: u64 = 1_000_000_000;
+/// How long accepting pauses when no descriptor is left, unless one is closed before.
+const ACCEPT_PAUSE: u64 = 1_000_000_000;
+/// At most one log line about that in so many nanoseconds.
+const ACCEPT_NOTE: u64 = 5_000_000_000;
+
+/// Something happened that the decisions must know.
+#[derive(Debug)]
+pub enum Happening {
+    /// [`Event::Accepted`]. Answer with [`Sockets::adopt`] or [`Sockets::discard`].
+    Accepted(LooseSocket, Box<Ends>),
+    /// [`Event::Received`]; the bytes are [`Sockets::bytes`] until [`Sockets::release`].
+    Received(Peer, Chunk),
+    /// Anything else.
+    Event(Event<'static>),
+    /// To be logged.
+    Note(Note),
+}
+
+/// See the module.
+pub struct Sockets<D> {
+    driver: D,
+    slots: Vec<Connection>,
+    free: Vec<u32>,
+    /// By index of the peer: its slot.
+    clients: Vec<u32>,
+    servers: Vec<u32>,
+    blocks: Blocks,
+    /// Outputs nobody uses.
+    outputs: Vec<Box<Output>>,
+    /// Connections with a block to hand to the driver.
+    dirty: Vec<Key>,
+    /// When a connection that is ending must have ended. Entries may be out of date.
+    limits: BinaryHeap<Reverse<(Time, Key)>>,
+    happened: VecDeque<Happening>,
+    accepting: Accepting,
+    now: Time,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+/// A slot.
+struct Connection {
+    peer: Peer,
+    generation: u32,
+    stage: Stage,
+    flags: Flags,
+    output: Option<Box<Output>>,
+}
+
+// Ten thousand idle clients must cost little.
+const _: () = assert!(size_of::<Connection>() <= 32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The slot is not in use.
+    Free,
+    Connecting,
+    Open,
+    /// To be detached when everything is sent.
+    Detaching,
+    /// The driver was asked to detach it.
+    Leaving,
+    /// To be closed when everything is sent; then lingers as long as the [`Close`] asks for.
+    Flushing(Close),
+    /// Everything is sent and our side shut down; the peer's end of file is awaited.
+    Lingering,
+    /// The driver was asked to close it.
+    Closing,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    /// The decisions want to receive.
+    receiving: bool,
+    /// The driver said that the stream ended.
+    ended: bool,
+    /// A send failed.
+    broken: bool,
+    /// `Lost` was told.
+    lost: bool,
+    /// A block is with the driver.
+    sending: bool,
+    /// Listed in `dirty`.
+    dirty: bool,
+    congested: bool,
+}
+
+/// What waits to be sent to one peer.
+#[derive(Default)]
+struct Output {
+    /// Not empty, each; the last one is being filled.
+    blocks: VecDeque<Vec<u8>>,
+    /// Bytes in `blocks` and in the block that is with the driver.
+    queued: usize,
+}
+
+#[derive(Default)]
+struct Accepting {
+    on: bool,
+    paused_until: Option<Time>,
+    noted: Option<Time>,
+}
+
+impl<D: Driver> Sockets<D> {
+    /// A layer with no connections. Accepting is off.
+    pub fn new(driver: D) -> Sockets<D> {
+        let now = driver.now();
+        Sockets {
+            driver,
+            slots: Vec::new(),
+            free: Vec::new(),
+            clients: Vec::new(),
+            servers: Vec::new(),
+            blocks: Blocks::default(),
+            outputs: Vec::new(),
+            dirty: Vec::new(),
+            limits: BinaryHeap::new(),
+            happened: VecDeque::new(),
+            accepting: Accepting::default(),
+            now,
+        }
+    }
+
+    /// The driver, for its tests and the simulator.
+    pub fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// How many connections there are, those that are ending included.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory held for sending, used or not.
+    pub fn output_memory(&self) -> usize {
+        let outputs = self.slots.iter().filter_map(|c| c.output.as_ref());
+        let blocks = outputs.flat_map(|o| o.blocks.iter().map(Vec::capacity));
+        blocks.sum::<usize>() + self.blocks.held()
+    }
+
+    /// When [`Sockets::wait`] must return for this layer's own sake.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let limit = self.limits.peek().map(|Reverse((at, _))| *at);
+        earliest(limit, self.accepting.paused_until)
+    }
+
+    /// Flushes, lets the driver wait until something happens or `deadline` passes, and returns
+    /// the time.
+    pub fn wait(&mut self, deadline: Option<Time>) -> Time {
+        self.flush();
+        let deadline = match self.happened.is_empty() {
+            true => earliest(deadline, self.deadline()),
+            false => Some(Time(0)),
+        };
+        self.driver.wait(deadline);
+        self.now = self.driver.now();
+        self.pass_limits();
+        self.now
+    }
+
+    /// What happened next, in this turn.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Happening> {
+        loop {
+            if let Some(happening) = self.happened.pop_front() {
+                return Some(happening);
+            }
+            let done = self.driver.next()?;
+            if let Some(happening) = self.complete(done) {
+                return Some(happening);
+            }
+        }
+    }
+
+    /// The bytes of a [`Happening::Received`].
+    pub fn bytes(&self, chunk: Chunk) -> &[u8] {
+        self.driver.bytes(chunk)
+    }
+
+    /// Gives the buffer of a [`Happening::Received`] back.
+    pub fn release(&mut self, chunk: Chunk) {
+        self.driver.release(chunk);
+    }
+}
+
+/// What the decisions ask for.
+impl<D: Driver> Sockets<D> {
+    /// Switches accepting on or off, on all listeners.
+    pub fn accept(&mut self, on: bool) {
+        self.accepting.on = on;
+        self.accepting.paused_until = None;
+        self.arm_accepts(on);
+    }
+
+    /// Lets go of the listeners, those for unix sockets excepted if told so.
+    pub fn stop_listening(&mut self, keep_unix: bool) {
+        for (index, address) in self.driver.listeners().into_iter().enumerate() {
+            if !(keep_unix && matches!(address, Address::Unix(..))) {
+                self.driver.unlisten(index);
+            }
+        }
+    }
+
+    /// Options for connections from now on.
+    pub fn set_options(&mut self, options: SocketOptions) {
+        self.driver.set_options(options);
+    }
+
+    /// Takes a socket in as this peer, and receives from it.
+    pub fn adopt(&mut self, peer: Peer, socket: LooseSocket) {
+        let key = self.insert(peer, Stage::Open);
+        self.driver.attach(key, socket);
+        self.driver.receive(key, true);
+    }
+
+    /// Closes a socket nobody wants.
+    pub fn discard(&mut self, socket: LooseSocket) {
+        self.driver.discard(socket);
+        self.descriptor_came_free();
+    }
+
+    /// Opens a connection; `Connected` answers, and receiving is on then.
+    pub fn connect(&mut self, peer: Peer, address: &Address) {
+        let key = self.insert(peer, Stage::Connecting);
+        self.driver.connect(key, address);
+    }
+
+    /// Starts or stops receiving.
+    pub fn receive(&mut self, peer: Peer, on: bool) {
+        let Some((key, connection)) = self.find(peer) else {
+            return;
+        };
+        connection.flags.receiving = on;
+        if connection.stage == Stage::Open && !connection.flags.ended {
+            self.driver.receive(key, on);
+        }
+    }
+
+    /// Appends to the peer's output. What is sent to a peer that is gone or ending is dropped.
+    pub fn send(&mut self, peer: Peer, bytes: &[u8]) {
+        let Some(slot) = self.slot_of(peer) else {
+            return;
+        };
+        self.slots[slot as usize].append(bytes, &mut self.blocks, &mut self.outputs);
+        self.after_append(slot);
+    }
+
+    /// Appends a part of the chunk at hand to the peer's output.
+    pub fn relay(&mut self, peer: Peer, chunk: Chunk, range: std::ops::Range<usize>) {
+        let Some(slot) = self.slot_of(peer) else {
+            return;
+        };
+        let bytes = &self.driver.bytes(chunk)[range];
+        self.slots[slot as usize].append(bytes, &mut self.blocks, &mut self.outputs);
+        self.after_append(slot);
+    }
+
+    /// Ends a connection; `Closed` answers, and nothing else is told of this peer any more.
+    pub fn close(&mut self, peer: Peer, how: Close) {
+        let limit = Time(self.now.0 + CLOSE_LIMIT);
+        let Some((key, connection)) = self.find(peer) else {
+            return;
+        };
+        let connecting = connection.stage == Stage::Connecting;
+        match how {
+            Close::Flush | Close::Await if !connection.flags.broken && !connecting => {
+                connection.stage = Stage::Flushing(how);
+                self.limits.push(Reverse((limit, key)));
+                self.progress(key);
+            }
+            _ => self.begin_close(key),
+        }
+    }
+
+    /// Sends what is queued and takes the socket out; `Detached` answers, or `Lost`.
+    pub fn detach(&mut self, peer: Peer) {
+        let Some((key, connection)) = self.find(peer) else {
+            return;
+        };
+        if connection.stage == Stage::Open && !connection.flags.ended && !connection.flags.broken {
+            connection.stage = Stage::Detaching;
+            self.driver.receive(key, false);
+            self.progress(key);
+        }
+    }
+
+    /// Hands every output to the driver that has none of its blocks yet.
+    pub fn flush(&mut self) {
+        let mut next = 0;
+        // Blocks taken at once may make room for more, which is appended.
+        while let Some(key) = self.dirty.get(next).copied() {
+            next += 1;
+            let Some(connection) = self.get(key) else {
+                continue;
+            };
+            connection.flags.dirty = false;
+            if connection.flags.sending || connection.stage == Stage::Connecting {
+                continue;
+            }
+            let block = connection
+                .output
+                .as_mut()
+                .and_then(|output| output.blocks.pop_front());
+            let Some(block) = block else { continue };
+            connection.flags.sending = true;
+            if let Some(block) = self.driver.send(key, block) {
+                self.sent(key, block, Ok(()));
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Flushes, and gets the kernel started on it.
+    pub fn submit(&mut self) {
+        self.flush();
+        self.driver.submit();
+    }
+}
+
+/// Completions.
+impl<D: Driver> Sockets<D> {
+    fn complete(&mut self, done: Completion) -> Option<Happening> {
+        match done {
+            Completion::Received { key, chunk } => match self.get(key) {
+                Some(Connection {
+                    stage, flags, peer, ..
+                }) if !flags.lost
+                    && matches!(stage, Stage::Open | Stage::Detaching | Stage::Leaving) =>
+                {
+                    return Some(Happening::Received(*peer, chunk));
+                }
+                _ => self.driver.release(chunk),
+            },
+            Completion::Sent { key, block, result } => self.sent(key, block, result),
+            Completion::Accepted { socket, ends, .. } => {
+                return Some(Happening::Accepted(socket, ends));
+            }
+            Completion::AcceptFailed { error, .. } => self.pause_accepting(error),
+            Completion::Connected { key, result } => self.connected(key, result),
+            Completion::Ended { key, error } => self.ended(key, error),
+            Completion::Detached { key, socket } => self.detached(key, socket),
+            Completion::Closed { key } => self.closed(key),
+        }
+        None
+    }
+
+    fn connected(&mut self, key: Key, result: Result<Box<Ends>, Errno>) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if connection.stage != Stage::Connecting {
+            return;
+        }
+        let Peer::Server(server) = connection.peer else {
+            return;
+        };
+        let result = match result {
+            Ok(ends) => {
+                connection.stage = Stage::Open;
+                self.mark_dirty(key);
+                self.driver.receive(key, true);
+                Ok(*ends)
+            }
+            Err(error) => {
+                connection.flags.ended = true;
+                self.begin_close(key);
+                Err(error_text(error))
+            }
+        };
+        self.tell(Event::Connected(server, result));
+    }
+
+    fn ended(&mut self, key: Key, error: Option<Errno>) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.flags.ended = true;
+        match connection.stage {
+            Stage::Detaching | Stage::Leaving => {
+                connection.stage = Stage::Open;
+                self.lose(key, error);
+            }
+            Stage::Open => self.lose(key, error),
+            Stage::Lingering => self.begin_close(key),
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self, key: Key, error: Option<Errno>) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if !std::mem::replace(&mut connection.flags.lost, true) {
+            let peer = connection.peer;
+            self.tell(Event::Lost(peer, error.map(error_text)));
+        }
+    }
+
+    fn sent(&mut self, key: Key, block: Vec<u8>, result: Result<(), Errno>) {
+        let len = block.len();
+        self.blocks.give(block);
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.flags.sending = false;
+        let Some(output) = &mut connection.output else {
+            return;
+        };
+        output.queued -= len;
+        if let Err(error) = result {
+            return self.send_failed(key, error);
+        }
+        let (left, peer) = (output.queued, connection.peer);
+        if left < LOW_WATER && connection.flags.congested {
+            connection.flags.congested = false;
+            self.tell(Event::Drained(peer));
+        }
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if left > 0 {
+            return self.mark_dirty(key);
+        }
+        let output = connection.output.take();
+        self.outputs.extend(output);
+        self.progress(key);
+    }
+
+    /// The peer is gone as far as sending goes. What it said before may still lie in the kernel,
+    /// and PostgreSQL's last words matter: `Lost` waits for the end of the stream, if receiving.
+    fn send_failed(&mut self, key: Key, error: Errno) {
+        self.drop_output(key);
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.flags.broken = true;
+        let ends_itself = matches!(error, Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT);
+        match connection.stage {
+            Stage::Open if ends_itself && connection.flags.receiving => {}
+            Stage::Detaching | Stage::Open => {
+                connection.stage = Stage::Open;
+                self.lose(key, Some(error));
+            }
+            Stage::Flushing(_) => self.begin_close(key),
+            _ => {}
+        }
+    }
+
+    fn detached(&mut self, key: Key, socket: LooseSocket) {
+        let Some(connection) = self.get(key) else {
+            return self.driver.discard(socket);
+        };
+        let (peer, stage) = (connection.peer, connection.stage);
+        if stage == Stage::Leaving {
+            self.remove(key);
+            self.tell(Event::Detached(peer, socket));
+        } else {
+            // Closed while leaving.
+            self.driver.discard(socket);
+            self.closed(key);
+        }
+    }
+
+    fn closed(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let peer = connection.peer;
+        let gone = connection.flags.ended || connection.flags.broken;
+        self.remove(key);
+        self.descriptor_came_free();
+        self.tell(Event::Closed { peer, gone });
+    }
+
+    /// Takes the next step of a connection that is ending or leaving, if nothing holds it.
+    fn progress(&mut self, key: Key) {
+        let limit = Time(self.now.0 + LINGER_LIMIT);
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if connection.output.is_some() {
+            return;
+        }
+        match connection.stage {
+            Stage::Detaching => {
+                connection.stage = Stage::Leaving;
+                self.driver.detach(key);
+            }
+            Stage::Flushing(_) if connection.flags.ended => self.begin_close(key),
+            Stage::Flushing(how) => {
+                connection.stage = Stage::Lingering;
+                if how == Close::Flush {
+                    self.limits.push(Reverse((limit, key)));
+                }
+                self.driver.shutdown(key);
+                self.driver.receive(key, true);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_close(&mut self, key: Key) {
+        self.drop_output(key);
+        if let Some(connection) = self.get(key)
+            && connection.stage != Stage::Closing
+        {
+            // Nothing of a connection that never came to be is left at the other side.
+            connection.flags.ended |= connection.stage == Stage::Connecting;
+            connection.stage = Stage::Closing;
+            self.driver.close(key);
+        }
+    }
+
+    fn drop_output(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let Some(mut output) = connection.output.take() else {
+            return;
+        };
+        for block in output.blocks.drain(..) {
+            self.blocks.give(block);
+        }
+        output.queued = 0;
+        self.outputs.push(output);
+    }
+
+    fn pass_limits(&mut self) {
+        while let Some(Reverse((at, key))) = self.limits.peek().copied()
+            && at <= self.now
+        {
+            self.limits.pop();
+            if let Some(connection) = self.get(key)
+                && matches!(connection.stage, Stage::Flushing(_) | Stage::Lingering)
+            {
+                self.begin_close(key);
+            }
+        }
+        if self.accepting.paused_until.is_some_and(|at| at <= self.now) {
+            self.descriptor_came_free();
+        }
+    }
+
+    fn pause_accepting(&mut self, error: Errno) {
+        self.arm_accepts(false);
+        self.accepting.paused_until = Some(Time(self.now.0 + ACCEPT_PAUSE));
+        let due = |last: Time| self.now.0 >= last.0 + ACCEPT_NOTE;
+        if self.accepting.noted.is_none_or(due) {
+            self.accepting.noted = Some(self.now);
+            let text = format!("accept() failed: {}; accepting pauses", error_text(error));
+            self.happened.push_back(Happening::Note(Note {
+                level: Level::Warning,
+                text,
+            }));
+        }
+    }
+
+    /// Accepting resumes, if it paused.
+    fn descriptor_came_free(&mut self) {
+        if self.accepting.paused_until.take().is_some() {
+            self.arm_accepts(self.accepting.on);
+        }
+    }
+
+    fn arm_accepts(&mut self, on: bool) {
+        for index in 0..self.driver.listeners().len() {
+            self.driver.accept(index, on);
+        }
+    }
+
+    fn tell(&mut self, event: Event<'static>) {
+        self.happened.push_back(Happening::Event(event));
+    }
+}
+
+/// The table.
+impl<D: Driver> Sockets<D> {
+    fn insert(&mut self, peer: Peer, stage: Stage) -> Key {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Connection {
+                peer,
+                generation: 0,
+                stage: Stage::Free,
+                flags: Flags::default(),
+                output: None,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let connection = &mut self.slots[slot as usize];
+        connection.peer = peer;
+        connection.stage = stage;
+        connection.flags = Flags {
+            receiving: true,
+            ..Flags::default()
+        };
+        let key = Key {
+            slot,
+            generation: connection.generation,
+        };
+        let (table, index) = match peer {
+            Peer::Client(id) => (&mut self.clients, id.index as usize),
+            Peer::Server(id) => (&mut self.servers, id.index as usize),
+        };
+        if table.len() <= index {
+            table.resize(index + 1, NOWHERE);
+        }
+        debug_assert_eq!(table[index], NOWHERE, "{peer:?} is in use");
+        table[index] = slot;
+        key
+    }
+
+    fn remove(&mut self, key: Key) {
+        self.drop_output(key);
+        let connection = &mut self.slots[key.slot as usize];
+        connection.stage = Stage::Free;
+        connection.generation = connection.generation.wrapping_add(1);
+        match connection.peer {
+            Peer::Client(id) => self.clients[id.index as usize] = NOWHERE,
+            Peer::Server(id) => self.servers[id.index as usize] = NOWHERE,
+        }
+        self.free.push(key.slot);
+    }
+
+    /// The connection of a key that is not out of date.
+    fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        let connection = &mut self.slots[key.slot as usize];
+        (connection.generation == key.generation).then_some(connection)
+    }
+
+    /// The slot of a peer that is not ending.
+    fn slot_of(&self, peer: Peer) -> Option<u32> {
+        let slot = match peer {
+            Peer::Client(id) => *self.clients.get(id.index as usize)?,
+            Peer::Server(id) => *self.servers.get(id.index as usize)?,
+        };
+        let connection = self.slots.get(slot as usize)?;
+        let alive = matches!(
+            connection.stage,
+            Stage::Connecting | Stage::Open | Stage::Detaching | Stage::Leaving
+        );
+        (alive && connection.peer == peer).then_some(slot)
+    }
+
+    fn find(&mut self, peer: Peer) -> Option<(Key, &mut Connection)> {
+        let slot = self.slot_of(peer)?;
+        let connection = &mut self.slots[slot as usize];
+        Some((
+            Key {
+                slot,
+                generation: connection.generation,
+            },
+            connection,
+        ))
+    }
+
+    fn mark_dirty(&mut self, key: Key) {
+        if self.get(key).is_some_and(Connection::flag_dirty) {
+            self.dirty.push(key);
+        }
+    }
+
+    fn after_append(&mut self, slot: u32) {
+        let connection = &mut self.slots[slot as usize];
+        let key = Key {
+            slot,
+            generation: connection.generation,
+        };
+        if connection.flag_dirty() {
+            self.dirty.push(key);
+        }
+        let queued = connection.output.as_ref().map_or(0, |output| output.queued);
+        if queued > HIGH_WATER && !connection.flags.congested {
+            connection.flags.congested = true;
+            let peer = connection.peer;
+            self.tell(Event::Congested(peer));
+        }
+    }
+}
+
+impl Connection {
+    fn append(&mut self, bytes: &[u8], blocks: &mut Blocks, outputs: &mut Vec<Box<Output>>) {
+        if bytes.is_empty() || self.flags.broken || self.stage == Stage::Leaving {
+            return;
+        }
+        let output = self
+            .output
+            .get_or_insert_with(|| outputs.pop().unwrap_or_default());
+        output.queued += bytes.len();
+        match output.blocks.back_mut() {
+            Some(last) if last.len() + bytes.len() <= Blocks::FULL => last.extend_from_slice(bytes),
+            _ => {
+                let mut block = blocks.take(bytes.len());
+                block.extend_from_slice(bytes);
+                output.blocks.push_back(block);
+            }
+        }
+    }
+
+    /// True when it has to be listed as dirty.
+    fn flag_dirty(&mut self) -> bool {
+        let flag = self.output.is_some() && !self.flags.sending && !self.flags.dirty;
+        self.flags.dirty |= flag;
+        flag
+    }
+}
+
+/// The earlier of two moments, if there is any.
+pub(crate) fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    a.into_iter().chain(b).min()
+}

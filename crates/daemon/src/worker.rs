@@ -1,0 +1,249 @@
+//! A worker: one thread's loop over the connection layer, the mail and the decisions.
+
+use std::collections::VecDeque;
+
+use howdah_pooler::Pooler;
+use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use howdah_pooler::note::Note;
+
+use crate::driver::{Chunk, Driver};
+use crate::mailbox::{Letter, Mailbox, Order, PostBox};
+use crate::sockets::{Happening, Sockets, earliest};
+
+/// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
+/// below it. The contract is [`Pooler`]'s.
+pub trait Decide {
+    /// Takes in what happened and says what to do.
+    fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out);
+    /// When [`Event::Tick`] is due.
+    fn next_deadline(&self) -> Option<Time>;
+    /// Verifies every invariant; called after each event in debug builds.
+    fn check(&self) {}
+}
+
+impl Decide for Pooler {
+    fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
+        Pooler::handle(self, now, event, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Pooler::next_deadline(self)
+    }
+}
+
+/// Where what is not for sockets goes. The functions must not block.
+pub struct Outside {
+    /// To the control thread.
+    pub ask: Box<dyn FnMut(WorkerId, Question) + Send>,
+    /// To the log.
+    pub note: Box<dyn FnMut(Note) + Send>,
+    /// Of all workers, by number.
+    pub workers: Vec<PostBox>,
+}
+
+/// Outputs are handed to the kernel after so many events of a long turn, so that PostgreSQL
+/// begins while we go on.
+const FLUSH_EVERY: u32 = 32;
+
+/// One worker. It lives on the thread that made it.
+pub struct Worker<P, D> {
+    id: WorkerId,
+    decisions: P,
+    sockets: Sockets<D>,
+    mailbox: Mailbox,
+    letters: VecDeque<Letter>,
+    outside: Outside,
+    out: Out,
+    now: Time,
+    stopped: bool,
+}
+
+/// What the event at hand lends to its actions.
+#[derive(Default)]
+struct AtHand {
+    accepted: Option<LooseSocket>,
+    received: Option<Chunk>,
+}
+
+impl<P: Decide, D: Driver> Worker<P, D> {
+    /// A worker that accepts from its driver's listeners at once.
+    pub fn new(
+        id: WorkerId,
+        decisions: P,
+        driver: D,
+        mailbox: Mailbox,
+        outside: Outside,
+    ) -> Worker<P, D> {
+        let now = driver.now();
+        let mut sockets = Sockets::new(driver);
+        sockets.accept(true);
+        let (letters, out) = (VecDeque::new(), Out::default());
+        let stopped = false;
+        Worker {
+            id,
+            decisions,
+            sockets,
+            mailbox,
+            letters,
+            outside,
+            out,
+            now,
+            stopped,
+        }
+    }
+
+    /// Runs until [`Order::Stop`].
+    pub fn run(&mut self) {
+        while !self.stopped {
+            let due = self.decisions.next_deadline();
+            self.turn(due);
+        }
+    }
+
+    /// Waits, at most until `deadline`, and handles what there is: one turn of the loop.
+    pub fn turn(&mut self, deadline: Option<Time>) {
+        let deadline = if self.mailbox.is_empty() {
+            deadline
+        } else {
+            Some(Time(0))
+        };
+        self.now = self.sockets.wait(deadline);
+        let mut handled = 0;
+        while let Some(happening) = self.sockets.next() {
+            self.happened(happening);
+            handled += 1;
+            if handled % FLUSH_EVERY == 0 {
+                self.sockets.submit();
+            }
+        }
+        let mut letters = std::mem::take(&mut self.letters);
+        self.mailbox.open(&mut letters);
+        for letter in letters.drain(..) {
+            self.open(letter);
+        }
+        self.letters = letters;
+        if self
+            .decisions
+            .next_deadline()
+            .is_some_and(|due| due <= self.now)
+        {
+            self.decide(Event::Tick, AtHand::default());
+        }
+    }
+
+    /// Whether [`Order::Stop`] came.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether there is work besides what the driver would deliver.
+    pub fn has_mail(&self) -> bool {
+        !self.mailbox.is_empty()
+    }
+
+    /// When the worker wants a turn even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Time> {
+        earliest(self.decisions.next_deadline(), self.sockets.deadline())
+    }
+
+    /// The decisions.
+    pub fn decisions(&mut self) -> &mut P {
+        &mut self.decisions
+    }
+
+    /// The connection layer.
+    pub fn sockets(&mut self) -> &mut Sockets<D> {
+        &mut self.sockets
+    }
+
+    fn happened(&mut self, happening: Happening) {
+        match happening {
+            Happening::Received(peer, chunk) => {
+                let event = Event::Received(peer, self.sockets.bytes(chunk));
+                self.decisions.handle(self.now, event, &mut self.out);
+                self.act(AtHand {
+                    received: Some(chunk),
+                    ..AtHand::default()
+                });
+                self.sockets.release(chunk);
+            }
+            Happening::Accepted(socket, ends) => {
+                let at_hand = AtHand {
+                    accepted: Some(socket),
+                    ..AtHand::default()
+                };
+                self.decide(Event::Accepted(*ends), at_hand);
+            }
+            Happening::Event(event) => self.decide(event, AtHand::default()),
+            Happening::Note(note) => (self.outside.note)(note),
+        }
+    }
+
+    fn open(&mut self, letter: Letter) {
+        let event = match letter {
+            Letter::Mail(mail) => Event::Mail(mail),
+            Letter::Answer(answer) => Event::Answer(answer),
+            Letter::Settings(config) => Event::Settings(config),
+            Letter::Order(order) => return self.obey(order),
+        };
+        self.decide(event, AtHand::default());
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::StopListening { keep_unix } => self.sockets.stop_listening(keep_unix),
+            Order::Accept(on) => self.sockets.accept(on),
+            Order::SocketOptions(options) => self.sockets.set_options(options),
+            Order::Stop => self.stopped = true,
+        }
+    }
+
+    fn decide(&mut self, event: Event<'_>, at_hand: AtHand) {
+        self.decisions.handle(self.now, event, &mut self.out);
+        self.act(at_hand);
+    }
+
+    /// Carries out what was decided, in order.
+    fn act(&mut self, mut at_hand: AtHand) {
+        let mut out = std::mem::take(&mut self.out);
+        for action in out.actions.drain(..) {
+            match action {
+                Action::Relay(peer, range) => {
+                    if let Some(chunk) = at_hand.received {
+                        self.sockets.relay(peer, chunk, range);
+                    }
+                }
+                Action::Send(peer, range) => self.sockets.send(peer, &out.bytes[range]),
+                Action::Receive { peer, on } => self.sockets.receive(peer, on),
+                Action::Adopt(client) => {
+                    if let Some(socket) = at_hand.accepted.take() {
+                        self.sockets.adopt(Peer::Client(client), socket);
+                    }
+                }
+                Action::Connect(server, address) => {
+                    self.sockets.connect(Peer::Server(server), &address);
+                }
+                Action::Close { peer, how } => self.sockets.close(peer, how),
+                Action::Detach(peer) => self.sockets.detach(peer),
+                Action::Attach(peer, socket) => self.sockets.adopt(peer, socket),
+                Action::Discard(socket) => self.sockets.discard(socket),
+                Action::Post(to, mail) if to == self.id => {
+                    self.mailbox.post_own(Letter::Mail(mail));
+                }
+                Action::Post(to, mail) => {
+                    self.outside.workers[to.0 as usize].post(Letter::Mail(mail));
+                }
+                Action::Ask(question) => (self.outside.ask)(self.id, question),
+                Action::Note(note) => (self.outside.note)(note),
+            }
+        }
+        if let Some(unwanted) = at_hand.accepted {
+            self.sockets.discard(unwanted);
+        }
+        out.clear();
+        self.out = out;
+        if cfg!(debug_assertions) {
+            self.decisions.check();
+        }
+    }
+}

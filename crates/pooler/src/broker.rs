@@ -1,0 +1,351 @@
+//! The Broker: one value on one worker, reached only by mail. It owns the permits of every bound
+//! on servers (pool, database, user) and on clients, and knows which workers are hungry.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::Seeded;
+use crate::event::WorkerId;
+use crate::mail::{Bounds, ClientBounds, FromBroker, Mail, ToBroker};
+use crate::pool::PoolKey;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Broker {
+    pools: HashMap<Arc<PoolKey>, Pool, Seeded>,
+    database_servers: HashMap<Arc<str>, u32, Seeded>,
+    user_servers: HashMap<Arc<str>, u32, Seeded>,
+    clients: u32,
+    database_clients: HashMap<Arc<str>, u32, Seeded>,
+    user_clients: HashMap<Arc<str>, u32, Seeded>,
+    evict_turn: usize,
+}
+
+/// What is known of a pool.
+#[derive(Debug, Default)]
+struct Pool {
+    /// Permits given out.
+    total: u32,
+    /// Permits by worker.
+    held: Vec<u32>,
+    /// Who waits, by worker.
+    hungry: Vec<Option<Hunger>>,
+    bounds: Bounds,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hunger {
+    age: u64,
+    urgent: bool,
+}
+
+/// Why there is no permit.
+enum Refusal {
+    /// The pool is full.
+    Pool,
+    /// The database is; other pools have some.
+    Database,
+    /// The user is; other pools have some.
+    User,
+}
+
+/// Where answers go.
+pub type Post<'a> = &'a mut dyn FnMut(WorkerId, Mail);
+
+impl Broker {
+    /// Nothing is given out.
+    pub fn new(seeded: Seeded) -> Self {
+        Broker {
+            pools: HashMap::with_hasher(seeded),
+            database_servers: HashMap::with_hasher(seeded),
+            user_servers: HashMap::with_hasher(seeded),
+            clients: 0,
+            database_clients: HashMap::with_hasher(seeded),
+            user_clients: HashMap::with_hasher(seeded),
+            evict_turn: 0,
+        }
+    }
+
+    /// Takes in one mail.
+    pub fn handle(&mut self, mail: ToBroker, post: Post<'_>) {
+        match mail {
+            ToBroker::Need { worker, pool, age, urgent, bounds } => {
+                self.pool(&pool, worker).bounds = bounds;
+                let hunger = Hunger { age, urgent };
+                self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
+                self.feed(&pool, worker, post);
+            }
+            ToBroker::Sated { worker, pool } => {
+                self.pool(&pool, worker).hungry[usize::from(worker.0)] = None;
+            }
+            ToBroker::Freed { worker, pool } => {
+                self.give_back(&pool, worker);
+                self.feed_oldest(&pool, post);
+            }
+            ToBroker::Moved { from, to, pool } => {
+                self.pool(&pool, from).held[usize::from(from.0)] -= 1;
+                let entry = self.pool(&pool, to);
+                entry.held[usize::from(to.0)] += 1;
+                entry.hungry[usize::from(to.0)] = None;
+            }
+            ToBroker::Warm { worker, pool, wanted, bounds } => {
+                self.pool(&pool, worker).bounds = bounds;
+                let total = self.pool(&pool, worker).total;
+                if total < wanted && self.refusal(&pool, 0).is_none() {
+                    self.permit(&pool, worker, true, post);
+                }
+            }
+            ToBroker::Admit { worker, client, login, bounds } => {
+                let answer = self.admit(&login, bounds);
+                post(worker, Mail::Brokered(FromBroker::Admitted(client, answer)));
+            }
+            ToBroker::Left { login } => {
+                self.clients -= 1;
+                less(&mut self.database_clients, &login.database);
+                less(&mut self.user_clients, &login.user);
+            }
+        }
+    }
+
+    /// Clients that are in.
+    pub fn clients(&self) -> u32 {
+        self.clients
+    }
+
+    fn pool(&mut self, key: &Arc<PoolKey>, worker: WorkerId) -> &mut Pool {
+        let pool = self.pools.entry(key.clone()).or_default();
+        let needed = usize::from(worker.0) + 1;
+        if pool.held.len() < needed {
+            pool.held.resize(needed, 0);
+            pool.hungry.resize(needed, None);
+        }
+        pool
+    }
+
+    /// Gives a hungry worker a permit, or tells the holders of servers about it.
+    fn feed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
+        let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else { return };
+        match self.refusal(key, hunger.age) {
+            None => self.permit(key, worker, false, post),
+            Some(Refusal::Pool) => self.tell_holders(key, worker, hunger, post),
+            Some(Refusal::Database) => {
+                self.tell_holders(key, worker, hunger, post);
+                self.evict(key, true, post);
+            }
+            Some(Refusal::User) => {
+                self.tell_holders(key, worker, hunger, post);
+                self.evict(key, false, post);
+            }
+        }
+    }
+
+    /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
+    /// bounds.
+    fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
+        let shares = |other: &PoolKey| {
+            other == &**key || other.database == key.database || other.user == key.user
+        };
+        let mut hungry: Vec<(u64, Arc<PoolKey>, WorkerId)> = Vec::new();
+        for (other, pool) in self.pools.iter().filter(|(other, _)| shares(other)) {
+            for (worker, hunger) in pool.hungry.iter().enumerate() {
+                if let Some(hunger) = hunger {
+                    hungry.push((hunger.age, other.clone(), WorkerId(worker as u16)));
+                }
+            }
+        }
+        hungry.sort_by_key(|(age, _, _)| std::cmp::Reverse(*age));
+        for (age, other, worker) in hungry {
+            if self.refusal(&other, age).is_none() {
+                self.permit(&other, worker, false, post);
+                return;
+            }
+        }
+    }
+
+    fn refusal(&self, key: &PoolKey, age: u64) -> Option<Refusal> {
+        let pool = self.pools.get(key)?;
+        let bounds = pool.bounds;
+        let reserve = if age >= bounds.reserve_after { bounds.reserve } else { 0 };
+        let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
+            return Some(Refusal::Pool);
+        }
+        let in_database = self.database_servers.get(&*key.database).copied().unwrap_or(0);
+        if reached(bounds.database, in_database) {
+            return Some(Refusal::Database);
+        }
+        let of_user = self.user_servers.get(&*key.user).copied().unwrap_or(0);
+        reached(bounds.user, of_user).then_some(Refusal::User)
+    }
+
+    fn permit(&mut self, key: &Arc<PoolKey>, worker: WorkerId, warm: bool, post: Post<'_>) {
+        let pool = self.pool(key, worker);
+        pool.total += 1;
+        pool.held[usize::from(worker.0)] += 1;
+        if !warm {
+            pool.hungry[usize::from(worker.0)] = None;
+        }
+        let reserve = pool.bounds.size > 0 && pool.total > pool.bounds.size;
+        *self.database_servers.entry(key.database.clone()).or_default() += 1;
+        *self.user_servers.entry(key.user.clone()).or_default() += 1;
+        let permit = FromBroker::Permit { pool: key.clone(), reserve, warm };
+        post(worker, Mail::Brokered(permit));
+    }
+
+    fn give_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
+        let pool = self.pool(key, worker);
+        pool.total -= 1;
+        pool.held[usize::from(worker.0)] -= 1;
+        less(&mut self.database_servers, &key.database);
+        less(&mut self.user_servers, &key.user);
+    }
+
+    fn tell_holders(
+        &mut self,
+        key: &Arc<PoolKey>,
+        worker: WorkerId,
+        hunger: Hunger,
+        post: Post<'_>,
+    ) {
+        let age = if hunger.urgent { u64::MAX } else { hunger.age };
+        let pool = self.pool(key, worker);
+        for (holder, held) in pool.held.iter().enumerate() {
+            let holder = WorkerId(holder as u16);
+            if *held > 0 && holder != worker {
+                post(
+                    holder,
+                    Mail::Brokered(FromBroker::Hungry { worker, pool: key.clone(), age }),
+                );
+            }
+        }
+    }
+
+    /// Asks the workers that hold servers under the same bound in turn.
+    fn evict(&mut self, key: &Arc<PoolKey>, database: bool, post: Post<'_>) {
+        let mut holders = Vec::new();
+        for (other, pool) in &self.pools {
+            let shares = if database {
+                other.database == key.database
+            } else {
+                other.user == key.user
+            };
+            if shares && other != key {
+                let held = pool.held.iter().enumerate().filter(|(_, held)| **held > 0);
+                holders.extend(held.map(|(worker, _)| worker));
+            }
+        }
+        holders.sort_unstable();
+        holders.dedup();
+        if holders.is_empty() {
+            return;
+        }
+        self.evict_turn = self.evict_turn.wrapping_add(1);
+        let holder = WorkerId(holders[self.evict_turn % holders.len()] as u16);
+        post(holder, Mail::Brokered(FromBroker::Evict { pool: key.clone(), database }));
+    }
+
+    fn admit(&mut self, login: &PoolKey, bounds: ClientBounds) -> Result<(), &'static str> {
+        let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
+        let count = |map: &HashMap<Arc<str>, u32, Seeded>, name: &str| {
+            map.get(name).copied().unwrap_or(0)
+        };
+        if reached(bounds.total, self.clients) {
+            return Err("no more connections allowed (max_client_conn)");
+        }
+        if reached(bounds.database, count(&self.database_clients, &login.database)) {
+            return Err("client connections exceeded (max_db_client_connections)");
+        }
+        if reached(bounds.user, count(&self.user_clients, &login.user)) {
+            return Err("client connections exceeded (max_user_client_connections)");
+        }
+        self.clients += 1;
+        *self.database_clients.entry(login.database.clone()).or_default() += 1;
+        *self.user_clients.entry(login.user.clone()).or_default() += 1;
+        Ok(())
+    }
+}
+
+fn less(counts: &mut HashMap<Arc<str>, u32, Seeded>, name: &Arc<str>) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded;
+
+    fn key(database: &str, user: &str) -> Arc<PoolKey> {
+        Arc::new(PoolKey { database: database.into(), user: user.into() })
+    }
+
+    fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker {
+        let pool = pool.clone();
+        ToBroker::Need { worker: WorkerId(worker), pool, age, urgent: false, bounds }
+    }
+
+    fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
+        let mut said = Vec::new();
+        broker.handle(mail, &mut |worker, mail| {
+            let Mail::Brokered(mail) = mail else { panic!() };
+            said.push(match mail {
+                FromBroker::Permit { pool, reserve, .. } => {
+                    format!("{}: permit {} {reserve}", worker.0, pool.database)
+                }
+                FromBroker::Hungry { worker: who, age, .. } => {
+                    format!("{}: {} hungry {age}", worker.0, who.0)
+                }
+                FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
+                FromBroker::Admitted(_, answer) => format!("{answer:?}"),
+            });
+        });
+        said
+    }
+
+    #[test]
+    fn permits_up_to_the_size_then_reserve_then_hunger() {
+        let mut broker = Broker::new(seeded(1));
+        let pool = key("d", "u");
+        let bounds = Bounds { size: 1, reserve: 1, reserve_after: 5, ..Bounds::default() };
+        assert_eq!(tell(&mut broker, need(0, &pool, 0, bounds)), ["0: permit d false"]);
+        assert_eq!(tell(&mut broker, need(1, &pool, 4, bounds)), ["0: 1 hungry 4"]);
+        assert_eq!(tell(&mut broker, need(1, &pool, 5, bounds)), ["1: permit d true"]);
+        assert_eq!(tell(&mut broker, need(1, &pool, 6, bounds)), ["0: 1 hungry 6"]);
+        let freed = ToBroker::Freed { worker: WorkerId(0), pool };
+        assert_eq!(tell(&mut broker, freed), ["1: permit d true"]);
+    }
+
+    #[test]
+    fn bounds_over_pools_evict() {
+        let mut broker = Broker::new(seeded(1));
+        let (a, b) = (key("d", "a"), key("d", "b"));
+        let bounds = Bounds { size: 9, database: 1, ..Bounds::default() };
+        assert_eq!(tell(&mut broker, need(0, &a, 0, bounds)), ["0: permit d false"]);
+        assert_eq!(tell(&mut broker, need(0, &b, 0, bounds)), ["0: evict for b"]);
+        let freed = ToBroker::Freed { worker: WorkerId(0), pool: a };
+        assert_eq!(tell(&mut broker, freed), ["0: permit d false"]);
+    }
+
+    #[test]
+    fn clients_up_to_each_bound() {
+        let mut broker = Broker::new(seeded(1));
+        let bounds = ClientBounds { total: 3, database: 2, user: 1 };
+        let mut admit = |database: &str, user: &str| {
+            let client = crate::event::ClientId { index: 0, generation: 0 };
+            let login = key(database, user);
+            let worker = WorkerId(0);
+            tell(&mut broker, ToBroker::Admit { worker, client, login, bounds }).remove(0)
+        };
+        assert_eq!(admit("d", "a"), "Ok(())");
+        assert!(admit("d", "a").contains("max_user_client"));
+        assert_eq!(admit("d", "b"), "Ok(())");
+        assert!(admit("d", "c").contains("max_db_client"));
+        assert_eq!(admit("e", "c"), "Ok(())");
+        assert!(admit("e", "d").contains("max_client_conn"));
+    }
+}

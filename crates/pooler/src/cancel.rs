@@ -1,0 +1,292 @@
+//! Cancel keys, and requests to cancel.
+//!
+//! A key names the worker and the slot of its client; its secret is a hash that only we can make,
+//! so no table of keys is kept. The client's worker decides link and cancel in one step. A cancel
+//! is carried by a connection of its own. PostgreSQL closes that once it has signalled the backend:
+//! until then the server is given to nobody, so the cancel can't reach anybody else's query. If the
+//! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
+//! soon as its client's transaction is over.
+
+use howdah_wire::backend::Status;
+use howdah_wire::write;
+use sha2::{Digest, Sha256};
+
+use crate::client;
+use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::mail::Mail;
+use crate::note::Level;
+use crate::pooler::Pooler;
+use crate::server::{self, Server};
+
+/// How many bits of the key's process id name the slot; the rest names the worker.
+const SLOT_BITS: u32 = 22;
+
+/// How long a carrier may take, in nanoseconds.
+pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
+
+/// Makes keys.
+#[derive(Debug)]
+pub struct Keys {
+    worker: WorkerId,
+    secret: [u8; 32],
+}
+
+impl Keys {
+    /// For one worker; the secret is the same for all.
+    pub fn new(worker: WorkerId, secret: [u8; 32]) -> Self {
+        Keys { worker, secret }
+    }
+
+    /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
+    pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
+        let pid = u32::from(self.worker.0) << SLOT_BITS | id.index;
+        let mut hash = Sha256::new();
+        hash.update(self.secret);
+        hash.update(b"cancel");
+        hash.update(pid.to_be_bytes());
+        hash.update(id.generation.to_be_bytes());
+        (pid, hash.finalize().into(), if long { 32 } else { 4 })
+    }
+
+    /// The hasher of settings' meanings, the same on all workers.
+    pub fn meaning(&self) -> crate::Seeded {
+        let (front, _) = self.secret.split_first_chunk::<8>().expect("32 bytes");
+        crate::seeded(u64::from_be_bytes(*front))
+    }
+
+    /// The worker that a key names.
+    pub fn worker(pid: u32) -> WorkerId {
+        WorkerId((pid >> SLOT_BITS) as u16)
+    }
+
+    /// The slot that a key names.
+    pub fn slot(pid: u32) -> u32 {
+        pid & ((1 << SLOT_BITS) - 1)
+    }
+
+    /// The worker where a small pool lives: all workers find the same.
+    pub fn home(&self, database: &str, user: &str, workers: u16) -> WorkerId {
+        let mut hash = Sha256::new();
+        hash.update(self.secret);
+        hash.update(b"home");
+        hash.update(database.as_bytes());
+        hash.update([0]);
+        hash.update(user.as_bytes());
+        let digest = hash.finalize();
+        WorkerId(u16::from_be_bytes([digest[0], digest[1]]) % workers)
+    }
+}
+
+/// What a carrier is for.
+#[derive(Debug)]
+pub struct Errand {
+    /// The server to cancel.
+    target: ServerId,
+    /// Who wants to know when it is done.
+    askers: Vec<(WorkerId, ClientId)>,
+    /// The request was handed to the driver.
+    sent: bool,
+}
+
+impl Pooler {
+    /// A client sent a CancelRequest: it goes to the worker that the key names.
+    pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        let worker = Keys::worker(pid);
+        if worker.0 >= self.workers {
+            return self.cancel_done(id, out);
+        }
+        let from = (self.worker, id);
+        out.push(Action::Post(worker, Mail::Cancel { pid, secret: secret.into(), from }));
+    }
+
+    /// A cancel request for a client of this worker, perhaps.
+    pub(crate) fn cancel_wanted(
+        &mut self,
+        pid: u32,
+        secret: &[u8],
+        from: (WorkerId, ClientId),
+        out: &mut Out,
+    ) {
+        let found = self.clients.key_at(Keys::slot(pid)).filter(|id| {
+            let Some(client) = self.clients.get(*id) else { return false };
+            let (_, ours, length) = self.keys.of(*id, client.long_key);
+            client.welcomed && secret == &ours[..length]
+        });
+        let Some(id) = found else {
+            out.push(Action::Post(from.0, Mail::Cancelled(from.1)));
+            return;
+        };
+        let state = self.clients.get(id).map(|client| match client.state {
+            client::State::Waiting => (true, None),
+            client::State::Linked(server) => (false, Some(server)),
+            _ => (false, None),
+        });
+        match state {
+            Some((true, _)) => self.cancel_waiting(id, out),
+            Some((_, Some(server))) if self.runs(server) => {
+                return self.send_cancel(server, Some(from), out);
+            }
+            // Nothing runs. Nothing is sent, so nothing later can be hit.
+            _ => self.consoles.cancelled(id),
+        }
+        out.push(Action::Post(from.0, Mail::Cancelled(from.1)));
+    }
+
+    fn runs(&self, id: ServerId) -> bool {
+        self.servers.get(id).is_some_and(|server| !server.ledger.is_empty())
+    }
+
+    /// Cancels what a departed client had left running.
+    pub(crate) fn cancel_for_us(&mut self, id: ServerId, out: &mut Out) {
+        self.send_cancel(id, None, out);
+    }
+
+    fn send_cancel(
+        &mut self,
+        target: ServerId,
+        asker: Option<(WorkerId, ClientId)>,
+        out: &mut Out,
+    ) {
+        if let Some(carrier) = self.carrier_of(target) {
+            // One under way already does for both, unless its signal may be out by now.
+            if let Some(Server { state: server::State::Cancel(errand), .. }) =
+                self.servers.get_mut(carrier)
+                && !errand.sent
+            {
+                errand.askers.extend(asker);
+                return;
+            }
+        }
+        let (number, now, seeded) = (self.number(), self.now, self.seeded);
+        let Some(server) = self.servers.get_mut(target) else { return };
+        let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
+            if let Some((worker, client)) = asker {
+                out.push(Action::Post(worker, Mail::Cancelled(client)));
+            }
+            return;
+        };
+        server.cancels += 1;
+        let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
+        let errand = Errand { target, askers: asker.into_iter().collect(), sent: false };
+        let carrier = self.servers.insert(|_| Server {
+            number,
+            state: server::State::Cancel(Box::new(errand)),
+            ..Server::blank(pool, seeded, now)
+        });
+        self.pools.at_mut(pool).servers += 1;
+        out.push(Action::Connect(carrier, to));
+        self.watch_server(carrier);
+    }
+
+    fn carrier_of(&self, target: ServerId) -> Option<ServerId> {
+        if self.servers.get(target)?.cancels == 0 {
+            return None;
+        }
+        let carries = |server: &Server| {
+            matches!(&server.state, server::State::Cancel(errand) if errand.target == target)
+        };
+        self.servers.iter().find(|(_, server)| carries(server)).map(|(id, _)| id)
+    }
+
+    pub(crate) fn carrier_connected(
+        &mut self,
+        id: ServerId,
+        result: Result<Ends, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let server::State::Cancel(errand) = &mut server.state else { return };
+        let ends = match result {
+            Ok(ends) => ends,
+            Err(error) => {
+                let text = format!("cancel request failed: {error}");
+                self.note_server(Level::Warning, id, &text, out);
+                // It has signalled nobody.
+                return self.end_errand(id, true, out);
+            }
+        };
+        server.ends = Some(ends);
+        errand.sent = true;
+        let target = errand.target;
+        let key = self.servers.get(target).and_then(|server| server.key.clone());
+        match key {
+            Some((pid, secret)) => {
+                out.send_with(Peer::Server(id), |buf| write::cancel_request(buf, pid, &secret));
+            }
+            None => self.end_errand(id, true, out),
+        }
+    }
+
+    /// A carrier's stream ended: cleanly, if PostgreSQL has done its part.
+    pub(crate) fn carrier_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
+        let sent = matches!(
+            self.servers.get(id).map(|server| &server.state),
+            Some(server::State::Cancel(errand)) if errand.sent
+        );
+        self.end_errand(id, sent && why.is_none(), out);
+    }
+
+    /// A carrier takes too long.
+    pub(crate) fn carrier_timeout(&mut self, id: ServerId, out: &mut Out) {
+        self.note_server(Level::Warning, id, "cancel request took too long", out);
+        self.end_errand(id, false, out);
+    }
+
+    fn end_errand(&mut self, id: ServerId, clean: bool, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let server::State::Cancel(errand) = &mut server.state else { return };
+        let askers = std::mem::take(&mut errand.askers);
+        let target = errand.target;
+        server.state = server::State::Closing;
+        out.push(Action::Close { peer: Peer::Server(id), how: Close::Abort });
+        for (worker, client) in askers {
+            out.push(Action::Post(worker, Mail::Cancelled(client)));
+        }
+        let Some(server) = self.servers.get_mut(target) else { return };
+        server.cancels -= 1;
+        if !clean {
+            server.close_why.get_or_insert("cancel request failed");
+        }
+        if server.cancels == 0 && matches!(server.state, server::State::BeingCancelled) {
+            self.checkin(target, out);
+        }
+    }
+
+    /// The driver ended a carrier of itself.
+    pub(crate) fn carrier_closed(&mut self, id: ServerId, out: &mut Out) {
+        self.end_errand(id, false, out);
+        self.server_closed(id, true, out);
+    }
+
+    /// What a client asked to cancel is cancelled, or there was nothing to do.
+    pub(crate) fn cancel_done(&mut self, id: ClientId, out: &mut Out) {
+        if self.clients.get(id).is_some_and(|c| matches!(c.state, client::State::Canceller)) {
+            self.disconnect(id, crate::fault::Fault::ClientClosed, out);
+        }
+    }
+
+    /// A client that waits for a server is told that its statement was cancelled, as if PostgreSQL
+    /// had just begun with it.
+    fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if !client.welcomed {
+            return;
+        }
+        client.state = client::State::Idle;
+        client.quiet = Time(self.now.0);
+        let peer = Peer::Client(id);
+        out.send_with(peer, |buf| {
+            write::error(buf, "ERROR", "57014", "canceling statement due to user request");
+        });
+        // A Query or a FunctionCall ends with its ReadyForQuery; extended messages are skipped up
+        // to a Sync.
+        match client.inbox.held.first() {
+            Some(b'Q' | b'F') => {
+                client.inbox.skip_first();
+                out.send_with(peer, |buf| write::ready(buf, Status::Idle));
+            }
+            _ => client.group_failed = true,
+        }
+        self.resume(id, out);
+    }
+}

@@ -1,0 +1,210 @@
+//! How a client leaves, and what that does to its server.
+
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use super::State;
+use crate::console;
+use crate::event::{Action, ClientId, Close, Out, Peer, ServerId};
+use crate::fault::Fault;
+use crate::ledger::{Entry, Reply};
+use crate::mail::{Mail, ToBroker};
+use crate::note::Level;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::server;
+
+impl Pooler {
+    /// Tells a client why, and lets it go.
+    pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else { return };
+        if matches!(client.state, State::Closing) {
+            return;
+        }
+        // Nothing of ours may enter its stream in mid-message.
+        let between = client
+            .link()
+            .and_then(|server| self.servers.get(server))
+            .is_none_or(|server| !server.inbox.relaying());
+        let told = fault.is_told() && between && !matches!(client.state, State::Canceller);
+        if told {
+            let (sqlstate, text) = (fault.sqlstate().to_string(), fault.to_string());
+            out.send_with(Peer::Client(id), |buf| write::error(buf, "FATAL", &sqlstate, &text));
+            if self.config.globals.log_pooler_errors {
+                self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
+            }
+        }
+        let quiet = matches!(fault, Fault::ClientClosed | Fault::ClientGone(_));
+        if let Fault::Config(why) = &fault {
+            self.note_client(Level::Error, id, why, out);
+        }
+        let how = if matches!(fault, Fault::ClientGone(_)) { Close::Abort } else { Close::Flush };
+        if !quiet || self.config.globals.log_disconnections {
+            self.note_leaving(id, &fault.to_string(), fault.level(), out);
+        }
+        self.end_client(id, how, !matches!(fault, Fault::ClientClosed), out);
+    }
+
+    fn note_leaving(&mut self, id: ClientId, why: &str, level: Level, out: &mut Out) {
+        if !self.config.globals.log_disconnections && level == Level::Log {
+            return;
+        }
+        let Some(client) = self.clients.get(id) else { return };
+        let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
+        self.note_client(level, id, &format!("closing because: {why} (age={age}s)"), out);
+    }
+
+    /// Takes a client out of everything and closes it.
+    fn end_client(&mut self, id: ClientId, how: Close, abrupt: bool, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else { return };
+        let relaying = client.inbox.relaying();
+        if let Some(server) = client.link() {
+            self.abandon(id, server, relaying, abrupt, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if matches!(client.state, State::Moving(_)) {
+            // The driver's `Detached` finds it closing and drops the socket.
+            client.state = State::Closing;
+            return;
+        }
+        let was_console = matches!(client.state, State::Console(_));
+        client.state = State::Closing;
+        client.inbox = crate::inbox::Inbox::default();
+        client.names.clear();
+        client.unnamed = None;
+        let admitted = std::mem::take(&mut client.admitted);
+        let login = PoolKey { database: client.database.clone(), user: client.user.clone() };
+        let pool = client.pool.take();
+        if let Some(pool) = pool {
+            let pool = self.pools.at_mut(pool);
+            pool.clients -= 1;
+            pool.quiet = self.now;
+        }
+        if admitted {
+            let left = ToBroker::Left { login: std::sync::Arc::new(login) };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+        }
+        if was_console {
+            self.consoles.left(id);
+        }
+        out.push(Action::Close { peer: Peer::Client(id), how });
+    }
+
+    /// The client's stream ended or broke.
+    pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
+        let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
+        let Some(client) = self.clients.get(id) else { return };
+        match client.state {
+            // Closed already; only the rest of our last words is dropped.
+            State::Closing => {}
+            // It has what it wanted to say; it need not wait for us.
+            State::Canceller => self.end_client(id, Close::Flush, false, out),
+            _ => self.disconnect(id, Fault::ClientGone(text), out),
+        }
+    }
+
+    /// Terminate: what the client sent before is still carried out, as PostgreSQL would.
+    pub(crate) fn client_says_goodbye(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.leaving = true;
+        let owes = client
+            .link()
+            .and_then(|server| self.servers.get(server))
+            .is_some_and(|server| server.ledger.owes_ready());
+        if !owes {
+            self.disconnect(id, Fault::ClientClosed, out);
+        }
+    }
+
+    /// A client that has said goodbye leaves once all it asked for is done.
+    pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else { return };
+        let owes = client
+            .link()
+            .and_then(|server| self.servers.get(server))
+            .is_some_and(|server| server.ledger.owes_ready());
+        if !owes {
+            self.disconnect(id, Fault::ClientClosed, out);
+        }
+    }
+
+    /// A client leaves its server in whatever state that is. The server is brought to rest where
+    /// that is certain to succeed: a COPY is failed, an open group is ended, a running query is
+    /// cancelled if the client broke off, a transaction is rolled back. Else it is closed.
+    fn abandon(
+        &mut self,
+        client_id: ClientId,
+        id: ServerId,
+        relaying: bool,
+        abrupt: bool,
+        out: &mut Out,
+    ) {
+        let replication =
+            self.clients.get(client_id).is_some_and(|client| client.replication.any());
+        self.unlink(client_id, id, out);
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.ledger.orphan();
+        server.since = self.now;
+        if relaying {
+            return self.close_server(id, "client disconnect while sending", Close::Abort, out);
+        }
+        if replication || server.copy_both {
+            return self.close_server(id, "replication client was closed", Close::Await, out);
+        }
+        if server.eaten > 0 && !server.copy_in {
+            server.close_why = Some("copy failed");
+        }
+        let extended =
+            server.ledger.front().is_some_and(|entry| entry.reply == Reply::Execute);
+        if server.copy_in {
+            server.copy_in = false;
+            out.send_with(Peer::Server(id), |buf| {
+                write::message(buf, frontend::COPY_FAIL, |buf| {
+                    buf.extend_from_slice(b"client disconnected\0");
+                });
+            });
+            server.ledger.push(Entry::swallow(Reply::CopyEnd), true);
+        }
+        if server.ledger.group_open() || extended {
+            out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
+            server.ledger.push(Entry::swallow(Reply::Sync), true);
+        }
+        if abrupt && server.ledger.owes_ready() {
+            self.cancel_for_us(id, out);
+        }
+        self.watch_server(id);
+        self.task_moves(id, out);
+    }
+
+    /// The kernel has let go of a client's socket.
+    pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else { return };
+        if !matches!(client.state, State::Closing) {
+            // The driver ended what we did not: treated as lost.
+            self.end_client(id, Close::Abort, true, out);
+        }
+        self.clients.remove(id);
+    }
+
+    /// True for the state of a client that talks to the console.
+    pub(crate) fn is_console_client(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| console::is_console(&client.database))
+    }
+
+    /// A server is gone or going: so is the client that is bound to it.
+    pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, told: bool, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(client) = server.link() else { return };
+        // The server is not brought to rest any more: the link is cut first.
+        let between = !server.inbox.relaying();
+        server.state = server::State::Draining;
+        if let Some(entry) = self.clients.get_mut(client) {
+            entry.state = State::Idle;
+        }
+        if between && !told {
+            return self.disconnect(client, fault, out);
+        }
+        self.note_leaving(client, &fault.to_string(), Level::Log, out);
+        self.end_client(client, Close::Flush, false, out);
+    }
+}

@@ -1,0 +1,132 @@
+//! A client: an application's connection to us.
+//!
+//! ```text
+//!            first packet      placed, admitted     proved        has parameters
+//!  Startup ---------------> Login ------------------------> Welcome -----------> Idle
+//!     |  \                                                                     /     \
+//!     |   CancelRequest: Canceller            no free server        Waiting <-        -> Linked
+//!     `-- another worker's: Moving                                     `---------------^
+//! ```
+
+pub mod close;
+pub mod login;
+pub mod startup;
+
+use std::sync::Arc;
+
+use crate::event::{Ends, ServerId, Time, WorkerId};
+use crate::inbox::Inbox;
+use crate::params::Params;
+use crate::pool::PoolId;
+use crate::statement::{Names, Statement};
+
+/// What a client is doing.
+#[derive(Debug)]
+pub enum State {
+    /// Its first packet is awaited.
+    Startup,
+    /// It is on its way to another worker, with what it has sent.
+    Moving(WorkerId),
+    /// It proves who it is.
+    Login(Box<login::Login>),
+    /// It has proved who it is; the pool does not know PostgreSQL's parameters yet.
+    Welcome,
+    /// Logged in, not linked.
+    Idle,
+    /// It has sent something and waits for a server.
+    Waiting,
+    /// Bound to a server whose parameters are being set to the client's.
+    Preparing(ServerId),
+    /// Bound to a server.
+    Linked(ServerId),
+    /// It talks to the console.
+    Console(Box<crate::console::Session>),
+    /// It asked to cancel another client's query.
+    Canceller,
+    /// Its `Close` was asked for.
+    Closing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Client {
+    /// What it is doing.
+    pub state: State,
+    /// Its number in the console: one sequence for clients and servers.
+    pub number: u64,
+    /// The two ends of its socket.
+    pub ends: Ends,
+    /// Its stream.
+    pub inbox: Inbox,
+    /// The pool it takes servers from.
+    pub pool: Option<PoolId>,
+    /// Who it logged in as (or wants to).
+    pub user: Arc<str>,
+    /// The database it asked for.
+    pub database: Arc<str>,
+    /// Its values of the tracked parameters.
+    pub params: Option<Arc<Params>>,
+    /// A hash of those that change what statements mean.
+    pub meaning: u64,
+    /// Its named statements.
+    pub names: Names,
+    /// Its unnamed statement.
+    pub unnamed: Option<Arc<Statement>>,
+    /// A message failed; all up to the next Sync are skipped.
+    pub group_failed: bool,
+    /// What it sends next waits for answers that are under way.
+    pub stalled: bool,
+    /// Receiving from it is off.
+    pub paused: bool,
+    /// Its server's replies fill its send queue.
+    pub congested: bool,
+    /// It said goodbye; answers under way still go out.
+    pub leaving: bool,
+    /// The Broker counts it.
+    pub admitted: bool,
+    /// It was told that it is logged in.
+    pub welcomed: bool,
+    /// The NOTICE of its wait was sent.
+    pub notified: bool,
+    /// It connected by replication protocol: logical or physical.
+    pub replication: Replication,
+    /// Protocol 3.2 or newer: cancel keys are long.
+    pub long_key: bool,
+    /// When it connected.
+    pub connected: Time,
+    /// When it last sent something that began a request.
+    pub request: Time,
+    /// When it last became idle, or idle in a transaction.
+    pub quiet: Time,
+    /// When its entry in the timers is due; 0 for none.
+    pub timer: Time,
+}
+
+/// Whether and how a client asked for the replication protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replication {
+    /// It did not.
+    #[default]
+    None,
+    /// `replication=database`.
+    Logical,
+    /// `replication=true`.
+    Physical,
+}
+
+impl Client {
+    /// The server it is bound to.
+    pub fn link(&self) -> Option<ServerId> {
+        match self.state {
+            State::Linked(server) | State::Preparing(server) => Some(server),
+            _ => None,
+        }
+    }
+}
+
+impl Replication {
+    /// The client asked for it.
+    pub fn any(self) -> bool {
+        self != Replication::None
+    }
+}

@@ -1,0 +1,388 @@
+//! From the first byte of a client to the choice of its worker and its admission.
+
+use std::sync::Arc;
+
+use howdah_wire::startup::{FirstPacket, Startup, length, read};
+use howdah_wire::write;
+
+use super::{Client, Replication, State};
+use crate::console;
+use crate::event::{Action, ClientId, Ends, LooseSocket, Out, Peer, Time, WorkerId};
+use crate::fault::Fault;
+use crate::inbox::Inbox;
+use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
+use crate::note::Level;
+use crate::params::Params;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::statement::Names;
+
+/// The newest minor version of protocol 3 that we speak.
+pub const MINOR: u16 = 2;
+
+/// PgBouncer's limits on names, in bytes.
+const DATABASE_MAX: usize = 63;
+const USER_MAX: usize = 127;
+
+/// A pool smaller than this many servers a worker lives on one worker: spread thinner, clients
+/// would wait for servers that are idle elsewhere.
+const SPREAD_MIN: u32 = 4;
+
+/// What a start-up packet asks for, understood.
+#[derive(Debug)]
+pub struct Wish {
+    user: String,
+    database: String,
+    replication: Replication,
+    params: Params,
+    minor: u16,
+    /// `_pq_.` options, none of which we know.
+    options: Vec<Vec<u8>>,
+}
+
+impl Pooler {
+    /// A listener accepted a connection.
+    pub(crate) fn accepted(&mut self, ends: Ends, out: &mut Out) {
+        let (number, now) = (self.number(), self.now);
+        let id = self.new_client(ends, number, now);
+        out.push(Action::Adopt(id));
+        self.watch_client(id, out);
+    }
+
+    fn new_client(&mut self, ends: Ends, number: u64, connected: Time) -> ClientId {
+        let (seeded, now) = (self.seeded, self.now);
+        let nobody = self.consoles.nobody();
+        self.clients.insert(|_| Client {
+            state: State::Startup,
+            number,
+            ends,
+            inbox: Inbox::default(),
+            pool: None,
+            user: nobody.clone(),
+            database: nobody,
+            params: None,
+            meaning: 0,
+            names: Names::with_hasher(seeded),
+            unnamed: None,
+            group_failed: false,
+            stalled: false,
+            paused: false,
+            congested: false,
+            leaving: false,
+            admitted: false,
+            welcomed: false,
+            notified: false,
+            replication: Replication::None,
+            long_key: false,
+            connected,
+            request: now,
+            quiet: now,
+            timer: Time(0),
+        })
+    }
+
+    /// Bytes of a client whose first packet is awaited.
+    pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.inbox.held.extend_from_slice(bytes);
+        while let Some(client) = self.clients.get_mut(id) {
+            if !matches!(client.state, State::Startup) {
+                return;
+            }
+            let size = match length(&client.inbox.held) {
+                None => return,
+                Some(Err(error)) => return self.disconnect(id, Fault::ClientBytes(error), out),
+                Some(Ok(size)) if client.inbox.held.len() < size => return,
+                Some(Ok(size)) => size,
+            };
+            let packet: Vec<u8> = client.inbox.held.drain(..size).collect();
+            self.first_packet(id, &packet, out);
+        }
+    }
+
+    fn first_packet(&mut self, id: ClientId, packet: &[u8], out: &mut Out) {
+        let more = self.clients.get(id).is_some_and(|client| !client.inbox.held.is_empty());
+        match read(packet) {
+            Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
+            // Bytes behind the request were not encrypted, whoever put them there.
+            Ok(FirstPacket::Ssl) if more => {
+                self.disconnect(id, Fault::BytesBeforeAnswer("SSL request"), out);
+            }
+            Ok(FirstPacket::GssEnc) if more => {
+                self.disconnect(id, Fault::BytesBeforeAnswer("GSSAPI encryption request"), out);
+            }
+            Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
+            Ok(FirstPacket::Cancel { pid, secret }) => {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.state = State::Canceller;
+                    client.request = self.now;
+                }
+                self.watch_client(id, out);
+                self.route_cancel(id, pid, secret, out);
+            }
+            Ok(FirstPacket::Unsupported(major, minor)) => {
+                self.disconnect(id, Fault::Protocol(major, minor), out);
+            }
+            Ok(FirstPacket::Startup(startup)) => match self.wish(id, startup) {
+                Err(fault) => self.disconnect(id, fault, out),
+                Ok(wish) => self.place(id, wish, packet, out),
+            },
+        }
+    }
+
+    /// What the packet asks for, or what is wrong with it.
+    fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<Wish, Fault> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let user = startup.get("user").filter(|user| !user.is_empty()).ok_or(Fault::NoUser)?;
+        let database = startup.get("database").filter(|name| !name.is_empty()).unwrap_or(user);
+        if user.len() > USER_MAX {
+            return Err(Fault::NameTooLong("user"));
+        }
+        if database.len() > DATABASE_MAX {
+            return Err(Fault::NameTooLong("database"));
+        }
+        let mut wish = Wish {
+            user: text(user),
+            database: text(database),
+            replication: Replication::None,
+            params: Params::unknown(&self.shared.tracked),
+            minor: startup.minor,
+            options: Vec::new(),
+        };
+        for (name, value) in startup.parameters() {
+            match name {
+                b"user" | b"database" => {}
+                b"replication" => wish.replication = replication(value)?,
+                b"options" if !self.ignores(name) => self.options(value, &mut wish.params)?,
+                _ if name.starts_with(b"_pq_.") => wish.options.push(name.to_vec()),
+                _ if self.take(name, value, &mut wish.params) => {}
+                _ => return Err(Fault::Parameter(text(name))),
+            }
+        }
+        if self.config.globals.application_name_add_host {
+            self.add_host(id, &mut wish.params);
+        }
+        Ok(wish)
+    }
+
+    /// Takes a parameter that is tracked. True also for one to be ignored.
+    fn take(&self, name: &[u8], value: &[u8], params: &mut Params) -> bool {
+        match self.shared.tracked.position(name) {
+            Some(position) => *params = params.with(position, value),
+            None => return self.ignores(name),
+        }
+        true
+    }
+
+    /// Drivers set `extra_float_digits` at every login; it changes nothing that a pooler shares
+    /// between clients since PostgreSQL 12.
+    fn ignores(&self, name: &[u8]) -> bool {
+        let listed = &self.config.globals.ignore_startup_parameters;
+        name.eq_ignore_ascii_case(b"extra_float_digits")
+            || listed.iter().any(|n| n.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte.
+    fn options(&self, value: &[u8], params: &mut Params) -> Result<(), Fault> {
+        let words = split_options(value);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let setting = match word.as_slice() {
+                b"-c" => words.next().ok_or(Fault::OptionsForm)?.as_slice(),
+                [b'-', b'c', setting @ ..] | [b'-', b'-', setting @ ..] => setting,
+                _ => return Err(Fault::OptionsForm),
+            };
+            let equals = setting.iter().position(|b| *b == b'=').ok_or(Fault::OptionsForm)?;
+            let (name, value) = (&setting[..equals], &setting[equals + 1..]);
+            if !self.take(name, value, params) {
+                return Err(Fault::OptionsSetting(String::from_utf8_lossy(name).into_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_host(&self, id: ClientId, params: &mut Params) {
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(position) = self.shared.tracked.position(b"application_name") else { return };
+        let name = String::from_utf8_lossy(params.get(position).unwrap_or(b"app")).into_owned();
+        let name = format!("{name} - {}", crate::place::remote(&client.ends));
+        *params = params.with(position, name.as_bytes());
+    }
+
+    /// Chooses the client's worker.
+    fn place(&mut self, id: ClientId, wish: Wish, packet: &[u8], out: &mut Out) {
+        let home = self.home(&wish);
+        if home == self.worker {
+            return self.placed(id, wish, out);
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            let rest = std::mem::take(&mut client.inbox.held);
+            client.inbox.held = packet.to_vec();
+            client.inbox.held.extend_from_slice(&rest);
+            client.state = State::Moving(home);
+            out.push(Action::Detach(Peer::Client(id)));
+        }
+    }
+
+    fn home(&mut self, wish: &Wish) -> WorkerId {
+        if self.workers == 1 || console::is_console(&wish.database) {
+            return self.worker;
+        }
+        let Some(database) = self.config.database(&wish.database) else { return self.worker };
+        let user = database.forced_user.as_deref().unwrap_or(&wish.user);
+        let size = self.config.pool_size(&database, self.config.user(user).map(|u| &**u));
+        if size > 0 && size < SPREAD_MIN * u32::from(self.workers) {
+            return self.keys.home(&wish.database, user, self.workers);
+        }
+        self.janitor.next_turn(self.worker, self.workers)
+    }
+
+    /// The driver has let go of a client that goes to another worker.
+    pub(crate) fn client_detached(&mut self, id: ClientId, socket: LooseSocket, out: &mut Out) {
+        let Some(client) = self.clients.remove(id) else {
+            out.push(Action::Discard(socket));
+            return;
+        };
+        let State::Moving(to) = client.state else {
+            out.push(Action::Discard(socket));
+            return;
+        };
+        let parcel = ClientParcel {
+            socket,
+            ends: client.ends,
+            number: client.number,
+            connected: client.connected,
+            bytes: client.inbox.held,
+        };
+        out.push(Action::Post(to, Mail::Client(Box::new(parcel))));
+    }
+
+    /// A client came from another worker.
+    pub(crate) fn client_arrived(&mut self, parcel: ClientParcel, out: &mut Out) {
+        let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
+        out.push(Action::Attach(Peer::Client(id), parcel.socket));
+        self.watch_client(id, out);
+        let Some(Ok(size)) = length(&parcel.bytes) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.inbox.held = parcel.bytes[size..].to_vec();
+        let Ok(FirstPacket::Startup(startup)) = read(&parcel.bytes[..size]) else { return };
+        match self.wish(id, startup) {
+            Err(fault) => self.disconnect(id, fault, out),
+            Ok(wish) => self.placed(id, wish, out),
+        }
+    }
+
+    /// The client is where it stays: it asks to be let in.
+    fn placed(&mut self, id: ClientId, wish: Wish, out: &mut Out) {
+        if wish.minor > MINOR || !wish.options.is_empty() {
+            let minor = wish.minor.min(MINOR);
+            let options = wish.options.iter().map(Vec::as_slice);
+            out.send_with(Peer::Client(id), |buf| write::negotiate(buf, minor, options));
+        }
+        let login = PoolKey {
+            database: self.consoles.name(&wish.database),
+            user: self.consoles.name(&wish.user),
+        };
+        let params = self.shared.params.intern(wish.params);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.long_key = wish.minor >= 2;
+        client.replication = wish.replication;
+        client.user = login.user.clone();
+        client.database = login.database.clone();
+        client.params = Some(params);
+        // It is in nobody's way until the Broker has answered.
+        client.state = State::Welcome;
+        if self.config.globals.log_connections {
+            let replication = match wish.replication {
+                Replication::None => "no",
+                Replication::Logical => "database",
+                Replication::Physical => "yes",
+            };
+            let text = format!(
+                "login attempt: db={} user={} tls=no replication={replication}",
+                wish.database, wish.user
+            );
+            self.note_client(Level::Log, id, &text, out);
+        }
+        if console::is_console(&wish.database) {
+            return self.begin_login(id, out);
+        }
+        if self.janitor.is_shutting_down() {
+            return self.disconnect(id, Fault::ShuttingDown, out);
+        }
+        let config = &self.config;
+        let database = config.database(&wish.database);
+        let user = config.user(&wish.user);
+        let bounds = ClientBounds {
+            total: config.globals.max_client_conn,
+            database: database.map_or(0, |d| config.max_db_client_connections(&d)),
+            user: config.max_user_client_connections(user.map(|u| &**u)),
+        };
+        let (worker, login) = (self.worker, Arc::new(login));
+        let admit = ToBroker::Admit { worker, client: id, login, bounds };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(admit)));
+    }
+
+    /// The Broker has answered.
+    pub(crate) fn admitted(
+        &mut self,
+        id: ClientId,
+        answer: Result<(), &'static str>,
+        out: &mut Out,
+    ) {
+        let alive = self
+            .clients
+            .get_mut(id)
+            .filter(|client| matches!(client.state, State::Welcome) && !client.admitted);
+        match (alive, answer) {
+            (Some(client), Ok(())) => {
+                client.admitted = true;
+                self.begin_login(id, out);
+            }
+            (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
+            // It left meanwhile: `client_ended` saw that it was not admitted, so its place is
+            // given back here.
+            (None, Ok(())) => self.janitor.orphans += 1,
+            (None, Err(_)) => {}
+        }
+    }
+}
+
+/// The value of the start-up parameter `replication`, in any spelling of a boolean.
+fn replication(value: &[u8]) -> Result<Replication, Fault> {
+    let text = String::from_utf8_lossy(value).to_ascii_lowercase();
+    match text.as_str() {
+        "database" => Ok(Replication::Logical),
+        "1" | "true" | "on" | "yes" | "t" | "y" => Ok(Replication::Physical),
+        "0" | "false" | "off" | "no" | "f" | "n" => Ok(Replication::None),
+        _ => Err(Fault::ReplicationValue(text)),
+    }
+}
+
+/// Words between blanks; a backslash keeps the next byte.
+fn split_options(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut word = None::<Vec<u8>>;
+    let mut bytes = value.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b' ' | b'\t'..=b'\r' => words.extend(word.take()),
+            b'\\' => word.get_or_insert_default().extend(bytes.next()),
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_words() {
+        let words = split_options(b" -c a=b\\ c  --d=\\\\e ");
+        assert_eq!(words, [b"-c".to_vec(), b"a=b c".to_vec(), b"--d=\\e".to_vec()]);
+        assert!(split_options(b"  ").is_empty());
+    }
+}

@@ -1,0 +1,187 @@
+//! An entry of `[databases]`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::value::{LoadBalance, PoolMode, Value};
+
+/// Where a server may be.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Host {
+    /// A name to be resolved.
+    Name(String),
+    /// An address.
+    Ip(IpAddr),
+    /// The directory of a unix socket; abstract if it begins with `@`.
+    Unix(String),
+}
+
+impl Host {
+    fn from_text(text: &str) -> Host {
+        if text.starts_with(['/', '@']) {
+            Host::Unix(text.into())
+        } else {
+            text.parse()
+                .map_or_else(|_| Host::Name(text.into()), Host::Ip)
+        }
+    }
+}
+
+/// A database clients may ask for. `None` in a setting that also exists globally means "as there".
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Database {
+    /// What clients ask for.
+    pub name: String,
+    /// Its name on the server, if it differs. See [`Database::target`].
+    pub dbname: Option<String>,
+    /// `host` as written.
+    pub host: Option<String>,
+    /// The hosts of `host`, or the directory in unix_socket_dir. Empty if there is neither.
+    pub hosts: Vec<Host>,
+    /// The servers' port.
+    pub port: u16,
+    /// Opens all servers as this user.
+    pub forced_user: Option<String>,
+    /// The forced user's password.
+    pub password: Option<String>,
+    /// Made from the `*` entry.
+    pub auto: bool,
+    /// Servers per pool.
+    pub pool_size: Option<u32>,
+    /// Servers kept open in a pool in use.
+    pub min_pool_size: Option<u32>,
+    /// Servers on top when clients wait too long.
+    pub reserve_pool_size: Option<u32>,
+    /// How long a client may wait for a server.
+    pub query_wait_timeout: Option<Duration>,
+    /// Servers of this database.
+    pub max_db_connections: Option<u32>,
+    /// Clients of this database.
+    pub max_db_client_connections: Option<u32>,
+    /// How old servers may get.
+    pub server_lifetime: Option<Duration>,
+    /// How several hosts are used.
+    pub load_balance_hosts: LoadBalance,
+    /// When servers go back to their pool.
+    pub pool_mode: Option<PoolMode>,
+    /// Run once on each new server.
+    pub connect_query: Option<String>,
+    /// Sent when a server is opened.
+    pub client_encoding: Option<String>,
+    /// Sent when a server is opened.
+    pub datestyle: Option<String>,
+    /// Sent when a server is opened.
+    pub timezone: Option<String>,
+    /// Sent when a server is opened.
+    pub application_name: Option<String>,
+    /// Runs auth_query.
+    pub auth_user: Option<String>,
+    /// Where auth_query runs.
+    pub auth_dbname: Option<String>,
+    /// Finds secrets.
+    pub auth_query: Option<String>,
+}
+
+impl Database {
+    /// The database's name on the server.
+    pub fn target(&self) -> &str {
+        self.dbname.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether servers opened for one entry serve the other as well. What is compared is what
+    /// PgBouncer compares at reload; a password is not part of it.
+    pub fn same_servers(&self, other: &Database) -> bool {
+        self.target() == other.target()
+            && self.host == other.host
+            && self.hosts == other.hosts
+            && self.port == other.port
+            && self.forced_user == other.forced_user
+            && self.connect_query == other.connect_query
+            && self.auth_dbname == other.auth_dbname
+            && self.auth_query == other.auth_query
+            && self.load_balance_hosts == other.load_balance_hosts
+    }
+
+    pub(super) fn new(name: &str) -> Database {
+        Database {
+            name: name.into(),
+            dbname: None,
+            host: None,
+            hosts: Vec::new(),
+            port: 5432,
+            forced_user: None,
+            password: None,
+            auto: false,
+            pool_size: None,
+            min_pool_size: None,
+            reserve_pool_size: None,
+            query_wait_timeout: None,
+            max_db_connections: None,
+            max_db_client_connections: None,
+            server_lifetime: None,
+            load_balance_hosts: LoadBalance::RoundRobin,
+            pool_mode: None,
+            connect_query: None,
+            client_encoding: None,
+            datestyle: None,
+            timezone: None,
+            application_name: None,
+            auth_user: None,
+            auth_dbname: None,
+            auth_query: None,
+        }
+    }
+
+    /// Assigns one pair of the connection string; `None` if the value is not of the key's kind.
+    /// The key is one the table has for databases.
+    pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
+        let text = || Some(value.to_owned());
+        match key {
+            "dbname" => self.dbname = text(),
+            "host" => {
+                let hosts = value
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|host| !host.is_empty());
+                self.hosts = hosts.map(Host::from_text).collect();
+                self.host = text();
+                (!self.hosts.is_empty()).then_some(())?;
+            }
+            "port" => self.port = u16::read(value).filter(|&port| port > 0)?,
+            "user" => self.forced_user = text(),
+            "password" => self.password = text(),
+            "pool_size" => self.pool_size = read_limit(value)?,
+            "min_pool_size" => self.min_pool_size = read_limit(value)?,
+            "reserve_pool_size" | "reserve_pool" => self.reserve_pool_size = read_limit(value)?,
+            "max_db_connections" => self.max_db_connections = read_limit(value)?,
+            "max_db_client_connections" => self.max_db_client_connections = read_limit(value)?,
+            "query_wait_timeout" => self.query_wait_timeout = Some(Duration::read(value)?),
+            // PgBouncer takes 0 here for "as globally".
+            "server_lifetime" => {
+                self.server_lifetime = Some(Duration::read(value)?).filter(|t| !t.is_zero());
+            }
+            "load_balance_hosts" => self.load_balance_hosts = LoadBalance::read(value)?,
+            "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
+            "connect_query" => self.connect_query = text(),
+            "client_encoding" => self.client_encoding = text(),
+            "datestyle" => self.datestyle = text(),
+            "timezone" => self.timezone = text(),
+            "application_name" => self.application_name = text(),
+            "auth_user" => self.auth_user = text(),
+            "auth_dbname" => self.auth_dbname = text(),
+            "auth_query" => self.auth_query = text(),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A limit in an entry: a decimal number; a negative one means "as globally".
+pub(super) fn read_limit(value: &str) -> Option<Option<u32>> {
+    let number: i64 = value.trim().parse().ok()?;
+    if number < 0 {
+        Some(None)
+    } else {
+        u32::try_from(number).ok().map(Some)
+    }
+}

@@ -1,0 +1,342 @@
+//! The grammar of `pgbouncer.ini`: sections, `key = value` lines, comments and `%include`.
+//!
+//! What differs from common INI files: comments only begin a line; a value is the rest of its
+//! line, trimmed; keys may be quoted, `'so'` or `"so"`; several things may follow each other on
+//! the line of a section header.
+
+use std::sync::Arc;
+
+use super::{Mistake, Place};
+
+/// How deep `%include` may nest.
+const MAX_INCLUDE: usize = 10;
+
+/// What a file says, in order, included files in their place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Item {
+    /// `[name]`
+    Section(String, Place),
+    /// `key = value`
+    Assign {
+        /// Unquoted.
+        key: String,
+        /// Trimmed; may be empty.
+        value: String,
+        /// Where the key stands.
+        place: Place,
+    },
+}
+
+/// Reads a file and all it includes. Goes on after a mistake, at the next line.
+pub(super) fn parse(
+    path: &str,
+    text: &str,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<Item> {
+    let mut reader = Reader {
+        read_file,
+        mistakes,
+        items: Vec::new(),
+    };
+    reader.file(path, text, 0);
+    reader.items
+}
+
+struct Reader<'a> {
+    read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
+    mistakes: &'a mut Vec<Mistake>,
+    items: Vec<Item>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &str, text: &str, depth: usize) {
+        let mut cursor = Cursor {
+            file: path.into(),
+            rest: text,
+            line: 1,
+        };
+        loop {
+            cursor.skip_space();
+            let place = cursor.place();
+            let Some(first) = cursor.peek() else { return };
+            let done = match first {
+                '#' | ';' => {
+                    cursor.take_line();
+                    Ok(())
+                }
+                '[' => self.section(&mut cursor, place.clone()),
+                '%' if cursor.at_include() => {
+                    let name = cursor.take_line()["%include".len()..].trim().to_owned();
+                    self.include(&name, depth)
+                }
+                _ => self.assignment(&mut cursor, place.clone()),
+            };
+            if let Err((text, remedy)) = done {
+                self.mistakes.push(Mistake::at(&place, text, remedy));
+                // A broken line may have been left in its middle.
+                if cursor.line == place.line {
+                    cursor.take_line();
+                }
+            }
+        }
+    }
+
+    fn section(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Wrong> {
+        cursor.advance(1);
+        let end = cursor
+            .rest
+            .find([']', '\n'])
+            .filter(|&i| cursor.rest[i..].starts_with(']'));
+        let end = end.ok_or_else(|| syntax("close the section name with ]"))?;
+        let name = cursor.advance(end).to_owned();
+        cursor.advance(1);
+        self.items.push(Item::Section(name, place));
+        Ok(())
+    }
+
+    fn assignment(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Wrong> {
+        let key = cursor.key()?;
+        cursor.skip_blanks();
+        if cursor.peek() != Some('=') {
+            return Err(syntax(
+                "write `key = value`; a key with other characters than letters, \
+                               digits and _ . - * goes in quotes",
+            ));
+        }
+        cursor.advance(1);
+        let value = cursor.take_line().trim().to_owned();
+        self.items.push(Item::Assign { key, value, place });
+        Ok(())
+    }
+
+    fn include(&mut self, name: &str, depth: usize) -> Result<(), Wrong> {
+        if depth >= MAX_INCLUDE {
+            let text = "include nesting level too deep".to_owned();
+            return Err((
+                text,
+                format!("nest at most {MAX_INCLUDE} files; is there a circle?"),
+            ));
+        }
+        let text = (self.read_file)(name).map_err(|why| {
+            let remedy = "check the path, which is relative to the working directory, and that \
+                          the file may be read";
+            (
+                format!("could not load file \"{name}\": {why}"),
+                remedy.to_owned(),
+            )
+        })?;
+        self.file(name, &text, depth + 1);
+        Ok(())
+    }
+}
+
+/// The text of a mistake and its remedy.
+type Wrong = (String, String);
+
+fn syntax(remedy: &str) -> Wrong {
+    ("syntax error".into(), remedy.into())
+}
+
+struct Cursor<'a> {
+    file: Arc<str>,
+    rest: &'a str,
+    line: u32,
+}
+
+impl<'a> Cursor<'a> {
+    fn place(&self) -> Place {
+        Place {
+            file: self.file.clone(),
+            line: self.line,
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    /// Moves on by `bytes`, which it gives back.
+    fn advance(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.line += taken.bytes().filter(|&b| b == b'\n').count() as u32;
+        self.rest = rest;
+        taken
+    }
+
+    fn skip_space(&mut self) {
+        self.advance(self.rest.len() - self.rest.trim_start().len());
+    }
+
+    fn skip_blanks(&mut self) {
+        self.advance(self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len());
+    }
+
+    /// The rest of the line, without its end; the cursor then stands on the end.
+    fn take_line(&mut self) -> &'a str {
+        self.advance(self.rest.find('\n').unwrap_or(self.rest.len()))
+    }
+
+    fn at_include(&self) -> bool {
+        self.rest
+            .strip_prefix("%include")
+            .is_some_and(|rest| rest.starts_with([' ', '\t']))
+    }
+
+    fn key(&mut self) -> Result<String, Wrong> {
+        let key = match self.peek() {
+            Some('\'') => self.quoted_key('\'')?.to_owned(),
+            Some('"') => self.double_quoted_key()?,
+            _ => {
+                let plain = |c: char| c.is_ascii_alphanumeric() || "_.-*".contains(c);
+                let end = self.rest.find(|c| !plain(c)).unwrap_or(self.rest.len());
+                self.advance(end).to_owned()
+            }
+        };
+        if key.is_empty() {
+            Err(syntax("write a key before `=`"))
+        } else {
+            Ok(key)
+        }
+    }
+
+    /// What stands up to the next quote, which must be on this line.
+    fn quoted_key(&mut self, quote: char) -> Result<&'a str, Wrong> {
+        self.advance(1);
+        let end = self
+            .rest
+            .find([quote, '\n'])
+            .filter(|&i| self.rest[i..].starts_with(quote));
+        let end = end.ok_or_else(|| syntax("close the quoted key on its line"))?;
+        let key = self.advance(end);
+        self.advance(1);
+        Ok(key)
+    }
+
+    /// As SQL writes names: `""` stands for a quote.
+    fn double_quoted_key(&mut self) -> Result<String, Wrong> {
+        let mut key = self.quoted_key('"')?.to_owned();
+        while self.peek() == Some('"') {
+            key.push('"');
+            key.push_str(self.quoted_key('"')?);
+        }
+        Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Items as `line section` and `line key=value`, mistakes as their text.
+    fn read(text: &str) -> (Vec<String>, Vec<String>) {
+        read_with(text, &mut |_| Err("No such file".into()))
+    }
+
+    fn read_with(
+        text: &str,
+        files: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> (Vec<String>, Vec<String>) {
+        let mut mistakes = Vec::new();
+        let items = parse("a.ini", text, files, &mut mistakes);
+        let items = items.into_iter().map(|item| match item {
+            Item::Section(name, at) => format!("{at} [{name}]"),
+            Item::Assign { key, value, place } => format!("{place} {key}={value}"),
+        });
+        (
+            items.collect(),
+            mistakes.iter().map(Mistake::to_string).collect(),
+        )
+    }
+
+    #[test]
+    fn reads_what_pgbouncer_reads() {
+        for (text, items) in [
+            ("", &[][..]),
+            ("[a]\nb=c", &["a.ini:1 [a]", "a.ini:2 b=c"]),
+            (
+                "    [a]\n\t  b \t=\t c  \t\n",
+                &["a.ini:1 [a]", "a.ini:2 b=c"],
+            ),
+            ("; x\n# y\n\n\n  ; z\nb=c", &["a.ini:6 b=c"]),
+            ("b = c ; not a comment", &["a.ini:1 b=c ; not a comment"]),
+            (
+                "pidfile =\ntest2 = ",
+                &["a.ini:1 pidfile=", "a.ini:2 test2="],
+            ),
+            (
+                "* = x=y\na-b.c_d* = 1",
+                &["a.ini:1 *=x=y", "a.ini:2 a-b.c_d*=1"],
+            ),
+            (
+                "'my key' = 1\n\"my \"\"key\"=2",
+                &["a.ini:1 my key=1", "a.ini:2 my \"key=2"],
+            ),
+            ("[a] b = c", &["a.ini:1 [a]", "a.ini:1 b=c"]),
+            ("[a] ; x\r\nb=c\r\n", &["a.ini:1 [a]", "a.ini:2 b=c"]),
+            ("[] k=", &["a.ini:1 []", "a.ini:1 k="]),
+        ] {
+            let (seen, mistakes) = read(text);
+            assert_eq!(
+                (seen, mistakes),
+                (items.iter().map(|s| s.to_string()).collect(), vec![])
+            );
+        }
+    }
+
+    #[test]
+    fn goes_on_after_each_mistake() {
+        let text = "[a\nb c\n= d\n'x = 1\n\"y = 1\n'' = 2\nümlaut = 3\n%include\nok = 1\n";
+        let (items, mistakes) = read(text);
+        assert_eq!(items, ["a.ini:9 ok=1"]);
+        let lines: Vec<_> = mistakes
+            .iter()
+            .map(|m| m.split(')').next().unwrap())
+            .collect();
+        let expected: Vec<_> = (1..=8)
+            .map(|n| format!("syntax error in configuration (a.ini:{n}"))
+            .collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn includes_in_place() {
+        let (items, mistakes) = read_with(
+            "[a]\n%include\t b.ini  \nc=1\n%include gone\nd=1",
+            &mut |name| match name {
+                "b.ini" => Ok("x=1\n%include c.ini".into()),
+                "c.ini" => Ok("[z] y=2".into()),
+                _ => Err("No such file or directory".into()),
+            },
+        );
+        let expected = [
+            "a.ini:1 [a]",
+            "b.ini:1 x=1",
+            "c.ini:1 [z]",
+            "c.ini:1 y=2",
+            "a.ini:3 c=1",
+            "a.ini:5 d=1",
+        ];
+        assert_eq!(items, expected);
+        assert_eq!(mistakes.len(), 1);
+        let said =
+            "could not load file \"gone\": No such file or directory in configuration (a.ini:4)";
+        assert!(mistakes[0].starts_with(said), "{}", mistakes[0]);
+    }
+
+    #[test]
+    fn includes_nest_ten_deep() {
+        let mut opened = 0;
+        let (_, mistakes) = read_with("%include a.ini", &mut |_| {
+            opened += 1;
+            Ok("%include a.ini".into())
+        });
+        assert_eq!(opened, MAX_INCLUDE);
+        assert_eq!(mistakes.len(), 1);
+        assert!(
+            mistakes[0].starts_with("include nesting level too deep"),
+            "{}",
+            mistakes[0]
+        );
+    }
+}

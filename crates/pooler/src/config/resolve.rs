@@ -1,0 +1,411 @@
+//! The second stage: what the written configuration means.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::database::{Database, Host};
+use super::ini::{self, Item};
+use super::table::{self, Globals, Scope, Setting, Status};
+use super::user::User;
+use super::userlist::{self, MAX_USER, Secret};
+use super::value::{AuthType, read_number};
+use super::{CONSOLE, Config, Mistake, Place, Warning, connstr};
+
+/// Longest database name, in bytes, its end mark included.
+const MAX_DATABASE: usize = 64;
+
+pub(super) fn load(
+    path: &str,
+    text: &str,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+    let mut mistakes = Vec::new();
+    let items = ini::parse(path, text, read_file, &mut mistakes);
+    let mut resolver = Resolver {
+        path: path.into(),
+        config: Config::default(),
+        section: Section::None,
+        written: HashMap::new(),
+        not_built: BTreeSet::new(),
+        mistakes,
+        warnings: Vec::new(),
+    };
+    resolver.config.globals.conffile = Some(path.into());
+    for item in items {
+        resolver.item(item);
+    }
+    resolver.finish(read_file)
+}
+
+/// SET: assigns one global setting, with the checks of a load.
+pub(super) fn set(globals: &mut Globals, key: &str, value: &str) -> Result<(), String> {
+    let setting = table::find(Scope::Global, key)
+        .ok_or_else(|| format!("unknown setting {key}{}", did_you_mean(Scope::Global, key)))?;
+    assign(globals, setting, value)?;
+    match stop(setting, value) {
+        Some(why) => Err(why.into()),
+        None => Ok(()),
+    }
+}
+
+/// Assigns a global setting.
+///
+/// # Errors
+/// What should be written instead.
+fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), String> {
+    let in_range = match setting.name {
+        "auth_dbname" if value == CONSOLE => {
+            return Err(RESERVED_AUTH_DBNAME.into());
+        }
+        "stats_period" | "scram_iterations" if read_number(value) == Some(0) => false,
+        "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
+        _ => true,
+    };
+    if in_range
+        && setting
+            .field
+            .is_some_and(|field| (field.assign)(globals, value))
+    {
+        Ok(())
+    } else {
+        Err(format!("write {}{}", setting.kind, range(setting.name)))
+    }
+}
+
+const RESERVED_AUTH_DBNAME: &str =
+    "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
+
+fn range(name: &str) -> &'static str {
+    match name {
+        "stats_period" | "scram_iterations" => ", at least 1",
+        "peer_id" => " from 0 to 16383",
+        "listen_port" => " from 0 to 65535",
+        _ => "",
+    }
+}
+
+/// Why a value must stop the start.
+fn stop(setting: &Setting, value: &str) -> Option<&'static str> {
+    let Status::Stops { unless, why } = setting.status else {
+        return None;
+    };
+    let harmless = unless.iter().any(|word| word.eq_ignore_ascii_case(value))
+        || setting
+            .default
+            .is_some_and(|default| default.eq_ignore_ascii_case(value));
+    (!harmless).then_some(why)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Section {
+    None,
+    Unknown,
+    Pooler,
+    Databases,
+    Users,
+    Peers,
+}
+
+struct Resolver {
+    path: String,
+    config: Config,
+    section: Section,
+    /// Which global settings were written last, and where.
+    written: HashMap<&'static str, (String, Place)>,
+    /// Settings of entries that are not built, each warned of once.
+    not_built: BTreeSet<&'static str>,
+    mistakes: Vec<Mistake>,
+    warnings: Vec<Warning>,
+}
+
+impl Resolver {
+    fn item(&mut self, item: Item) {
+        match item {
+            Item::Section(name, place) => self.section(&name, &place),
+            Item::Assign { key, value, place } => {
+                if let Err(remedy) = self.assign(&key, &value, &place) {
+                    // Connection strings may hold passwords, which do not belong in logs.
+                    let value = if value.contains("password") {
+                        "..."
+                    } else {
+                        value.as_str()
+                    };
+                    let text = format!("invalid value \"{value}\" for parameter {key}");
+                    self.mistakes.push(Mistake::at(&place, text, remedy));
+                }
+            }
+        }
+    }
+
+    fn section(&mut self, name: &str, place: &Place) {
+        self.section = match name {
+            "pgbouncer" => {
+                // PgBouncer applies the defaults anew at every such header.
+                let conffile = self.config.globals.conffile.take();
+                self.config.globals = Globals {
+                    conffile,
+                    ..Globals::default()
+                };
+                if !self.written.is_empty() {
+                    self.written.clear();
+                    self.warn(format!(
+                        "a second [pgbouncer] section ({place}) puts everything set in the first \
+                         back to its default"
+                    ));
+                }
+                Section::Pooler
+            }
+            "databases" => Section::Databases,
+            "users" => Section::Users,
+            "peers" => Section::Peers,
+            _ => {
+                let text = format!("invalid section \"{name}\"");
+                let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
+                self.mistakes.push(Mistake::at(place, text, remedy));
+                Section::Unknown
+            }
+        };
+    }
+
+    fn assign(&mut self, key: &str, value: &str, place: &Place) -> Result<(), String> {
+        match self.section {
+            Section::None => Err("it stands before any section: begin with [pgbouncer]".into()),
+            Section::Unknown => Ok(()), // Its header was the mistake.
+            Section::Pooler => self.global(key, value, place),
+            Section::Databases => self.database(key, value),
+            Section::Users => self.user(key, value),
+            Section::Peers => self.peer(key, value),
+        }
+    }
+
+    fn global(&mut self, key: &str, value: &str, place: &Place) -> Result<(), String> {
+        let setting = table::find(Scope::Global, key).ok_or_else(|| {
+            format!(
+                "there is no such setting{}",
+                did_you_mean(Scope::Global, key)
+            )
+        })?;
+        assign(&mut self.config.globals, setting, value)?;
+        self.written
+            .insert(setting.name, (value.into(), place.clone()));
+        Ok(())
+    }
+
+    fn database(&mut self, name: &str, connstr: &str) -> Result<(), String> {
+        if name == CONSOLE {
+            return Err(format!(
+                "database name \"{name}\" is reserved for the console"
+            ));
+        }
+        if name.len() >= MAX_DATABASE {
+            return Err(format!(
+                "a database name has at most {} bytes",
+                MAX_DATABASE - 1
+            ));
+        }
+        let mut database = Database::new(name);
+        self.entry(Scope::Database, connstr, |key, value| {
+            if key == "auth_dbname" && value == CONSOLE {
+                return Err(RESERVED_AUTH_DBNAME.into());
+            }
+            if key == "user" && value.len() >= MAX_USER {
+                return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
+            }
+            database.assign(key, value).ok_or_else(String::new)
+        })?;
+        let database = Arc::new(database);
+        if name == "*" {
+            self.config.fallback = Some(database);
+        } else {
+            self.config.databases.insert(name.into(), database);
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, name: &str, settings: &str) -> Result<(), String> {
+        if name.len() >= MAX_USER {
+            return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
+        }
+        let mut user = User {
+            name: name.into(),
+            ..User::default()
+        };
+        self.entry(Scope::User, settings, |key, value| {
+            user.assign(key, value).ok_or_else(String::new)
+        })?;
+        self.config.users.insert(name.into(), Arc::new(user));
+        Ok(())
+    }
+
+    /// Peers are read so that a mistake is found; nothing is made of them yet.
+    fn peer(&mut self, id: &str, settings: &str) -> Result<(), String> {
+        if !read_number(id).is_some_and(|id| (1..=65535).contains(&id)) {
+            return Err("a peer's id is a number from 1 to 65535".into());
+        }
+        let mut has_host = false;
+        self.entry(Scope::Peer, settings, |key, value| {
+            has_host |= key == "host";
+            let good = key == "host" || read_number(value).is_some();
+            if good { Ok(()) } else { Err(String::new()) }
+        })?;
+        self.not_built.insert("[peers]");
+        if has_host {
+            Ok(())
+        } else {
+            Err("a peer needs host=".into())
+        }
+    }
+
+    /// Walks the pairs of an entry. An empty error of `assign` is replaced by what the table says
+    /// the key takes.
+    fn entry(
+        &mut self,
+        scope: Scope,
+        text: &str,
+        mut assign: impl FnMut(&str, &str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for (key, value) in connstr::parse(text)? {
+            let setting = table::find(scope, &key).ok_or_else(|| {
+                format!(
+                    "unrecognized connection parameter: {key}{}",
+                    did_you_mean(scope, &key)
+                )
+            })?;
+            if setting.status != Status::Built {
+                self.not_built.insert(setting.name);
+            }
+            assign(&key, &value).map_err(|why| match why.as_str() {
+                "" => format!("{key} takes {}, not \"{value}\"", setting.kind),
+                _ => why,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+        self.judge_what_is_not_built();
+        if !self.mistakes.is_empty() {
+            return Err(self.mistakes);
+        }
+        self.place_hosts();
+        if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
+            self.read_users(read_file);
+        }
+        Ok((self.config, self.warnings))
+    }
+
+    fn judge_what_is_not_built(&mut self) {
+        for setting in table::GLOBAL {
+            let Some((value, place)) = self.written.get(setting.name) else {
+                continue;
+            };
+            let Some(field) = setting.field else { continue };
+            if let Some(why) = stop(setting, value) {
+                let text = format!("invalid value \"{value}\" for parameter {}", setting.name);
+                self.mistakes.push(Mistake::at(place, text, why));
+                continue;
+            }
+            let as_default =
+                (field.show)(&self.config.globals) == (field.show)(&Globals::default());
+            // The harmless values of a setting that can stop the start do nothing or are built.
+            let Status::NotYet(why) = setting.status else {
+                continue;
+            };
+            if as_default || value.is_empty() {
+                continue;
+            }
+            let text = format!("{} = {value} ({place}) has no effect: {why}", setting.name);
+            self.warnings.push(Warning { text });
+        }
+        for name in std::mem::take(&mut self.not_built) {
+            let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
+                Some(Status::NotYet(why) | Status::Stops { why, .. }) => why,
+                _ => "peering is not built yet: one process uses all cores",
+            };
+            self.warn(format!("{name} in {} has no effect: {why}", self.path));
+        }
+    }
+
+    /// A database without a host is where our own unix socket is.
+    fn place_hosts(&mut self) {
+        let directory = &self.config.globals.unix_socket_dir;
+        if directory.is_empty() {
+            return;
+        }
+        for database in self
+            .config
+            .databases
+            .values_mut()
+            .chain(self.config.fallback.as_mut())
+        {
+            if database.hosts.is_empty() {
+                Arc::make_mut(database)
+                    .hosts
+                    .push(Host::Unix(directory.clone()));
+            }
+        }
+    }
+
+    fn read_users(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
+        let Some(path) = self
+            .config
+            .globals
+            .auth_file
+            .clone()
+            .filter(|path| !path.is_empty())
+        else {
+            return;
+        };
+        let text = match read_file(&path) {
+            Ok(text) => text,
+            Err(why) => return self.warn(format!("could not open auth_file {path}: {why}")),
+        };
+        let (users, broken) = userlist::parse(&text);
+        if let Some((line, why)) = broken {
+            self.warn(format!(
+                "broken auth file ({path}:{line}): {why}; nothing from that line on was read"
+            ));
+        }
+        for (name, secret) in users {
+            let user = self.config.users.entry(name.clone()).or_insert_with(|| {
+                Arc::new(User {
+                    name,
+                    ..User::default()
+                })
+            });
+            Arc::make_mut(user).secret = Secret::from_text(&secret);
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        self.warnings.push(Warning { text });
+    }
+}
+
+/// `; did you mean X?` where a known name is near.
+fn did_you_mean(scope: Scope, name: &str) -> String {
+    let near = table::in_scope(scope)
+        .map(|setting| (distance(setting.name, name), setting.name))
+        .min()
+        .filter(|&(distance, _)| distance <= 2.max(name.len() / 4));
+    near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
+}
+
+/// The Levenshtein distance: how many letters to add, drop or change.
+fn distance(a: &str, b: &str) -> usize {
+    let b = b.as_bytes();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,567 @@
+//! The one table of settings. Everything else that knows a setting (the typed fields, SHOW CONFIG,
+//! SET, the reference page, sample files, start-up warnings) derives from here.
+
+use std::time::Duration;
+
+use super::value::{AuthType, IoDriver, Kind, List, PoolMode, SslMode, Value};
+
+/// Where a setting may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// In `[pgbouncer]`.
+    Global,
+    /// In an entry of `[databases]`.
+    Database,
+    /// In an entry of `[users]`.
+    User,
+    /// In an entry of `[peers]`.
+    Peer,
+}
+
+/// Whether this release does what a setting asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It does.
+    Built,
+    /// It does not; setting it to anything but its default is warned of. Why, or what happens
+    /// instead.
+    NotYet(&'static str),
+    /// It does not, and to go on regardless would be unsafe or useless: any value but the default
+    /// and those listed stops the start. Why.
+    Stops {
+        /// Values that do no harm.
+        unless: &'static [&'static str],
+        /// Why the others do.
+        why: &'static str,
+    },
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// As written.
+    pub name: &'static str,
+    /// What can be written.
+    pub kind: Kind,
+    /// What holds if nothing is written; `None` where "unset" differs from empty.
+    pub default: Option<&'static str>,
+    /// Where it may stand. Where it may stand in several places, the nearer one wins: user, then
+    /// database, then global.
+    pub scopes: &'static [Scope],
+    /// Whether a reload or SET changes it.
+    pub reloadable: bool,
+    /// Whether it is built.
+    pub status: Status,
+    /// What it does.
+    pub prose: &'static str,
+    /// Its field of [`Globals`]; `None` for settings that have no global form.
+    pub(super) field: Option<Field>,
+}
+
+/// Access to a setting's field of [`Globals`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    /// Reads a text into it; false if the text is not of its kind.
+    pub(super) assign: fn(&mut Globals, &str) -> bool,
+    /// Prints it.
+    pub(super) show: fn(&Globals) -> Option<String>,
+    /// Takes it over from another value.
+    pub(super) copy: fn(&mut Globals, &Globals),
+}
+
+macro_rules! default_text {
+    (unset) => {
+        None
+    };
+    ($text:literal) => {
+        Some($text)
+    };
+}
+
+/// `name: Type = default, scopes, reload|fixed, status, prose;`
+macro_rules! globals {
+    ($($name:ident: $type:ty = $default:tt, $scopes:ident, $reload:ident, $status:expr,
+       $prose:literal;)*) => {
+        /// The settings of `[pgbouncer]`. Times of zero mean "off".
+        #[derive(Clone, Debug)]
+        pub struct Globals {
+            $(#[doc = $prose] pub $name: $type,)*
+        }
+
+        /// All global settings, in the order of SHOW CONFIG.
+        pub static GLOBAL: &[Setting] = &[$(Setting {
+            name: stringify!($name),
+            kind: <$type as Value>::KIND,
+            default: default_text!($default),
+            scopes: $scopes,
+            reloadable: $reload,
+            status: $status,
+            prose: $prose,
+            field: Some(Field {
+                assign: |globals, text| match <$type as Value>::read(text) {
+                    Some(value) => {
+                        globals.$name = value;
+                        true
+                    }
+                    None => false,
+                },
+                show: |globals| Value::show(&globals.$name),
+                copy: |to, from| to.$name.clone_from(&from.$name),
+            }),
+        },)*];
+
+        impl Default for Globals {
+            fn default() -> Globals {
+                Globals { $($name: default_value::<$type>(stringify!($name), default_text!($default)),)* }
+            }
+        }
+    };
+}
+
+/// A test reads every default, so that this never panics.
+fn default_value<V: Value>(name: &str, text: Option<&str>) -> V {
+    text.map_or_else(V::unset, V::read)
+        .unwrap_or_else(|| panic!("the default of {name} cannot be read"))
+}
+
+use Scope::{Database, Global, Peer, User};
+use Status::{Built, NotYet};
+
+#[allow(non_upper_case_globals)] // They read as words in the table.
+const reload: bool = true;
+#[allow(non_upper_case_globals)]
+const fixed: bool = false;
+
+const G: &[Scope] = &[Global];
+const GD: &[Scope] = &[Global, Database];
+const GU: &[Scope] = &[Global, User];
+const GDU: &[Scope] = &[Global, Database, User];
+
+const NO_TLS: Status = NotYet("TLS is not built yet");
+const NO_HBA: Status = NotYet("it serves auth_type = hba only, which is not built yet");
+const NO_QUERY: Status = NotYet("auth_query is not built yet: users must stand in auth_file");
+const NO_SYSLOG: Status = NotYet("syslog is not built yet: use logfile or standard error");
+const TLS_STOPS: Status = Status::Stops {
+    unless: &["disable", "allow", "prefer"],
+    why: "TLS is not built yet, and going on in the clear would be unsafe",
+};
+const AUTH_STOPS: Status = Status::Stops {
+    unless: &["any", "trust", "plain", "md5", "scram-sha-256"],
+    why: "this way to log in is not built yet",
+};
+
+globals! {
+    admin_users: List = "", G, reload, Built,
+        "Users who may give every command on the console.";
+    application_name_add_host: bool = "0", G, reload, Built,
+        "Appends the client's host and port to the application_name it starts with.";
+    auth_dbname: Option<String> = unset, GD, reload, NO_QUERY,
+        "The entry of [databases] in which auth_query runs; unset means the client's own.";
+    auth_file: Option<String> = unset, G, reload, Built,
+        "The file of users and their secrets.";
+    auth_hba_file: String = "", G, reload, NO_HBA,
+        "The file of host-based rules for auth_type = hba.";
+    auth_ident_file: Option<String> = unset, G, reload, NO_HBA,
+        "The file that maps system users to database users, for auth_type = hba.";
+    auth_ldap_options: Option<String> = unset, G, reload,
+        NotYet("it serves auth_type = ldap only, which is not built yet"),
+        "Where and how to bind for auth_type = ldap.";
+    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
+        GD, reload, NO_QUERY,
+        "The query that finds the secret of a user who is not in auth_file.";
+    auth_type: AuthType = "md5", G, reload, AUTH_STOPS,
+        "How clients prove who they are.";
+    auth_user: Option<String> = unset, GD, reload,
+        Status::Stops { unless: &[""], why: "auth_query is not built yet, so that users who are \
+                                           not in auth_file could not log in" },
+        "The role that runs auth_query.";
+    autodb_idle_timeout: Duration = "3600", G, reload, Built,
+        "Forgets a database made from the `*` entry when it was unused for this long.";
+    cancel_wait_timeout: Duration = "10", G, reload, Built,
+        "How long a cancel request may wait for a connection to carry it.";
+    client_idle_timeout: Duration = "0", GU, reload, Built,
+        "Closes clients that sent nothing for this long.";
+    client_login_timeout: Duration = "60", G, reload, Built,
+        "How long a client may take to log in.";
+    client_tls13_ciphers: Option<String> = unset, G, reload, NO_TLS,
+        "TLS 1.3 cipher suites offered to clients.";
+    client_tls_ca_file: String = "", G, reload, NO_TLS,
+        "Authorities trusted for client certificates.";
+    client_tls_cert_file: String = "", G, reload, NO_TLS,
+        "Our certificate, shown to clients.";
+    client_tls_ciphers: String = "default", G, reload, NO_TLS,
+        "Ciphers for clients that speak TLS 1.2.";
+    client_tls_dheparams: String = "auto", G, reload, NO_TLS,
+        "Diffie-Hellman parameters for clients.";
+    client_tls_ecdhcurve: String = "auto", G, reload, NO_TLS,
+        "The elliptic curve for clients.";
+    client_tls_key_file: String = "", G, reload, NO_TLS,
+        "The private key of our certificate.";
+    client_tls_protocols: String = "secure", G, reload, NO_TLS,
+        "TLS versions offered to clients.";
+    client_tls_sslmode: SslMode = "disable", G, reload, TLS_STOPS,
+        "Whether clients may or must use TLS.";
+    conffile: Option<String> = unset, G, reload, Built,
+        "The configuration file; once set anew, the next reload reads that one.";
+    default_pool_size: u32 = "20", G, reload, Built,
+        "Servers per database and user; 0 sets no limit. Entries say pool_size.";
+    disable_pqexec: bool = "0", G, fixed,
+        NotYet("simple queries are not refused"),
+        "Refuses the simple query protocol, in which several statements fit into one query.";
+    dns_max_ttl: Duration = "15", G, reload, Built,
+        "How long a resolved host name is believed.";
+    dns_nxdomain_ttl: Duration = "15", G, reload, Built,
+        "How long a failure to resolve a host name is believed.";
+    dns_zone_check_period: Duration = "0", G, reload,
+        NotYet("zones are not watched"),
+        "How often to look whether a DNS zone changed.";
+    idle_transaction_timeout: Duration = "0", GU, reload, Built,
+        "Closes clients that idle in a transaction for this long.";
+    ignore_startup_parameters: List = "", G, reload, Built,
+        "Startup parameters that are accepted and dropped; `options` may be among them.";
+    io_driver: IoDriver = "auto", G, fixed, Built,
+        "How to talk to the kernel: io_uring, epoll, or the best that works here. Not in PgBouncer.";
+    job_name: String = "pgbouncer", G, fixed, Built,
+        "The name of the Windows service; means nothing elsewhere.";
+    listen_addr: List = "", G, fixed, Built,
+        "Addresses to listen on for TCP; `*` means all, nothing means unix sockets only.";
+    listen_backlog: u32 = "128", G, fixed, Built,
+        "How many connections may wait in the kernel to be accepted.";
+    listen_port: u16 = "6432", G, fixed, Built,
+        "The port to listen on, and the suffix of the unix socket's name.";
+    log_connections: bool = "1", G, reload, Built,
+        "Logs each login.";
+    log_disconnections: bool = "1", G, reload, Built,
+        "Logs why each connection is closed.";
+    log_pooler_errors: bool = "1", G, reload, Built,
+        "Logs the errors we send to clients.";
+    log_stats: bool = "1", G, reload, Built,
+        "Logs a line of statistics every stats_period.";
+    logfile: String = "", G, reload, Built,
+        "The file to log to; opened anew at reload.";
+    login_notify_message: String = "", G, reload, Built,
+        "A notice sent to each client after it logged in.";
+    max_client_conn: u32 = "100", G, reload, Built,
+        "How many clients may be connected.";
+    max_db_client_connections: u32 = "0", GD, reload, Built,
+        "How many clients of one database may be connected; 0 sets no limit.";
+    max_db_connections: u32 = "0", GD, reload, Built,
+        "How many servers one database may have, whatever the user; 0 sets no limit.";
+    max_packet_size: u32 = "2147483647", G, reload, Built,
+        "The longest message taken from either side, in bytes.";
+    max_prepared_statements: u32 = "200", G, reload, Built,
+        "How many prepared statements are kept on a server; 0 relays them without a look.";
+    max_user_client_connections: u32 = "0", GU, reload, Built,
+        "How many clients of one user may be connected; 0 sets no limit.";
+    max_user_connections: u32 = "0", GU, reload, Built,
+        "How many servers one user may have, whatever the database; 0 sets no limit.";
+    min_pool_size: u32 = "0", GD, reload, Built,
+        "Servers kept open in a pool that is in use.";
+    peer_id: u32 = "0", G, reload,
+        NotYet("peering is not built yet: one process uses all cores"),
+        "Our number among peers that share a port; 0 means there are none.";
+    pidfile: String = "", G, fixed, Built,
+        "The file to write the process id to; empty means none.";
+    pkt_buf: u32 = "4096", G, fixed, Built,
+        "PgBouncer's buffer size; taken, but our buffers have their own.";
+    pool_mode: PoolMode = "session", GDU, reload, Built,
+        "When a server goes back to its pool.";
+    pool_idle_timeout: Duration = "0", G, reload, Built,
+        "Forgets a pool that had neither clients nor servers for this long.";
+    query_timeout: Duration = "0", GU, reload, Built,
+        "Ends queries that run longer.";
+    query_wait_notify: Duration = "5", G, reload, Built,
+        "Tells a client by a notice once it waited this long for a server.";
+    query_wait_timeout: Duration = "120", GDU, reload, Built,
+        "How long a client may wait for a server.";
+    reserve_pool_size: u32 = "0", GDU, reload, Built,
+        "Servers a pool may have on top when clients wait too long.";
+    reserve_pool_timeout: Duration = "5", G, reload, Built,
+        "How long a client must have waited before the reserve is used.";
+    resolv_conf: String = "", G, fixed,
+        NotYet("the system's resolver file is used"),
+        "A resolver file to use instead of the system's.";
+    sbuf_loopcnt: u32 = "5", G, reload, Built,
+        "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
+    scram_iterations: u32 = "4096", G, reload, Built,
+        "Iterations of the SCRAM secrets made from plain passwords.";
+    server_check_delay: Duration = "30", G, reload, Built,
+        "A server that idled for longer is tested before it is used; 0 always tests.";
+    server_check_query: String = "<empty>", G, reload, Built,
+        "The test; `<empty>` is the empty query, nothing is no test.";
+    server_connect_timeout: Duration = "15", G, reload, Built,
+        "How long connecting and logging in to a server may take.";
+    server_fast_close: bool = "0", G, reload, Built,
+        "Closes servers of session pools that must go at the end of their transaction.";
+    server_idle_timeout: Duration = "600", G, reload, Built,
+        "Closes servers that were not needed for this long.";
+    server_lifetime: Duration = "3600", GD, reload, Built,
+        "Closes servers older than this when they are free; 0 uses each once.";
+    server_login_retry: Duration = "15", G, reload, Built,
+        "How long to wait after a failed login to a server before the next.";
+    server_reset_query: String = "DISCARD ALL", G, reload, Built,
+        "Run on a server of a session pool when its client has left.";
+    server_reset_query_always: bool = "0", G, reload, Built,
+        "Runs server_reset_query in the other pool modes too.";
+    server_round_robin: bool = "0", G, reload, Built,
+        "Uses servers in turn instead of the one used last.";
+    server_tls13_ciphers: Option<String> = unset, G, reload, NO_TLS,
+        "TLS 1.3 cipher suites offered to servers.";
+    server_tls_ca_file: String = "", G, reload, NO_TLS,
+        "Authorities trusted for server certificates.";
+    server_tls_cert_file: String = "", G, reload, NO_TLS,
+        "Our certificate, shown to servers.";
+    server_tls_ciphers: String = "default", G, reload, NO_TLS,
+        "Ciphers for servers that speak TLS 1.2.";
+    server_tls_key_file: String = "", G, reload, NO_TLS,
+        "The private key of the certificate shown to servers.";
+    server_tls_protocols: String = "secure", G, reload, NO_TLS,
+        "TLS versions offered to servers.";
+    server_tls_sslmode: SslMode = "prefer", G, reload, TLS_STOPS,
+        "Whether connections to servers may or must use TLS.";
+    so_reuseport: bool = "0", G, fixed,
+        NotYet("one process uses all cores; start a single one"),
+        "Lets several processes listen on the same port.";
+    stats_period: Duration = "60", G, reload, Built,
+        "Over how long averages are taken, and how often they are logged.";
+    stats_users: List = "", G, reload, Built,
+        "Users who may look at the console, but change nothing.";
+    suspend_timeout: Duration = "10", G, reload, Built,
+        "How long SUSPEND waits for buffers to empty.";
+    syslog: bool = "0", G, reload, NO_SYSLOG,
+        "Logs to syslog.";
+    syslog_facility: String = "daemon", G, reload, NO_SYSLOG,
+        "The syslog facility.";
+    syslog_ident: String = "pgbouncer", G, reload, NO_SYSLOG,
+        "The name under which syslog shows us.";
+    tcp_defer_accept: u32 = "1", G, reload, Built,
+        "Seconds the kernel waits for a client's first byte before it hands the connection over; \
+         1 means 45, 0 hands it over at once.";
+    tcp_keepalive: bool = "1", G, reload, Built,
+        "Has the kernel probe idle connections.";
+    tcp_keepcnt: u32 = "0", G, reload, Built,
+        "Unanswered probes before a connection is given up; 0 leaves it to the system.";
+    tcp_keepidle: u32 = "0", G, reload, Built,
+        "Seconds before the first probe; 0 leaves it to the system.";
+    tcp_keepintvl: u32 = "0", G, reload, Built,
+        "Seconds between probes; 0 leaves it to the system.";
+    tcp_socket_buffer: u32 = "0", G, reload, Built,
+        "The kernel's buffer per direction in bytes; 0 leaves it to the system.";
+    tcp_user_timeout: u32 = "0", G, reload, Built,
+        "Milliseconds sent data may stay unacknowledged; 0 leaves it to the system.";
+    track_extra_parameters: List = "IntervalStyle", G, fixed, Built,
+        "Server parameters to keep per client beyond the usual ones.";
+    transaction_timeout: Duration = "0", GU, reload, Built,
+        "Ends transactions that take longer.";
+    unix_socket_dir: String = "/tmp", G, fixed, Built,
+        "Where our unix socket stands, and where servers without a host are looked for; a leading \
+         `@` means abstract, nothing means none.";
+    unix_socket_group: String = "", G, fixed, Built,
+        "The group that owns the unix socket.";
+    unix_socket_mode: u32 = "0777", G, fixed, Built,
+        "The access mode of the unix socket.";
+    user: Option<String> = unset, G, fixed, Built,
+        "The system user to become after start as root.";
+    verbose: u32 = unset, G, reload, Built,
+        "How much to log: 0 to 3.";
+    workers: u32 = "0", G, fixed, Built,
+        "Worker threads; 0 takes as many as there are cores to use. Not in PgBouncer.";
+}
+
+const fn entry(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    scopes: &'static [Scope],
+    status: Status,
+    prose: &'static str,
+) -> Setting {
+    Setting {
+        name,
+        kind,
+        default,
+        scopes,
+        reloadable: true,
+        status,
+        prose,
+        field: None,
+    }
+}
+
+/// Settings that stand only in entries of `[databases]`, `[users]` or `[peers]`.
+pub static ENTRY: &[Setting] = &[
+    entry(
+        "application_name",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The application_name servers are opened with.",
+    ),
+    entry(
+        "client_encoding",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The client_encoding servers are opened with.",
+    ),
+    entry(
+        "connect_query",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "Run once on each new server; its failure is only logged.",
+    ),
+    entry(
+        "datestyle",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The datestyle servers are opened with.",
+    ),
+    entry(
+        "dbname",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The database's name on the server; missing means the entry's own name.",
+    ),
+    entry(
+        "host",
+        Kind::Text,
+        None,
+        &[Database, Peer],
+        Built,
+        "Host names or addresses, parted by commas; a leading `/` or `@` means a unix socket; \
+         missing means unix_socket_dir.",
+    ),
+    entry(
+        "load_balance_hosts",
+        <super::value::LoadBalance as Value>::KIND,
+        Some("round-robin"),
+        &[Database],
+        Built,
+        "Whether several hosts are used in turn, or the first until it fails.",
+    ),
+    entry(
+        "password",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The password of the forced user; missing means its secret from auth_file.",
+    ),
+    entry(
+        "pool_size",
+        Kind::Number,
+        None,
+        &[Database, User, Peer],
+        Built,
+        "Servers per pool; missing means default_pool_size, 0 sets no limit.",
+    ),
+    entry(
+        "port",
+        Kind::Number,
+        Some("5432"),
+        &[Database, Peer],
+        Built,
+        "The server's port (of a peer: 6432).",
+    ),
+    entry(
+        "reserve_pool",
+        Kind::Number,
+        None,
+        &[Database],
+        Built,
+        "An older name of reserve_pool_size.",
+    ),
+    entry(
+        "timezone",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The timezone servers are opened with.",
+    ),
+    entry(
+        "user",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "Opens all servers as this user, whoever the client is.",
+    ),
+];
+
+/// Finds what may stand in a scope under a name.
+pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
+    in_scope(scope).find(|setting| setting.name == name)
+}
+
+/// All that may stand in a scope.
+pub fn in_scope(scope: Scope) -> impl Iterator<Item = &'static Setting> {
+    GLOBAL
+        .iter()
+        .chain(ENTRY)
+        .filter(move |setting| setting.scopes.contains(&scope))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_read_and_shown_back() {
+        let globals = Globals::default();
+        for setting in GLOBAL {
+            let shown = (setting.field.unwrap().show)(&globals);
+            let expected = match setting.name {
+                "unix_socket_mode" => Some("511"), // PgBouncer, too, shows it in decimal.
+                "verbose" => Some("0"),
+                _ => setting.default,
+            };
+            assert_eq!(shown.as_deref(), expected, "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_in_each_scope() {
+        for scope in [Global, Database, User, Peer] {
+            let mut names: Vec<_> = in_scope(scope).map(|s| s.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_that_of_show_config() {
+        let mut names: Vec<_> = GLOBAL.iter().map(|s| s.name).collect();
+        let mode = names.iter().position(|&n| n == "pool_mode").unwrap();
+        assert_eq!(
+            names[mode + 1],
+            "pool_idle_timeout",
+            "PgBouncer's one exception"
+        );
+        names.swap(mode, mode + 1);
+        assert!(names.is_sorted(), "{names:?}");
+        assert_eq!(names.len(), 100 + 2, "PgBouncer's on Linux and ours");
+    }
+
+    #[test]
+    fn a_field_is_assigned_shown_and_copied() {
+        let mut globals = Globals::default();
+        let port = find(Global, "listen_port").unwrap().field.unwrap();
+        assert!((port.assign)(&mut globals, "6543") && globals.listen_port == 6543);
+        assert!(!(port.assign)(&mut globals, "x") && globals.listen_port == 6543);
+        assert_eq!((port.show)(&globals).as_deref(), Some("6543"));
+        let mut fresh = Globals::default();
+        (port.copy)(&mut fresh, &globals);
+        assert_eq!(fresh.listen_port, 6543);
+    }
+}

@@ -1,0 +1,465 @@
+//! Whole configurations in, meaning or mistakes out.
+
+use std::time::Duration;
+
+use super::*;
+
+const USERS: &str = "\"alice\" \"secret\"\n\"bob\" \"md50123456789abcdef0123456789abcdef\"\n";
+
+fn files(name: &str) -> Result<String, String> {
+    match name {
+        "users.txt" => Ok(USERS.into()),
+        "broken.txt" => Ok("\"alice\" \"x\"\nbob".into()),
+        "more.ini" => Ok("[users]\nalice = pool_size=3\n".into()),
+        _ => Err("No such file or directory".into()),
+    }
+}
+
+fn load(text: &str) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+    Config::load("h.ini", text, &mut files)
+}
+
+fn good(text: &str) -> Config {
+    let (config, warnings) = load(text).unwrap();
+    assert_eq!(warnings, [], "{text}");
+    config
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    load(text)
+        .unwrap_err()
+        .iter()
+        .map(Mistake::to_string)
+        .collect()
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    load(text)
+        .unwrap()
+        .1
+        .iter()
+        .map(Warning::to_string)
+        .collect()
+}
+
+#[test]
+fn nothing_written_means_the_defaults() {
+    let config = good("");
+    assert_eq!(config.globals.listen_port, 6432);
+    assert_eq!(config.globals.server_lifetime, Duration::from_secs(3600));
+    assert_eq!(config.globals.pool_mode, PoolMode::Session);
+    assert_eq!(config.globals.auth_type, AuthType::Md5);
+    assert_eq!(config.globals.unix_socket_mode, 0o777);
+    assert_eq!(config.globals.conffile.as_deref(), Some("h.ini"));
+    assert_eq!(config.server_check_query(), Some(""));
+    assert!(config.databases.is_empty() && config.users.is_empty() && config.fallback.is_none());
+}
+
+#[test]
+fn the_last_assignment_wins_but_a_second_header_starts_over() {
+    let config = good("[pgbouncer]\nlisten_port=1\n listen_port = 0x10\n[databases]\n");
+    assert_eq!(config.globals.listen_port, 16);
+    let text = "[pgbouncer]\nlisten_port=1\nuser=x\n[databases]\na=\n[pgbouncer]\nverbose=2";
+    let (config, warnings) = load(text).unwrap();
+    assert_eq!(
+        (config.globals.listen_port, config.globals.verbose),
+        (6432, 2)
+    );
+    assert_eq!((config.globals.user, config.databases.len()), (None, 1));
+    assert!(warnings[0].text.contains("h.ini:6"), "{warnings:?}");
+}
+
+#[test]
+fn databases() {
+    let config = good(
+        "[pgbouncer]\nunix_socket_dir=/run/pg\n[databases]\n\
+         plain =\n\
+         full = dbname=x host=db1,10.0.0.1,::1,/tmp,@abs port=5433 user=u password='p w' \
+         pool_size=3 min_pool_size=1 reserve_pool=2 query_wait_timeout=1.5 \
+         max_db_connections=4 max_db_client_connections=5 server_lifetime=60 \
+         load_balance_hosts=disable pool_mode=STATEMENT connect_query='select ''1''' \
+         client_encoding=latin1 datestyle=iso timezone=utc application_name=app\n\
+         inherit = pool_size=-1 server_lifetime=0\n\
+         'odd name' = host=a\n\
+         * = host=star dbname=d\n",
+    );
+    let plain = config.database("plain").unwrap();
+    assert_eq!((plain.target(), plain.port), ("plain", 5432));
+    assert_eq!(plain.hosts, [Host::Unix("/run/pg".into())]);
+    assert_eq!((&plain.host, plain.auto), (&None, false));
+    let full = config.database("full").unwrap();
+    assert_eq!(full.target(), "x");
+    assert_eq!(
+        full.hosts,
+        [
+            Host::Name("db1".into()),
+            Host::Ip([10, 0, 0, 1].into()),
+            Host::Ip("::1".parse().unwrap()),
+            Host::Unix("/tmp".into()),
+            Host::Unix("@abs".into()),
+        ]
+    );
+    assert_eq!(full.host.as_deref(), Some("db1,10.0.0.1,::1,/tmp,@abs"));
+    assert_eq!(
+        (full.port, full.load_balance_hosts),
+        (5433, LoadBalance::Disable)
+    );
+    assert_eq!(
+        (full.forced_user.as_deref(), full.password.as_deref()),
+        (Some("u"), Some("p w"))
+    );
+    assert_eq!(
+        (full.pool_size, full.min_pool_size, full.reserve_pool_size),
+        (Some(3), Some(1), Some(2))
+    );
+    assert_eq!(
+        (full.max_db_connections, full.max_db_client_connections),
+        (Some(4), Some(5))
+    );
+    assert_eq!(full.query_wait_timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(config.server_lifetime(&full), Duration::from_secs(60));
+    assert_eq!(full.pool_mode, Some(PoolMode::Statement));
+    assert_eq!(full.connect_query.as_deref(), Some("select '1'"));
+    assert_eq!(full.application_name.as_deref(), Some("app"));
+    let inherit = config.database("inherit").unwrap();
+    assert_eq!((inherit.pool_size, inherit.server_lifetime), (None, None));
+    assert!(config.database("odd name").is_some());
+    let auto = config.database("anything").unwrap();
+    assert_eq!(
+        (auto.name.as_str(), auto.target(), auto.auto),
+        ("anything", "d", true)
+    );
+    assert_eq!(config.database(CONSOLE), None);
+    assert_eq!(good("[databases]\na=").database("b"), None);
+}
+
+#[test]
+fn without_a_unix_directory_a_database_may_have_no_host() {
+    let config = good("[databases]\na=\n[pgbouncer]\nunix_socket_dir=\n");
+    assert_eq!(config.database("a").unwrap().hosts, []);
+}
+
+#[test]
+fn users_come_from_both_places() {
+    let config = good(
+        "[users]\nalice = pool_size=7 query_timeout=2\ncarol = pool_mode=transaction\ndan =\n\
+         [pgbouncer]\nauth_file = users.txt\n",
+    );
+    let alice = config.user("alice").unwrap();
+    assert_eq!(
+        (&alice.secret, alice.pool_size),
+        (&Some(Secret::Plain("secret".into())), Some(7))
+    );
+    assert!(matches!(
+        config.user("bob").unwrap().secret,
+        Some(Secret::Md5(_))
+    ));
+    let carol = config.user("carol").unwrap();
+    assert_eq!(
+        (&carol.secret, carol.pool_mode),
+        (&None, Some(PoolMode::Transaction))
+    );
+    assert!(config.user("dan").is_some() && config.user("eve").is_none());
+    let any = good("[pgbouncer]\nauth_type=any\nauth_file=gone.txt\n");
+    assert!(
+        any.users.is_empty(),
+        "auth_type=any needs no file and reads none"
+    );
+}
+
+#[test]
+fn a_missing_or_broken_auth_file_is_only_warned_of() {
+    let said = warnings("[pgbouncer]\nauth_file=gone.txt");
+    assert_eq!(
+        said,
+        ["could not open auth_file gone.txt: No such file or directory"]
+    );
+    let (config, said) = load("[pgbouncer]\nauth_file=broken.txt").unwrap();
+    assert!(
+        said[0]
+            .text
+            .starts_with("broken auth file (broken.txt:2): "),
+        "{said:?}"
+    );
+    assert!(config.user("alice").is_some() && config.user("bob").is_none());
+}
+
+#[test]
+fn the_nearer_setting_wins() {
+    let config = good(
+        "[pgbouncer]\ndefault_pool_size=1\nreserve_pool_size=1\nquery_wait_timeout=1\n\
+         min_pool_size=1\nmax_user_connections=1\nquery_timeout=1\nclient_idle_timeout=9\n\
+         [databases]\nbare=\nset=pool_size=2 reserve_pool_size=2 query_wait_timeout=2 \
+         pool_mode=transaction min_pool_size=2\n\
+         [users]\nu=pool_size=3 reserve_pool_size=3 query_wait_timeout=0 pool_mode=statement \
+         max_user_connections=3 query_timeout=3 client_idle_timeout=0\nv=\n",
+    );
+    let (bare, set) = (
+        config.database("bare").unwrap(),
+        config.database("set").unwrap(),
+    );
+    let (u, v) = (
+        config.user("u").unwrap().clone(),
+        config.user("v").unwrap().clone(),
+    );
+    let of = |db, user: Option<&User>| {
+        (
+            config.pool_size(db, user),
+            config.reserve_pool_size(db, user),
+            config.query_wait_timeout(db, user).as_secs(),
+            config.pool_mode(db, user),
+        )
+    };
+    assert_eq!(of(&bare, None), (1, 1, 1, PoolMode::Session));
+    assert_eq!(of(&bare, Some(&v)), (1, 1, 1, PoolMode::Session));
+    assert_eq!(of(&set, Some(&v)), (2, 2, 2, PoolMode::Transaction));
+    assert_eq!(of(&set, Some(&u)), (3, 3, 0, PoolMode::Statement));
+    assert_eq!(
+        (config.min_pool_size(&bare), config.min_pool_size(&set)),
+        (1, 2)
+    );
+    assert_eq!(
+        (
+            config.max_user_connections(None),
+            config.max_user_connections(Some(&u))
+        ),
+        (1, 3)
+    );
+    assert_eq!(config.query_timeout(Some(&v)), Duration::from_secs(1));
+    assert_eq!(config.query_timeout(Some(&u)), Duration::from_secs(3));
+    // Zero at a user means "as globally", except for query_wait_timeout.
+    assert_eq!(config.client_idle_timeout(Some(&u)), Duration::from_secs(9));
+}
+
+#[test]
+fn every_mistake_is_found_and_placed() {
+    let seen = mistakes(
+        "early = 1\n\
+         [pgbouncer]\nlisten_port = 70000\npool_mode = transactoin\nlisten_prot = 1\n\
+         server_lifetime = -1\nlog_stats = yes\nauth_dbname = pgbouncer\nstats_period = 0\n\
+         [databases]\npgbouncer = host=a\na = host\nb = hots=a\nc = port=0\nd = pool_size=x\n\
+         e = password=oops port=0\n\
+         [users]\nf = pool_mode=x\ng = host=a\n\
+         [peers]\n0 = host=a\n1 = port=1\n\
+         [what]\nignored = 1\n\
+         [pgbouncer\n%include gone.ini\n",
+    );
+    let expected = [
+        "invalid value \"1\" for parameter early in configuration (h.ini:1): it stands before any \
+         section: begin with [pgbouncer]",
+        "invalid value \"70000\" for parameter listen_port in configuration (h.ini:3): write a \
+         whole number from 0 to 65535",
+        "invalid value \"transactoin\" for parameter pool_mode in configuration (h.ini:4): write \
+         one of session, transaction, statement",
+        "invalid value \"1\" for parameter listen_prot in configuration (h.ini:5): there is no \
+         such setting; did you mean listen_port?",
+        "invalid value \"-1\" for parameter server_lifetime in configuration (h.ini:6): write a \
+         number of seconds, not negative",
+        "invalid value \"yes\" for parameter log_stats in configuration (h.ini:7): write 0 or 1",
+        "invalid value \"pgbouncer\" for parameter auth_dbname in configuration (h.ini:8): cannot \
+         use the reserved \"pgbouncer\" database as an auth_dbname",
+        "invalid value \"0\" for parameter stats_period in configuration (h.ini:9): write a number \
+         of seconds, not negative, at least 1",
+        "invalid value \"host=a\" for parameter pgbouncer in configuration (h.ini:11): database \
+         name \"pgbouncer\" is reserved for the console",
+        "invalid value \"host\" for parameter a in configuration (h.ini:12): \"host\" has no \
+         value: write `key=value` pairs parted by blanks",
+        "invalid value \"hots=a\" for parameter b in configuration (h.ini:13): unrecognized \
+         connection parameter: hots; did you mean host?",
+        "invalid value \"port=0\" for parameter c in configuration (h.ini:14): port takes a whole \
+         number, not \"0\"",
+        "invalid value \"pool_size=x\" for parameter d in configuration (h.ini:15): pool_size \
+         takes a whole number, not \"x\"",
+        "invalid value \"...\" for parameter e in configuration (h.ini:16): port takes a whole \
+         number, not \"0\"",
+        "invalid value \"pool_mode=x\" for parameter f in configuration (h.ini:18): pool_mode \
+         takes one of session, transaction, statement, not \"x\"",
+        "invalid value \"host=a\" for parameter g in configuration (h.ini:19): unrecognized \
+         connection parameter: host",
+        "invalid value \"host=a\" for parameter 0 in configuration (h.ini:21): a peer's id is a \
+         number from 1 to 65535",
+        "invalid value \"port=1\" for parameter 1 in configuration (h.ini:22): a peer needs host=",
+        "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
+         [databases], [users] and [peers]",
+    ];
+    let (grammar, meaning) = seen.split_at(2);
+    assert!(
+        grammar[0].starts_with("syntax error in configuration (h.ini:25): "),
+        "{grammar:?}"
+    );
+    assert!(
+        grammar[1].starts_with("could not load file \"gone.ini\": "),
+        "{grammar:?}"
+    );
+    assert_eq!(meaning, expected);
+}
+
+#[test]
+fn names_have_lengths() {
+    let long = |n| "n".repeat(n);
+    assert!(load(&format!("[databases]\n{}=", long(63))).is_ok());
+    assert!(mistakes(&format!("[databases]\n{}=", long(64)))[0].contains("at most 63 bytes"));
+    assert!(load(&format!("[users]\n{}=", long(127))).is_ok());
+    assert!(mistakes(&format!("[users]\n{}=", long(128)))[0].contains("at most 127 bytes"));
+    assert!(mistakes(&format!("[databases]\na=user={}", long(128)))[0].contains("at most 127"));
+}
+
+#[test]
+fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
+    for (line, word) in [
+        ("client_tls_sslmode = require", "TLS"),
+        ("server_tls_sslmode = verify-full", "TLS"),
+        ("auth_type = hba", "not built"),
+        ("auth_type = cert", "not built"),
+        ("auth_type = ldap", "not built"),
+        ("auth_type = pam", "not built"),
+        ("auth_user = pooler", "auth_query"),
+    ] {
+        let seen = mistakes(&format!("[pgbouncer]\n{line}"));
+        assert!(
+            seen.len() == 1 && seen[0].contains(word) && seen[0].contains("h.ini:2"),
+            "{seen:?}"
+        );
+    }
+    for line in [
+        "client_tls_sslmode = disable",
+        "client_tls_sslmode = prefer",
+        "server_tls_sslmode = disable",
+        "auth_type = scram-sha-256",
+        "auth_type = Trust",
+        "client_tls_ciphers = default",
+        "so_reuseport = 0",
+        "auth_hba_file =",
+        "auth_user =",
+        "peer_id = 0",
+    ] {
+        assert_eq!(warnings(&format!("[pgbouncer]\n{line}")), [""; 0], "{line}");
+    }
+    for (text, names) in [
+        (
+            "[pgbouncer]\nso_reuseport=1\nsyslog=0\nsyslog=1\n",
+            &["so_reuseport", "syslog"][..],
+        ),
+        (
+            "[pgbouncer]\nclient_tls_key_file=k\nauth_hba_file=x\n",
+            &["auth_hba", "client_tls_key"],
+        ),
+        (
+            "[databases]\na=auth_user=x\nb=auth_user=y\n",
+            &["auth_user in h.ini"],
+        ),
+        ("[peers]\n1=host=a\n2=host=b\n", &["[peers] in h.ini"]),
+    ] {
+        let seen = warnings(text);
+        assert_eq!(seen.len(), names.len(), "{seen:?}");
+        assert!(
+            seen.iter()
+                .zip(names)
+                .all(|(said, name)| said.starts_with(name)),
+            "{seen:?}"
+        );
+    }
+}
+
+#[test]
+fn show_config_has_pgbouncers_columns() {
+    let config = good("[pgbouncer]\nserver_lifetime=1.5\nadmin_users= a, b\nlog_stats=7\n");
+    let shown: Vec<_> = config.show().collect();
+    let row = |key| shown.iter().find(|row| row.key == key).unwrap();
+    let value = |key| row(key).value.as_deref();
+    assert_eq!(
+        (shown[0].key, shown.last().unwrap().key),
+        ("admin_users", "workers")
+    );
+    assert_eq!(
+        (value("server_lifetime"), row("server_lifetime").default),
+        (Some("1.5"), Some("3600"))
+    );
+    assert_eq!(
+        (value("admin_users"), value("log_stats")),
+        (Some("a, b"), Some("1"))
+    );
+    assert_eq!((value("auth_user"), row("auth_user").default), (None, None));
+    assert_eq!(
+        (value("unix_socket_mode"), row("unix_socket_mode").default),
+        (Some("511"), Some("0777"))
+    );
+    assert!(row("verbose").changeable && !row("listen_port").changeable);
+}
+
+#[test]
+fn set_changes_what_may_change() {
+    let config = good("[pgbouncer]\nlisten_port=1234");
+    assert_eq!(config.with("verbose", "3").unwrap().globals.verbose, 3);
+    assert_eq!(
+        config.with("listen_port", "1").unwrap().globals.listen_port,
+        1234
+    );
+    for (key, value, said) in [
+        (
+            "verbsoe",
+            "1",
+            "unknown setting verbsoe; did you mean verbose?",
+        ),
+        ("host", "a", "unknown setting host"),
+        ("verbose", "x", "write a whole number"),
+        ("client_tls_sslmode", "require", "TLS is not built yet"),
+    ] {
+        let seen = config.with(key, value).unwrap_err();
+        assert!(seen.starts_with(said), "{seen}");
+    }
+}
+
+#[test]
+fn a_reload_keeps_what_is_fixed() {
+    let old = good("[pgbouncer]\nlisten_port=1\nverbose=1");
+    let mut new = good("[pgbouncer]\nlisten_port=2\nverbose=2");
+    new.keep_fixed(&old);
+    assert_eq!((new.globals.listen_port, new.globals.verbose), (1, 2));
+}
+
+#[test]
+fn which_changes_need_new_servers() {
+    let database = |text: &str| {
+        good(&format!("[databases]\na={text}"))
+            .database("a")
+            .unwrap()
+    };
+    let base = database("host=h user=u password=p pool_size=1");
+    assert!(base.same_servers(&database("host=h user=u password=q pool_size=2 dbname=a")));
+    for other in [
+        "host=i user=u",
+        "host=h",
+        "host=h user=u port=1",
+        "host=h user=u dbname=b",
+        "host=h user=u connect_query=x",
+        "host=h user=u load_balance_hosts=disable",
+    ] {
+        assert!(!base.same_servers(&database(other)), "{other}");
+    }
+}
+
+#[test]
+fn the_table_and_the_entries_agree() {
+    for scope in [table::Scope::Database, table::Scope::User] {
+        for setting in table::in_scope(scope) {
+            let value = match setting.kind {
+                Kind::Number | Kind::Seconds | Kind::Flag => "1",
+                Kind::Word(words) => words[0],
+                Kind::Text | Kind::List => "x",
+            };
+            let taken = match scope {
+                table::Scope::Database => Database::new("a").assign(setting.name, value),
+                _ => User::default().assign(setting.name, value),
+            };
+            assert_eq!(taken, Some(()), "{scope:?} {}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn included_files_go_on_in_their_section() {
+    let config = good("[pgbouncer]\nverbose=1\n%include more.ini\nbob = pool_size=4\n");
+    assert_eq!(config.user("alice").unwrap().pool_size, Some(3));
+    assert_eq!(config.user("bob").unwrap().pool_size, Some(4));
+}

@@ -1,0 +1,62 @@
+//! A user: a line of the auth_file, an entry of `[users]`, or both.
+
+use std::time::Duration;
+
+use super::database::read_limit;
+use super::userlist::Secret;
+use super::value::{PoolMode, Value};
+
+/// A user we know. `None` in a setting means "as the database or the global settings say".
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The secret of the auth_file. Without one no password is right.
+    pub secret: Option<Secret>,
+    /// When servers go back to their pool.
+    pub pool_mode: Option<PoolMode>,
+    /// Servers per pool.
+    pub pool_size: Option<u32>,
+    /// Servers on top when clients wait too long.
+    pub reserve_pool_size: Option<u32>,
+    /// Servers of this user.
+    pub max_user_connections: Option<u32>,
+    /// Clients of this user.
+    pub max_user_client_connections: Option<u32>,
+    /// How long a query may run.
+    pub query_timeout: Option<Duration>,
+    /// How long a client may wait for a server; zero: for ever.
+    pub query_wait_timeout: Option<Duration>,
+    /// How long a client may idle in a transaction.
+    pub idle_transaction_timeout: Option<Duration>,
+    /// How long a transaction may last.
+    pub transaction_timeout: Option<Duration>,
+    /// How long a client may be silent.
+    pub client_idle_timeout: Option<Duration>,
+}
+
+impl User {
+    /// Assigns one pair; `None` if the value is not of the key's kind. The key is one the table
+    /// has for users.
+    pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
+            "pool_size" => self.pool_size = read_limit(value)?,
+            "reserve_pool_size" => self.reserve_pool_size = read_limit(value)?,
+            "max_user_connections" => self.max_user_connections = read_limit(value)?,
+            "max_user_client_connections" => self.max_user_client_connections = read_limit(value)?,
+            "query_wait_timeout" => self.query_wait_timeout = Some(Duration::read(value)?),
+            "query_timeout" => self.query_timeout = read_time(value)?,
+            "idle_transaction_timeout" => self.idle_transaction_timeout = read_time(value)?,
+            "transaction_timeout" => self.transaction_timeout = read_time(value)?,
+            "client_idle_timeout" => self.client_idle_timeout = read_time(value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A time limit of a user; PgBouncer takes 0 here for "as globally".
+fn read_time(value: &str) -> Option<Option<Duration>> {
+    Duration::read(value).map(|time| Some(time).filter(|t| !t.is_zero()))
+}

@@ -1,0 +1,400 @@
+//! The types a setting can have: how each is read from text and printed back.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// The kind of text a setting takes, for messages and the reference page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// 0 or 1 (any number but 0 is 1).
+    Flag,
+    /// A whole number; `0x1F` is hexadecimal and `0777` octal.
+    Number,
+    /// Seconds, with a fraction if wanted.
+    Seconds,
+    /// Any text.
+    Text,
+    /// Words parted by commas or blanks.
+    List,
+    /// One of a few words, in any case.
+    Word(&'static [&'static str]),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Flag => f.write_str("0 or 1"),
+            Kind::Number => f.write_str("a whole number"),
+            Kind::Seconds => f.write_str("a number of seconds, not negative"),
+            Kind::Text => f.write_str("any text"),
+            Kind::List => f.write_str("a list of words parted by commas"),
+            Kind::Word(words) => write!(f, "one of {}", words.join(", ")),
+        }
+    }
+}
+
+/// What can stand in a setting.
+pub(super) trait Value: Sized + Clone {
+    /// What to tell someone who wrote something else.
+    const KIND: Kind;
+    /// What a setting of this type holds when it is unset.
+    fn unset() -> Option<Self> {
+        None
+    }
+    /// Reads it; `None` if the text is not of this kind.
+    fn read(text: &str) -> Option<Self>;
+    /// Prints it as SHOW CONFIG does; `None` is NULL.
+    fn show(&self) -> Option<String>;
+}
+
+/// Reads a whole number as C's `strtol` with base 0 does: blanks, a sign, `0x` for hexadecimal,
+/// a leading `0` for octal; nothing may follow.
+pub(super) fn read_number(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (digits, radix) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (&digits[2..], 16),
+        [b'0', _, ..] => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    // `from_str_radix` would take a second sign.
+    if !digits.starts_with(|c: char| c.is_digit(radix)) {
+        return None;
+    }
+    let number = i64::from_str_radix(digits, radix).ok()?;
+    Some(if negative { -number } else { number })
+}
+
+/// Reads seconds, with a fraction or an exponent; kept to the microsecond, as PgBouncer does.
+pub(super) fn read_seconds(text: &str) -> Option<Duration> {
+    let text = text.trim_start();
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '+') {
+        return None; // Refuses `inf`, `nan` and negative numbers.
+    }
+    let micros = text.parse::<f64>().ok()? * 1e6;
+    // Durations beyond a few centuries would overflow arithmetic on `Time`.
+    (micros < 1e16).then(|| Duration::from_micros(micros as u64))
+}
+
+/// Prints a number as C's `%g` does: six significant digits, no trailing zeros.
+pub(super) fn show_g(number: f64) -> String {
+    if number == 0.0 {
+        return "0".into();
+    }
+    let scientific = format!("{number:.5e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        let fixed = format!("{number:.*}", (5 - exponent).max(0) as usize);
+        return without_trailing_zeros(&fixed).into();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!(
+        "{}e{sign}{:02}",
+        without_trailing_zeros(mantissa),
+        exponent.abs()
+    )
+}
+
+fn without_trailing_zeros(text: &str) -> &str {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
+    }
+}
+
+impl Value for bool {
+    const KIND: Kind = Kind::Flag;
+    fn read(text: &str) -> Option<bool> {
+        read_number(text).map(|number| number != 0)
+    }
+    fn show(&self) -> Option<String> {
+        Some(if *self { "1" } else { "0" }.into())
+    }
+}
+
+macro_rules! number_value {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            const KIND: Kind = Kind::Number;
+            fn read(text: &str) -> Option<$type> {
+                <$type>::try_from(read_number(text)?).ok()
+            }
+            fn unset() -> Option<$type> {
+                Some(0)
+            }
+            fn show(&self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+    )*};
+}
+number_value!(u16, u32);
+
+impl Value for Duration {
+    const KIND: Kind = Kind::Seconds;
+    fn read(text: &str) -> Option<Duration> {
+        read_seconds(text)
+    }
+    fn show(&self) -> Option<String> {
+        Some(show_g(self.as_micros() as f64 / 1e6))
+    }
+}
+
+impl Value for String {
+    const KIND: Kind = Kind::Text;
+    fn read(text: &str) -> Option<String> {
+        Some(text.into())
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.clone())
+    }
+}
+
+impl<V: Value> Value for Option<V> {
+    const KIND: Kind = V::KIND;
+    fn unset() -> Option<Option<V>> {
+        Some(None)
+    }
+    fn read(text: &str) -> Option<Option<V>> {
+        V::read(text).map(Some)
+    }
+    fn show(&self) -> Option<String> {
+        self.as_ref().and_then(V::show)
+    }
+}
+
+/// Words parted by commas or white space, and the text they were written as.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct List {
+    written: String,
+    words: Vec<String>,
+}
+
+impl List {
+    /// Whether a word is in the list, by its exact spelling.
+    pub fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|w| w == word)
+    }
+}
+
+impl Deref for List {
+    type Target = [String];
+    fn deref(&self) -> &[String] {
+        &self.words
+    }
+}
+
+impl Value for List {
+    const KIND: Kind = Kind::List;
+    fn read(text: &str) -> Option<List> {
+        let parting = |c: char| c == ',' || c.is_ascii_whitespace();
+        let words = text
+            .split(parting)
+            .filter(|w| !w.is_empty())
+            .map(String::from)
+            .collect();
+        Some(List {
+            written: text.into(),
+            words,
+        })
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.written.clone())
+    }
+}
+
+/// Declares an enum whose members are words of the configuration.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// The word as written in the configuration.
+            pub fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl Value for $name {
+            const KIND: Kind = Kind::Word(&[$($word),*]);
+            fn read(text: &str) -> Option<$name> {
+                $(if text.eq_ignore_ascii_case($word) { return Some($name::$variant); })*
+                None
+            }
+            fn show(&self) -> Option<String> {
+                Some(self.word().into())
+            }
+        }
+    };
+}
+
+words! {
+    /// When a server goes back to its pool.
+    PoolMode {
+        /// When the client leaves.
+        Session = "session",
+        /// When the transaction ends.
+        Transaction = "transaction",
+        /// When the statement ends; transaction blocks are refused.
+        Statement = "statement",
+    }
+}
+
+words! {
+    /// How clients prove who they are.
+    AuthType {
+        /// Nothing is checked, any name will do; every database must force a user.
+        Any = "any",
+        /// No password, but the user must be known.
+        Trust = "trust",
+        /// The password in clear text.
+        Plain = "plain",
+        /// MD5 challenge, or SCRAM when the stored secret is one.
+        Md5 = "md5",
+        /// A TLS client certificate. Not built.
+        Cert = "cert",
+        /// By rules in a file. Not built.
+        Hba = "hba",
+        /// An LDAP bind. Not built.
+        Ldap = "ldap",
+        /// PAM. Not built.
+        Pam = "pam",
+        /// SCRAM-SHA-256.
+        ScramSha256 = "scram-sha-256",
+    }
+}
+
+words! {
+    /// What is demanded of TLS on one side.
+    SslMode {
+        /// Never.
+        Disable = "disable",
+        /// If the other side wants it.
+        Allow = "allow",
+        /// If the other side can.
+        Prefer = "prefer",
+        /// Always, certificates unchecked.
+        Require = "require",
+        /// Always, certificate signed by a known authority.
+        VerifyCa = "verify-ca",
+        /// Always, and the certificate names the other side.
+        VerifyFull = "verify-full",
+    }
+}
+
+words! {
+    /// How several hosts of a database are used.
+    LoadBalance {
+        /// The first until it fails.
+        Disable = "disable",
+        /// In turn.
+        RoundRobin = "round-robin",
+    }
+}
+
+words! {
+    /// How the process talks to the kernel.
+    IoDriver {
+        /// io_uring where the system allows it, else epoll.
+        Auto = "auto",
+        /// io_uring, or no start.
+        IoUring = "io_uring",
+        /// epoll.
+        Epoll = "epoll",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_strtol_reads_them() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("42", Some(42)),
+            (" +42", Some(42)),
+            ("-1", Some(-1)),
+            ("0777", Some(511)),
+            ("0x1F", Some(31)),
+            ("-0x10", Some(-16)),
+            ("08", None),
+            ("0x", None),
+            ("", None),
+            ("-", None),
+            ("--1", None),
+            ("1 ", None),
+            ("1k", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(read_number(text), number, "{text:?}");
+        }
+        assert_eq!(u16::read("65536"), None);
+        assert_eq!(u32::read("-1"), None);
+        assert_eq!((bool::read("2"), bool::read("on")), (Some(true), None));
+    }
+
+    #[test]
+    fn seconds_have_fractions_and_are_printed_as_g() {
+        for (text, shown) in [
+            ("0", Some("0")),
+            ("15", Some("15")),
+            ("0.5", Some("0.5")),
+            (".25", Some("0.25")),
+            ("3600", Some("3600")),
+            ("1e3", Some("1000")),
+            ("123456", Some("123456")),
+            ("1000000", Some("1e+06")),
+            ("2592000", Some("2.592e+06")),
+            ("0.0000125", Some("1.2e-05")), // Truncated to microseconds.
+            ("1.23456789", Some("1.23457")),
+            ("-1", None),
+            ("inf", None),
+            ("nan", None),
+            ("5s", None),
+            ("", None),
+            ("1e300", None),
+        ] {
+            assert_eq!(
+                read_seconds(text).and_then(|d| d.show()).as_deref(),
+                shown,
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn lists_keep_their_text() {
+        let list = List::read(" a, b\tc,,d ").unwrap();
+        assert_eq!(&*list, ["a", "b", "c", "d"]);
+        assert!(list.has("b") && !list.has("B"));
+        assert_eq!(list.show().unwrap(), " a, b\tc,,d ");
+        assert!(List::read("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn words_have_no_case() {
+        assert_eq!(PoolMode::read("TRANSaction"), Some(PoolMode::Transaction));
+        assert_eq!(AuthType::read("SCRAM-SHA-256"), Some(AuthType::ScramSha256));
+        assert_eq!(PoolMode::read("transactions"), None);
+        assert_eq!(
+            PoolMode::KIND.to_string(),
+            "one of session, transaction, statement"
+        );
+    }
+}

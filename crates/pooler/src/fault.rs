@@ -1,0 +1,199 @@
+//! What can go wrong, sorted by blame, with the one map to SQLSTATE, text and log level.
+
+use std::fmt;
+
+use howdah_wire::WireError;
+
+use crate::note::Level;
+
+/// A reason to end a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    // The client's fault.
+    /// Its bytes are not messages.
+    ClientBytes(WireError),
+    /// Its protocol version is not 3.
+    Protocol(u16, u16),
+    /// It sent bytes behind an SSLRequest or GSSENCRequest before our answer.
+    BytesBeforeAnswer(&'static str),
+    /// It sent messages before its login was done.
+    TooEarly,
+    /// Its start-up packet names no user.
+    NoUser,
+    /// A name is longer than PgBouncer's limits.
+    NameTooLong(&'static str),
+    /// A start-up parameter is not supported.
+    Parameter(String),
+    /// The start-up parameter `options` has a form that is not supported.
+    OptionsForm,
+    /// A setting in the start-up parameter `options` is not supported.
+    OptionsSetting(String),
+    /// A value of the start-up parameter `replication` means nothing.
+    ReplicationValue(String),
+    /// A statement's text is longer than can be remembered.
+    StatementTooLong(u32),
+    /// A transaction block in statement mode.
+    TransactionBlock,
+    /// The proof of identity failed: the text says how.
+    LoginFailed(&'static str),
+    /// It is neither in `admin_users` nor in `stats_users`.
+    NotAllowed,
+    /// It went away; the text says how.
+    ClientGone(String),
+    /// It said goodbye.
+    ClientClosed,
+
+    // A limit or a time the administrator set.
+    /// A client limit is reached; the text names it.
+    TooManyClients(&'static str),
+    /// `client_login_timeout`.
+    LoginTimeout,
+    /// `client_login_timeout` while no server could be had.
+    LoginTimeoutServerDown,
+    /// `client_idle_timeout`.
+    ClientIdle,
+    /// `idle_transaction_timeout`.
+    IdleTransaction,
+    /// `transaction_timeout`.
+    TransactionTimeout,
+    /// `query_timeout`.
+    QueryTimeout,
+    /// `query_wait_timeout`.
+    QueryWait,
+    /// `cancel_wait_timeout`.
+    CancelWait,
+    /// The process ends.
+    ShuttingDown,
+    /// SHUTDOWN WAIT_FOR_SERVERS, said to those without a server.
+    ServerShuttingDown,
+    /// KILL, or the database left the configuration.
+    DatabaseRemoved,
+    /// The server's settings changed while a session used it.
+    DatabaseChanged,
+    /// The administrator asked for it.
+    Forced,
+
+    // The configuration's fault.
+    /// No such database.
+    NoDatabase(String),
+    /// The database takes no clients.
+    DatabaseDisabled(String),
+    /// The configuration does not allow this login; the log says why.
+    Config(&'static str),
+
+    // The server's fault, or the network's.
+    /// Its bytes are not messages, or not those that were due.
+    ServerBytes(WireError),
+    /// PostgreSQL refused our login: its SQLSTATE and text.
+    ServerLogin(String, String),
+    /// Logins fail for some time; the last error.
+    ServerLoginFailing(String),
+    /// The connection broke.
+    ServerGone,
+    /// A parameter's value was refused by PostgreSQL.
+    ServerParameter,
+    /// A reason only the log needs.
+    Server(&'static str),
+}
+
+impl Fault {
+    /// The SQLSTATE a client sees.
+    pub fn sqlstate(&self) -> &str {
+        use Fault::*;
+        match self {
+            LoginFailed("\"trust\" authentication failed") | NotAllowed => "28000",
+            LoginFailed(_) => "28P01",
+            NoUser => "28000",
+            NoDatabase(_) => "3D000",
+            TooManyClients(_) => "53300",
+            StatementTooLong(_) => "54000",
+            Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
+            ClientIdle => "57P05",
+            IdleTransaction => "25P03",
+            TransactionTimeout => "25P04",
+            QueryTimeout => "57014",
+            ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
+            ServerLogin(sqlstate, _) => sqlstate,
+            ServerGone => "08006",
+            Protocol(..) => "0A000",
+            _ => "08P01",
+        }
+    }
+
+    /// How much the log cares.
+    pub fn level(&self) -> Level {
+        use Fault::*;
+        match self {
+            Config(_) | ServerBytes(_) => Level::Error,
+            ServerLogin(..) | ServerParameter => Level::Warning,
+            _ => Level::Log,
+        }
+    }
+
+    /// True if there is somebody to tell: not if the client itself has left.
+    pub fn is_told(&self) -> bool {
+        !matches!(self, Fault::ClientGone(_) | Fault::ClientClosed | Fault::CancelWait)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Fault::*;
+        match self {
+            ClientBytes(WireError::Tag(tag)) => write!(f, "invalid frontend message type {tag}"),
+            ClientBytes(error) => error.fmt(f),
+            Protocol(2, _) => f.write_str("old V2 protocol not supported"),
+            Protocol(major, minor) => write!(
+                f,
+                "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2"
+            ),
+            BytesBeforeAnswer(request) => write!(f, "received unencrypted data after {request}"),
+            TooEarly => f.write_str("unexpected message before the end of the login"),
+            NoUser => f.write_str("no PostgreSQL user name specified in startup packet"),
+            NameTooLong(what) => write!(f, "{what} name too long"),
+            Parameter(name) => write!(f, "unsupported startup parameter: {name}"),
+            OptionsForm => f.write_str(
+                "unsupported options startup parameter: only '-c config=val' and \
+                 '--config=val' are allowed",
+            ),
+            OptionsSetting(name) => write!(f, "unsupported startup parameter in options: {name}"),
+            ReplicationValue(value) => {
+                write!(f, "invalid value for parameter \"replication\": \"{value}\"")
+            }
+            StatementTooLong(bytes) => {
+                write!(f, "statement of {bytes} bytes is too long to be prepared through the pooler")
+            }
+            TransactionBlock => {
+                f.write_str("transaction blocks not allowed in statement pooling mode")
+            }
+            LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
+            NotAllowed => f.write_str("not allowed"),
+            ClientGone(text) => f.write_str(text),
+            ClientClosed => f.write_str("client close request"),
+            LoginTimeout => f.write_str("client_login_timeout"),
+            LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
+            ClientIdle => f.write_str("client_idle_timeout"),
+            IdleTransaction => f.write_str("idle transaction timeout"),
+            TransactionTimeout => f.write_str("transaction timeout"),
+            QueryTimeout => f.write_str("query timeout"),
+            QueryWait => f.write_str("query_wait_timeout"),
+            CancelWait => f.write_str("cancel_wait_timeout"),
+            ShuttingDown => f.write_str("pooler is shutting down"),
+            ServerShuttingDown => f.write_str("server shutting down"),
+            DatabaseRemoved => f.write_str("database removed"),
+            DatabaseChanged => f.write_str("database configuration changed"),
+            Forced => f.write_str("admin forced disconnect"),
+            NoDatabase(name) => write!(f, "no such database: {name}"),
+            DatabaseDisabled(name) => write!(f, "database \"{name}\" is disabled"),
+            Config(_) => f.write_str("bouncer config error"),
+            ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
+            ServerLogin(_, text) => f.write_str(text),
+            ServerLoginFailing(text) => write!(
+                f,
+                "server login has been failing, cached error: {text} (server_login_retry)"
+            ),
+            ServerGone => f.write_str("server conn crashed?"),
+            ServerParameter => f.write_str("invalid server parameter"),
+        }
+    }
+}

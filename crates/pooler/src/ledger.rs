@@ -1,0 +1,326 @@
+//! The ledger of a link: what the server owes, in order, and what of it the client sees.
+//!
+//! Every message that begets a reply is an entry. The entry in front is the one PostgreSQL answers
+//! now. Replies of our own making (of a Parse that was skipped, of a Close that was kept from the
+//! server) stand in the same line and go out when they come to the front, so the client sees
+//! answers in the order of its requests. After an error PostgreSQL skips everything up to the next
+//! Sync; so does the ledger, made replies included.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::statement::Statement;
+
+/// What an entry awaits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Query or FunctionCall: anything, up to ReadyForQuery.
+    Query,
+    /// Sync: ReadyForQuery.
+    Sync,
+    /// Parse: ParseComplete.
+    Parse,
+    /// Bind: BindComplete.
+    Bind,
+    /// Close: CloseComplete.
+    Close,
+    /// Describe: RowDescription or NoData, for a statement after ParameterDescription.
+    Describe,
+    /// Execute: CommandComplete, EmptyQueryResponse or PortalSuspended.
+    Execute,
+    /// CopyDone or CopyFail: no reply. Marks where a COPY that begins in front of it ends.
+    CopyEnd,
+    /// A ParseComplete of ours.
+    MadeParse,
+    /// A CloseComplete of ours.
+    MadeClose,
+}
+
+/// One entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// What it awaits.
+    pub reply: Reply,
+    /// The reply is ours to read and not the client's to see.
+    pub swallow: bool,
+    /// The first of [`Ledger::name_ops`] takes effect with it.
+    pub name_op: bool,
+    /// The first of [`Ledger::set_ops`] takes effect with it.
+    pub set_op: bool,
+    /// A Parse of the unnamed statement, which drops the old one even if it fails.
+    pub unnamed: bool,
+    /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
+    pub barrier: bool,
+}
+
+impl Entry {
+    /// An entry whose reply the client sees.
+    pub fn forward(reply: Reply) -> Self {
+        Entry {
+            reply,
+            swallow: false,
+            name_op: false,
+            set_op: false,
+            unnamed: false,
+            barrier: false,
+        }
+    }
+
+    /// An entry whose reply the client does not see.
+    pub fn swallow(reply: Reply) -> Self {
+        Entry { swallow: true, ..Entry::forward(reply) }
+    }
+}
+
+/// What a client's message does to its names, once PostgreSQL has agreed.
+#[derive(Clone, Debug)]
+pub struct NameOp {
+    /// The client's name; empty for the unnamed statement.
+    pub name: Box<[u8]>,
+    /// The group it was said in.
+    pub group: u32,
+    /// What changes.
+    pub change: Change,
+}
+
+/// A change of a name.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It now means this statement.
+    Define(Arc<Statement>),
+    /// It no longer exists.
+    Forget,
+    /// Nothing: it exists already, and PostgreSQL will say so, of the server's name.
+    Duplicate,
+}
+
+/// What was sent that changes a server's statements, once PostgreSQL has agreed.
+#[derive(Clone, Debug)]
+pub struct SetOp {
+    /// Under which key.
+    pub key: u128,
+    /// True for a Parse, false for a Close.
+    pub add: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: VecDeque<Entry>,
+    /// Changes of the client's names that entries carry, in order.
+    pub name_ops: VecDeque<NameOp>,
+    /// Changes of the server's statements that entries carry, in order.
+    pub set_ops: VecDeque<SetOp>,
+    group: u32,
+    group_open: bool,
+    group_sure: bool,
+    flushed: bool,
+    barriers: u32,
+    /// Entries up to a ReadyForQuery, Query and Sync alike.
+    readies: u32,
+}
+
+impl Ledger {
+    /// Nothing is owed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What PostgreSQL answers now.
+    pub fn front(&self) -> Option<Entry> {
+        self.entries.front().copied()
+    }
+
+    /// The number of the group being sent. A group ends with a Sync or a Query.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Extended messages were sent, and no Sync or Query after them.
+    pub fn group_open(&self) -> bool {
+        self.group_open
+    }
+
+    /// PostgreSQL keeps back answers to what was sent, because neither Sync nor Flush was sent
+    /// behind it. Says so once; the caller sends a Flush.
+    pub fn needs_flush(&mut self) -> bool {
+        let needs = self.group_open && !self.flushed;
+        self.flushed |= needs;
+        needs
+    }
+
+    /// Something in flight may make PostgreSQL forget statements.
+    pub fn has_barrier(&self) -> bool {
+        self.barriers > 0
+    }
+
+    /// Some ReadyForQuery is owed.
+    pub fn owes_ready(&self) -> bool {
+        self.readies > 0
+    }
+
+    /// Whether a group that begins now begins in a transaction known not to be failed, given that
+    /// the last ReadyForQuery said so. In a group already open: whether it began so.
+    pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
+        if self.group_open { self.group_sure } else { self.entries.is_empty() && not_failed }
+    }
+
+    /// A message that awaits a reply was sent (or its reply made).
+    pub fn push(&mut self, entry: Entry, not_failed: bool) {
+        match entry.reply {
+            Reply::Query | Reply::Sync => {
+                self.group = self.group.wrapping_add(1);
+                self.group_open = false;
+                self.readies += 1;
+            }
+            Reply::CopyEnd => {}
+            _ if !self.group_open => {
+                self.group_sure = self.entries.is_empty() && not_failed;
+                self.group_open = true;
+            }
+            _ => {}
+        }
+        self.flushed = false;
+        self.barriers += u32::from(entry.barrier);
+        self.entries.push_back(entry);
+    }
+
+    /// The entry in front is answered.
+    pub fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.barriers -= u32::from(entry.barrier);
+        self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        Some(entry)
+    }
+
+    /// The Query in front failed: what it would have changed of the client's names stays.
+    pub fn keep_names(&mut self) {
+        let Some(front) = self.entries.front_mut() else { return };
+        if front.name_op && self.name_ops.front().is_some_and(|op| !op.name.is_empty()) {
+            front.name_op = false;
+            self.name_ops.pop_front();
+        }
+    }
+
+    /// An extended message failed: takes out the next entry that PostgreSQL skips because of that,
+    /// the failed one first. None is left when a Sync is in front, or nothing is.
+    pub fn pop_failed(&mut self) -> Option<Entry> {
+        if self.front()?.reply == Reply::Sync {
+            return None;
+        }
+        self.pop()
+    }
+
+    /// After an error and all `pop_failed`: true if PostgreSQL goes on to skip what is sent, up to
+    /// a Sync.
+    pub fn ends_in_failed_group(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The group being sent was given up: what follows begins anew, with a Sync.
+    pub fn close_group(&mut self) {
+        self.group_open = false;
+    }
+
+    /// PostgreSQL began a COPY from the client, for the entry in front, and eats every Sync up to
+    /// its end. Takes those out that were sent already. Returns how many, and whether the end was
+    /// sent already, too.
+    pub fn begin_copy_in(&mut self) -> (usize, bool) {
+        let end = self.entries.iter().position(|e| e.reply == Reply::CopyEnd);
+        let reach = end.unwrap_or(self.entries.len());
+        let before = self.entries.len();
+        let mut at = 0;
+        let mut eaten = 0;
+        self.entries.retain(|entry| {
+            let eat = at > 0 && at < reach && entry.reply == Reply::Sync;
+            at += 1;
+            eaten += u32::from(eat);
+            !eat
+        });
+        self.readies -= eaten;
+        (before - self.entries.len(), end.is_some())
+    }
+
+    /// The client is gone: nothing that is owed has anyone to see it.
+    pub fn orphan(&mut self) {
+        for entry in &mut self.entries {
+            entry.swallow = true;
+            entry.name_op = false;
+        }
+        self.name_ops.clear();
+    }
+
+    /// The latest pending change of a name.
+    pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
+        let changes = self.name_ops.iter().rev();
+        changes.filter(|op| !matches!(op.change, Change::Duplicate)).find(|op| *op.name == *name)
+    }
+
+    /// For invariants: the operations that entries carry are those that wait.
+    pub fn check(&self) {
+        let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
+        assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
+        assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
+        assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
+        let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
+        assert_eq!(readies, self.readies as usize, "readies");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(replies: &[Reply]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for &reply in replies {
+            ledger.push(Entry::forward(reply), true);
+        }
+        ledger
+    }
+
+    #[test]
+    fn an_error_drops_up_to_the_sync() {
+        use Reply::*;
+        let mut ledger = ledger(&[Parse, MadeClose, Query, Sync, Parse]);
+        let mut dropped = Vec::new();
+        while let Some(entry) = ledger.pop_failed() {
+            dropped.push(entry.reply);
+        }
+        assert_eq!(dropped, [Parse, MadeClose, Query]);
+        assert!(!ledger.ends_in_failed_group());
+        assert_eq!(ledger.pop().unwrap().reply, Sync);
+        ledger.check();
+    }
+
+    #[test]
+    fn a_copy_eats_syncs_up_to_its_end() {
+        use Reply::*;
+        let mut open = ledger(&[Execute, Sync, Sync]);
+        assert_eq!(open.begin_copy_in(), (2, false));
+        assert_eq!(open.len(), 1);
+        let mut closed = ledger(&[Execute, Sync, CopyEnd, Sync]);
+        assert_eq!(closed.begin_copy_in(), (1, true));
+        assert_eq!(closed.len(), 3);
+        assert!(closed.owes_ready());
+        closed.check();
+    }
+
+    #[test]
+    fn a_group_is_sure_if_nothing_was_owed_when_it_began() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.sure_of_transaction(true));
+        assert!(!ledger.sure_of_transaction(false));
+        ledger.push(Entry::forward(Reply::Bind), true);
+        assert!(ledger.sure_of_transaction(true));
+        ledger.push(Entry::forward(Reply::Sync), true);
+        assert!(!ledger.sure_of_transaction(true), "the first group may have failed");
+        ledger.push(Entry::forward(Reply::Bind), true);
+        assert!(!ledger.sure_of_transaction(true));
+    }
+}

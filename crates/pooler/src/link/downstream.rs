@@ -1,0 +1,342 @@
+//! From a server to its client: each message is relayed or swallowed, as the ledger says.
+
+use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
+use howdah_wire::frame::{HEADER, Header, header};
+use howdah_wire::tag::backend as tag;
+use howdah_wire::{WireError, tag as tags, write};
+
+use super::prepare::{answered, duplicate, failed, forget_all, make};
+use crate::Shared;
+use crate::client::Client;
+use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::fault::Fault;
+use crate::inbox::{Chunk, Fate};
+use crate::ledger::Reply;
+use crate::server::Server;
+use crate::statement::PREFIX;
+
+/// The longest ErrorResponse, CommandComplete or the like that is held, in bytes.
+const HELD_MESSAGE_MAX: usize = 1 << 20;
+
+/// Why working through a server's bytes ended.
+#[derive(Debug)]
+pub enum Flow {
+    /// All are done with.
+    Done,
+    /// The front of a message is there; more must come.
+    Partial,
+    /// The server broke the protocol, or sent what nobody asked for.
+    Broken(Fault),
+}
+
+/// What counts for statistics while working through.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// ReadyForQuery that clients saw.
+    pub queries: u32,
+    /// Of those, outside a transaction block.
+    pub transactions: u32,
+}
+
+/// The parts of a `Pooler` that a server's messages touch.
+pub struct Downstream<'a> {
+    /// Who sends.
+    pub id: ServerId,
+    /// Who sends.
+    pub server: &'a mut Server,
+    /// Its client, if it is linked.
+    pub client: Option<(ClientId, &'a mut Client)>,
+    /// What all connections share.
+    pub shared: &'a mut Shared,
+    /// What is to be done.
+    pub out: &'a mut Out,
+    /// What was counted.
+    pub counts: Counts,
+    /// An error that a request of ours got (text), nobody else having seen it.
+    pub task_error: Option<String>,
+}
+
+type Step = Result<(), Flow>;
+
+impl Downstream<'_> {
+    /// Works through a chunk, as far as it goes.
+    pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
+        loop {
+            if self.server.inbox.left > 0 {
+                self.stream(chunk);
+                if self.server.inbox.left > 0 {
+                    return Flow::Done;
+                }
+                if let Err(flow) = self.end(self.server.inbox.tag) {
+                    return flow;
+                }
+            }
+            if chunk.rest().is_empty() {
+                return Flow::Done;
+            }
+            if let Err(flow) = self.message(chunk) {
+                return flow;
+            }
+        }
+    }
+
+    fn stream(&mut self, chunk: &mut Chunk<'_>) {
+        let count = chunk.rest().len().min(self.server.inbox.left as usize);
+        self.server.inbox.left -= count as u32;
+        self.pass(chunk, count, self.server.inbox.fate);
+    }
+
+    fn pass(&mut self, chunk: &mut Chunk<'_>, count: usize, fate: Fate) {
+        match (fate, &self.client) {
+            (Fate::Relay, Some((client, _))) => chunk.pass(count, Peer::Client(*client), self.out),
+            _ => chunk.at += count,
+        }
+    }
+
+    fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
+        let Some(read) = header(chunk.rest()) else { return Err(Flow::Partial) };
+        let tag = chunk.rest()[0];
+        if !tags::is_backend(tag) || matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA) {
+            return Err(broken(WireError::Tag(tag)));
+        }
+        let header = read.map_err(broken)?;
+        match tag {
+            tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
+                self.whole(chunk, header)
+            }
+            _ => self.passing(chunk, header),
+        }
+    }
+
+    /// Messages that are looked into.
+    fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
+            if header.total() > HELD_MESSAGE_MAX {
+                return Err(broken(WireError::Length { tag: header.tag, length: header.body + 4 }));
+            }
+            return Err(Flow::Partial);
+        };
+        match header.tag {
+            tag::READY => self.ready(chunk, header, Status::read(body).map_err(broken)?),
+            tag::ERROR => self.error(chunk, header, body),
+            tag::COMMAND_COMPLETE => {
+                let command = command_tag(body).map_err(broken)?;
+                self.complete(chunk, header, command)
+            }
+            _ => self.parameter(chunk, header, body),
+        }
+    }
+
+    /// Messages whose bodies only pass.
+    fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let fate = match (header.tag, self.server.ledger.front()) {
+            // Notices and notifications belong to no request.
+            (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
+            (_, Some(entry)) if entry.swallow => Fate::Drop,
+            (_, Some(_)) => Fate::Relay,
+            (_, None) if self.server.eaten > 0 => Fate::Relay,
+            (tag, None) => return Err(broken(WireError::Tag(tag))),
+        };
+        let count = chunk.rest().len().min(header.total());
+        self.pass(chunk, count, fate);
+        let inbox = &mut self.server.inbox;
+        inbox.left = (header.total() - count) as u32;
+        inbox.fate = fate;
+        inbox.tag = header.tag;
+        if inbox.left == 0 { self.end(header.tag) } else { Ok(()) }
+    }
+
+    /// A passing message has passed whole: it may have answered what is in front.
+    fn end(&mut self, tag: u8) -> Step {
+        let Some(front) = self.server.ledger.front() else { return Ok(()) };
+        let wanted = match tag {
+            tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
+            tag::PARSE_COMPLETE => Reply::Parse,
+            tag::BIND_COMPLETE => Reply::Bind,
+            tag::CLOSE_COMPLETE => Reply::Close,
+            tag::ROW_DESCRIPTION | tag::NO_DATA if front.reply == Reply::Describe => {
+                Reply::Describe
+            }
+            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED if front.reply == Reply::Execute => {
+                Reply::Execute
+            }
+            tag::COPY_IN => {
+                self.copy_begins();
+                return Ok(());
+            }
+            tag::COPY_BOTH => {
+                self.server.copy_both = true;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        if front.reply != wanted {
+            return Err(broken(WireError::Tag(tag)));
+        }
+        self.answered();
+        Ok(())
+    }
+
+    fn copy_begins(&mut self) {
+        let (eaten, ended) = self.server.ledger.begin_copy_in();
+        self.server.eaten += eaten as u32;
+        self.server.copy_in = !ended;
+        self.server.copy_broken = false;
+    }
+
+    fn answered(&mut self) {
+        answered(self.client.as_mut().map(|(_, client)| &mut **client), self.server);
+        self.make();
+    }
+
+    fn make(&mut self) {
+        match &mut self.client {
+            Some((id, client)) => {
+                make(Peer::Client(*id), Some(client), self.server, self.out);
+            }
+            // All that is owed to nobody is swallowed, so nothing is sent to this peer.
+            None => make(Peer::Server(self.id), None, self.server, self.out),
+        }
+    }
+
+    fn swallowing(&self) -> bool {
+        self.server.ledger.front().is_some_and(|entry| entry.swallow)
+    }
+
+    fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
+        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        let stray = !matches!(reply, Some(Reply::Query | Reply::Sync));
+        if stray && self.server.close_why.is_none() {
+            return Err(broken(WireError::Tag(tag::READY)));
+        }
+        let swallow = self.swallowing();
+        self.server.status = status;
+        self.server.copy_in = false;
+        self.server.copy_broken = false;
+        self.server.copy_both = false;
+        self.server.eaten = 0;
+        self.pass(chunk, header.total(), if swallow { Fate::Drop } else { Fate::Relay });
+        if stray {
+            return Ok(());
+        }
+        if !swallow {
+            self.counts.queries += 1;
+            self.counts.transactions += u32::from(status == Status::Idle);
+        }
+        self.answered();
+        Ok(())
+    }
+
+    fn complete(&mut self, chunk: &mut Chunk<'_>, header: Header, command: &[u8]) -> Step {
+        let Some(front) = self.server.ledger.front() else {
+            return Err(broken(WireError::Tag(header.tag)));
+        };
+        match command {
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
+                Some((_, client)) => forget_all(client, self.server),
+                None => self.server.set.clear_sure(),
+            },
+            b"PREPARE" => self.server.sql_prepared = true,
+            _ => {}
+        }
+        self.pass(chunk, header.total(), if front.swallow { Fate::Drop } else { Fate::Relay });
+        if front.reply == Reply::Execute {
+            self.answered();
+        }
+        Ok(())
+    }
+
+    /// A parameter has a new value, on the server and, if it was its client's doing, for that.
+    fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
+        let (name, value) = parameter_status(body).map_err(broken)?;
+        let seen = !self.swallowing();
+        if let Some(position) = self.shared.tracked.position(name) {
+            let params = self.server.params.with(position, value);
+            self.server.params = self.shared.params.intern(params);
+            if let (true, Some((_, client))) = (seen, &mut self.client)
+                && let Some(params) = &client.params
+            {
+                let params = params.with(position, value);
+                client.params = Some(self.shared.params.intern(params));
+            }
+        }
+        self.pass(chunk, header.total(), if seen { Fate::Relay } else { Fate::Drop });
+        Ok(())
+    }
+
+    fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
+        let fields = Fields::new(body);
+        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
+            self.server.close_why = Some("server conn crashed?");
+        }
+        if fields.sqlstate() == Some(b"26000") && contains(fields.message(), PREFIX) {
+            self.server.close_why = Some("prepared statements lost");
+        }
+        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        if self.server.eaten > 0 && self.server.copy_in && reply != Some(Reply::Query) {
+            // PostgreSQL may have failed before it ate them, and would answer them yet.
+            self.server.close_why = Some("copy failed");
+        }
+        self.server.copy_in = false;
+        self.server.copy_broken = false;
+        let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
+        if (simple && self.swallowing()) || self.client.is_none() {
+            self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
+            chunk.at += header.total();
+        } else if let Some(name) = duplicate(&self.server.ledger)
+            && fields.sqlstate() == Some(b"42P05")
+        {
+            let name = name.to_vec();
+            self.rename_error(fields, &name);
+            chunk.at += header.total();
+        } else {
+            self.pass(chunk, header.total(), Fate::Relay);
+        }
+        if simple {
+            self.server.ledger.keep_names();
+        } else {
+            failed(self.client.as_mut().map(|(_, client)| &mut **client), self.server);
+        }
+        Ok(())
+    }
+
+    /// The error as the client would see it if the server's name were the client's.
+    fn rename_error(&mut self, fields: Fields<'_>, name: &[u8]) {
+        let Some((client, _)) = &self.client else { return };
+        self.out.send_with(Peer::Client(*client), |buf| {
+            write::message(buf, tag::ERROR, |buf| {
+                for (code, value) in fields.iter() {
+                    buf.push(code);
+                    if code == b'M' {
+                        replace_name(buf, value, name);
+                    } else {
+                        buf.extend_from_slice(value);
+                    }
+                    buf.push(0);
+                }
+                buf.push(0);
+            });
+        });
+    }
+}
+
+/// Appends a text with the first server-side name in it replaced.
+fn replace_name(buf: &mut Vec<u8>, text: &[u8], name: &[u8]) {
+    let at = text.windows(PREFIX.len()).position(|window| window == PREFIX);
+    let Some(at) = at else {
+        buf.extend_from_slice(text);
+        return;
+    };
+    let end = (at + 39).min(text.len());
+    buf.extend_from_slice(&text[..at]);
+    buf.extend_from_slice(name);
+    buf.extend_from_slice(&text[end..]);
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+fn broken(error: WireError) -> Flow {
+    Flow::Broken(Fault::ServerBytes(error))
+}

@@ -1,0 +1,15 @@
+//! A link: a client bound to a server, for a transaction, a statement or a session.
+//!
+//! ```text
+//!            upstream: classify, rename, inject          relay
+//!   client ------------------------------------------------------> server
+//!          <------------------------------------------------------
+//!            relay, swallow, make            downstream: ledger
+//! ```
+//!
+//! `Linked` until the release rule holds (see [`release`]).
+
+pub mod downstream;
+pub mod prepare;
+pub mod release;
+pub mod upstream;

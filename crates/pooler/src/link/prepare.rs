@@ -1,0 +1,299 @@
+//! Prepared statements on a link: clients' names to servers' names, with nothing assumed that
+//! PostgreSQL has not confirmed.
+
+use std::sync::Arc;
+
+use howdah_wire::tag::{backend, frontend};
+use howdah_wire::write;
+
+use super::upstream::{Flow, Upstream};
+use crate::client::Client;
+use crate::event::{Out, Peer};
+use crate::ledger::{Change, Entry, Ledger, NameOp, Reply, SetOp};
+use crate::server::{Server, Unnamed};
+use crate::statement::{self, Forgets, Held, Statement, server_name};
+
+impl Upstream<'_> {
+    /// Returns only if what a name means is certain at this point of the stream: nothing before it
+    /// in other groups, or able to forget it, is still unanswered.
+    pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
+        let ledger = &self.linked().ledger;
+        let group = ledger.group();
+        let earlier = ledger.pending(name).is_some_and(|op| op.group != group);
+        if earlier || ledger.has_barrier() { Err(self.stall()) } else { Ok(()) }
+    }
+
+    /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
+    /// sent last, PostgreSQL keeps its answers back, so they are asked for.
+    pub(super) fn stall(&mut self) -> Flow {
+        let to = self.to();
+        if self.linked().ledger.needs_flush() {
+            self.out.send_with(to, |buf| write::empty(buf, frontend::FLUSH));
+        }
+        self.client.stalled = true;
+        Flow::Stalled
+    }
+
+    /// What a name means here, changes in the same group included.
+    pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+        match self.linked().ledger.pending(name) {
+            Some(NameOp { change: Change::Define(statement), .. }) => Some(statement.clone()),
+            Some(_) => None,
+            None if name.is_empty() => self.client.unnamed.clone(),
+            None => self.client.names.get(name).cloned(),
+        }
+    }
+
+    /// Makes sure that the server has what a Bind or a Describe names. Returns the name to use
+    /// instead, if it is another.
+    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Option<ServerName>, Flow> {
+        if name.is_empty() {
+            self.unnamed()?;
+            return Ok(None);
+        }
+        self.wait_for(name)?;
+        let Some(statement) = self.lookup(name) else {
+            // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
+            // name that could be one of ours is replaced by one that is not.
+            self.linked().bound_forgets = Forgets::Nothing;
+            let ours = name.starts_with(statement::PREFIX);
+            return Ok(ours.then_some(ServerName::Unknown));
+        };
+        let key = self.ensure(&statement)?;
+        if self.linked().bound_forgets != statement.forgets {
+            self.linked().bound_forgets = statement.forgets.clone();
+        }
+        Ok(Some(ServerName::Of(server_name(key))))
+    }
+
+    /// Makes sure that the server's unnamed statement is the client's.
+    fn unnamed(&mut self) -> Result<(), Flow> {
+        self.wait_for(b"")?;
+        let client = self.lookup(b"");
+        let to = self.to();
+        let server = self.linked();
+        match (&client, &server.unnamed) {
+            (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
+            (None, Unnamed::Known(None)) => {}
+            (Some(ours), _) => {
+                let ours = ours.clone();
+                server.unnamed = Unnamed::Known(Some(ours.clone()));
+                self.out.send_with(to, |buf| write::parse(buf, b"", &ours.definition));
+                self.counts.server_parses += 1;
+                self.push(Entry::swallow(Reply::Parse));
+            }
+            (None, _) => {
+                server.unnamed = Unnamed::Known(None);
+                self.out.send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
+                self.push(Entry::swallow(Reply::Close));
+            }
+        }
+        let forgets = client.map_or(Forgets::Nothing, |s| s.forgets.clone());
+        if self.linked().bound_forgets != forgets {
+            self.linked().bound_forgets = forgets;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the server has a statement: under the key returned.
+    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
+        let server = self.linked();
+        let group = server.ledger.group();
+        let (key, held) = server.set.find(statement);
+        match held {
+            Some(Held::Sure) => Ok(key),
+            Some(Held::Coming(when)) if when == group => Ok(key),
+            Some(Held::Coming(_)) => Err(self.stall()),
+            Some(Held::Going(when)) if when != group => Err(self.stall()),
+            Some(Held::Going(_)) | None => {
+                let definition = statement.definition.clone();
+                self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
+                Ok(key)
+            }
+        }
+    }
+
+    /// A new name for a statement: a Parse is sent, unless the server has it already and PostgreSQL
+    /// would have agreed for sure.
+    pub(super) fn define(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Flow> {
+        let server = self.linked();
+        let group = server.ledger.group();
+        let sure = server.ledger.sure_of_transaction(server.not_failed());
+        let (key, held) = server.set.find(statement);
+        let mut entry = Entry::forward(Reply::Parse);
+        entry.name_op = true;
+        match held {
+            Some(Held::Coming(when) | Held::Going(when)) if when != group => {
+                return Err(self.stall());
+            }
+            Some(Held::Sure | Held::Coming(_)) if sure => {
+                self.push_name_op(name.into(), Change::Define(statement.clone()));
+                entry.reply = Reply::MadeParse;
+                self.push(entry);
+                self.make();
+                return Ok(());
+            }
+            Some(Held::Sure | Held::Coming(_)) => self.take_away(key, statement),
+            Some(Held::Going(_)) | None => {}
+        }
+        self.push_name_op(name.into(), Change::Define(statement.clone()));
+        let definition = statement.definition.clone();
+        self.add(key, statement, &definition, entry);
+        Ok(())
+    }
+
+    /// Sends a Parse that adds to the server's set.
+    fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
+        let server = self.linked();
+        let group = server.ledger.group();
+        server.set.mark(key, statement, Held::Coming(group));
+        server.ledger.set_ops.push_back(SetOp { key, add: true });
+        entry.set_op = true;
+        self.send_parse(key, text, entry);
+    }
+
+    /// Sends a Parse of a server's name.
+    pub(super) fn send_parse(&mut self, key: u128, definition: &[u8], entry: Entry) {
+        let to = self.to();
+        self.counts.server_parses += 1;
+        self.out.send_with(to, |buf| write::parse(buf, &server_name(key), definition));
+        self.push(entry);
+    }
+
+    /// Sends a Close that takes from the server's set.
+    pub fn take_away(&mut self, key: u128, statement: &Arc<Statement>) {
+        let to = self.to();
+        let server = self.linked();
+        let group = server.ledger.group();
+        server.set.mark(key, statement, Held::Going(group));
+        server.ledger.set_ops.push_back(SetOp { key, add: false });
+        let mut entry = Entry::swallow(Reply::Close);
+        entry.set_op = true;
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, frontend::CLOSE, &server_name(key));
+        });
+        self.push(entry);
+    }
+
+    /// Sends the replies of our making that stand in front.
+    pub(super) fn make(&mut self) {
+        let (_, server) = self.server.as_mut().expect("messages that need a server have one");
+        make(Peer::Client(self.id), Some(self.client), server, self.out);
+    }
+}
+
+/// Sends the replies of our making that stand in front, and passes over marks.
+pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
+    while let Some(entry) = server.ledger.front() {
+        let tag = match entry.reply {
+            Reply::MadeParse => backend::PARSE_COMPLETE,
+            Reply::MadeClose => backend::CLOSE_COMPLETE,
+            Reply::CopyEnd => 0,
+            _ => return,
+        };
+        if tag != 0 && !entry.swallow {
+            out.send_with(to, |buf| write::empty(buf, tag));
+        }
+        answered(client.as_deref_mut(), server);
+    }
+}
+
+/// The entry in front is answered: takes it out, and what it carries takes effect.
+pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entry> {
+    let entry = server.ledger.pop()?;
+    if entry.name_op
+        && let Some(op) = server.ledger.name_ops.pop_front()
+        && let Some(client) = client
+    {
+        match op.change {
+            Change::Define(statement) if op.name.is_empty() => client.unnamed = Some(statement),
+            Change::Define(statement) => {
+                client.names.insert(op.name, statement);
+            }
+            Change::Forget if op.name.is_empty() => client.unnamed = None,
+            Change::Forget => {
+                client.names.remove(&op.name);
+            }
+            Change::Duplicate => {}
+        }
+    }
+    if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
+        if op.add { server.set.confirm(op.key) } else { gone(server, op.key) }
+    }
+    Some(entry)
+}
+
+/// A Close took effect. The same statement may be coming again behind it.
+fn gone(server: &mut Server, key: u128) {
+    let again = server.ledger.set_ops.iter().any(|op| op.key == key && op.add);
+    if !again {
+        server.set.remove(key);
+    }
+}
+
+/// An extended message failed: takes out all that PostgreSQL skips because of it; nothing of what
+/// they carry takes effect. The client's group has failed if no Sync ends it yet.
+pub fn failed(client: Option<&mut Client>, server: &mut Server) {
+    let dropped_unnamed = server.ledger.front().is_some_and(|entry| entry.unnamed);
+    let mut not_taken = Vec::new();
+    while let Some(entry) = server.ledger.pop_failed() {
+        if entry.name_op {
+            server.ledger.name_ops.pop_front();
+        }
+        if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
+            // What was to be taken away is still there, even if it was to come again behind that.
+            // What else was to be added is not.
+            if !op.add {
+                not_taken.push(op.key);
+            }
+            if not_taken.contains(&op.key) {
+                server.set.confirm(op.key);
+            } else {
+                server.set.remove(op.key);
+            }
+        }
+    }
+    server.unnamed = Unnamed::Unknown;
+    server.bound_forgets = Forgets::Nothing;
+    if let Some(client) = client {
+        if dropped_unnamed {
+            client.unnamed = None;
+        }
+        if server.ledger.ends_in_failed_group() && server.ledger.group_open() {
+            client.group_failed = true;
+        }
+    }
+}
+
+/// PostgreSQL has dropped all statements (`DEALLOCATE ALL`, `DISCARD ALL`).
+pub fn forget_all(client: &mut Client, server: &mut Server) {
+    client.names.clear();
+    client.names.shrink_to_fit();
+    server.set.clear_sure();
+    server.sql_prepared = false;
+}
+
+/// A pending duplicate's name, if the failed entry in front is one.
+pub fn duplicate(ledger: &Ledger) -> Option<&[u8]> {
+    let front = ledger.front()?;
+    let op = ledger.name_ops.front()?;
+    (front.name_op && matches!(op.change, Change::Duplicate)).then_some(&*op.name)
+}
+
+/// What a statement is called on a server.
+#[derive(Clone, Copy, Debug)]
+pub enum ServerName {
+    /// The name of a key.
+    Of([u8; 39]),
+    /// A name no statement ever has.
+    Unknown,
+}
+
+impl AsRef<[u8]> for ServerName {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            ServerName::Of(name) => name,
+            ServerName::Unknown => b"howdah_unknown",
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! From a client to its server: each message is relayed, held, answered or rewritten.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{HEADER, Header, header};
+use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::{WireError, tag as tags, write};
+
+use crate::client::Client;
+use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::fault::Fault;
+use crate::inbox::{Chunk, Fate};
+use crate::ledger::{Change, Entry, NameOp, Reply};
+use crate::server::{Server, Unnamed};
+use crate::statement::{self, Forgets, Interner, Statement};
+
+/// The longest front of a message that is held to be looked into (names of a Bind, the first words
+/// of a Query), in bytes.
+const FRONT_MAX: usize = 16 << 10;
+
+/// Why working through a client's bytes ended.
+#[derive(Debug)]
+pub enum Flow {
+    /// All are done with.
+    Done,
+    /// The front of a message is there; more must come.
+    Partial,
+    /// What comes next waits until the ledger has moved on.
+    Stalled,
+    /// What comes next needs a server.
+    NeedServer,
+    /// The client said goodbye.
+    Terminate,
+    /// The client broke the protocol.
+    Broken(Fault),
+}
+
+/// What counts for statistics while working through.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Parses from clients.
+    pub client_parses: u32,
+    /// Parses to servers.
+    pub server_parses: u32,
+    /// Binds.
+    pub binds: u32,
+}
+
+/// The parts of a `Pooler` that a client's messages touch.
+pub struct Upstream<'a> {
+    /// Who sends.
+    pub id: ClientId,
+    /// Who sends.
+    pub client: &'a mut Client,
+    /// Its server, if it is linked.
+    pub server: Option<(ServerId, &'a mut Server)>,
+    /// Statements are renamed, so that a server can have many clients' at once.
+    pub renames: bool,
+    /// The longest message accepted, in bytes.
+    pub packet_max: u32,
+    /// Where statements are shared.
+    pub interner: &'a mut Interner,
+    /// What is to be done.
+    pub out: &'a mut Out,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// What to do next within one chunk.
+type Step = Result<(), Flow>;
+
+impl Upstream<'_> {
+    /// Works through a chunk, as far as it goes.
+    pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
+        loop {
+            if self.client.inbox.left > 0 {
+                self.stream(chunk);
+            }
+            if chunk.rest().is_empty() {
+                return Flow::Done;
+            }
+            if let Err(flow) = self.message(chunk) {
+                return flow;
+            }
+        }
+    }
+
+    /// Passes on, or drops, more of the current message.
+    fn stream(&mut self, chunk: &mut Chunk<'_>) {
+        let count = chunk.rest().len().min(self.client.inbox.left as usize);
+        self.client.inbox.left -= count as u32;
+        match (self.client.inbox.fate, &self.server) {
+            (Fate::Relay, Some((server, _))) => chunk.pass(count, Peer::Server(*server), self.out),
+            _ => chunk.at += count,
+        }
+    }
+
+    /// Begins one message.
+    fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
+        let Some(read) = header(chunk.rest()) else {
+            // A tag that can't be is told at once, without waiting for the rest of its header.
+            let first = chunk.rest()[0];
+            return if tags::is_frontend(first) { Err(Flow::Partial) } else { Err(unknown(first)) };
+        };
+        let tag = chunk.rest()[0];
+        if !tags::is_frontend(tag) {
+            return Err(unknown(tag));
+        }
+        let header = read.map_err(|e| Flow::Broken(Fault::ClientBytes(e)))?;
+        if header.total() > self.packet_max as usize {
+            let length = header.body + 4;
+            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length { tag, length })));
+        }
+        if tag == tag::TERMINATE {
+            return Err(Flow::Terminate);
+        }
+        if self.in_copy() {
+            return self.during_copy(chunk, header);
+        }
+        if self.client.group_failed && tag != tag::SYNC {
+            self.drop(chunk, header);
+            return Ok(());
+        }
+        if self.server.is_none() {
+            return self.unlinked(chunk, header);
+        }
+        match tag {
+            tag::QUERY => self.query(chunk, header),
+            tag::PARSE => self.parse(chunk, header),
+            tag::BIND => self.bind(chunk, header),
+            tag::DESCRIBE => self.describe(chunk, header),
+            tag::CLOSE => self.close(chunk, header),
+            tag::EXECUTE => self.execute(chunk, header),
+            tag::SYNC => {
+                self.client.group_failed = false;
+                self.relay(chunk, header, Some(Entry::forward(Reply::Sync)));
+                Ok(())
+            }
+            tag::FLUSH => {
+                self.relay(chunk, header, None);
+                Ok(())
+            }
+            tag::FUNCTION_CALL => {
+                self.relay(chunk, header, Some(Entry::forward(Reply::Query)));
+                Ok(())
+            }
+            _ => {
+                self.copy_piece(chunk, header);
+                Ok(())
+            }
+        }
+    }
+
+    /// A message of a client without a server: some need none.
+    fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        match header.tag {
+            tag::SYNC => {
+                self.client.group_failed = false;
+                self.out.send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+                self.drop(chunk, header);
+                Ok(())
+            }
+            // What is left of a COPY that failed, or nothing to flush.
+            tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
+                self.drop(chunk, header);
+                Ok(())
+            }
+            _ => Err(Flow::NeedServer),
+        }
+    }
+
+    fn in_copy(&self) -> bool {
+        self.server.as_ref().is_some_and(|(_, s)| s.copy_in || s.copy_both)
+    }
+
+    /// While PostgreSQL reads a COPY it ignores Flush and Sync, and fails at anything that is not
+    /// part of the COPY.
+    fn during_copy(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let server = self.linked();
+        match header.tag {
+            tag::COPY_DATA | tag::FLUSH => {}
+            tag::SYNC => server.eaten += 1,
+            tag::COPY_DONE | tag::COPY_FAIL => {
+                if server.copy_in {
+                    server.copy_in = false;
+                    let not_failed = server.not_failed();
+                    server.ledger.push(Entry::forward(Reply::CopyEnd), not_failed);
+                }
+            }
+            _ if server.copy_broken => {
+                self.client.stalled = true;
+                return Err(Flow::Stalled);
+            }
+            // PostgreSQL takes it for an error in the COPY. It eats this one message; what comes
+            // behind waits until the error has come.
+            _ => server.copy_broken = server.copy_in,
+        }
+        self.relay(chunk, header, None);
+        Ok(())
+    }
+
+    /// CopyData, CopyDone or CopyFail while no COPY is known to be open: one may be about to open,
+    /// as long as PostgreSQL owes something; else they are late and go nowhere.
+    fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
+        if self.linked().ledger.is_empty() {
+            self.drop(chunk, header);
+            return;
+        }
+        let end = matches!(header.tag, tag::COPY_DONE | tag::COPY_FAIL);
+        self.relay(chunk, header, end.then(|| Entry::forward(Reply::CopyEnd)));
+    }
+
+    fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if self.renames && let Some(name) = self.deallocated(chunk, header)? {
+            return self.deallocate(chunk, header, name);
+        }
+        let mut entry = Entry::forward(Reply::Query);
+        entry.barrier = true;
+        entry.name_op = self.forget_unnamed();
+        self.linked().unnamed = Unnamed::Known(None);
+        self.relay(chunk, header, Some(entry));
+        Ok(())
+    }
+
+    /// A Query ends the unnamed statement. Returns whether the entry carries that.
+    fn forget_unnamed(&mut self) -> bool {
+        let pending = self.linked().ledger.pending(b"").is_some();
+        let had = self.renames && (self.client.unnamed.is_some() || pending);
+        if had {
+            self.push_name_op(Box::default(), Change::Forget);
+        }
+        had
+    }
+
+    /// The name in a Query that is `DEALLOCATE name`, if it is one of the client's.
+    fn deallocated(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Option<Box<[u8]>>, Flow> {
+        let body = &chunk.rest()[HEADER..];
+        let may = |b: &u8| matches!(b, b'd' | b'D' | b'-' | b'/' | b'\t'..=b'\r' | b' ');
+        match body.first() {
+            Some(first) if !may(first) => return Ok(None),
+            _ if header.total() > FRONT_MAX => return Ok(None),
+            _ => {}
+        }
+        let whole = whole(chunk, header).ok_or(Flow::Partial)?;
+        let Forgets::Name(name) = statement::forgets(whole.strip_suffix(b"\0").unwrap_or(whole))
+        else {
+            return Ok(None);
+        };
+        self.wait_for(&name)?;
+        Ok(self.lookup(&name).map(|_| name))
+    }
+
+    /// Lets PostgreSQL deallocate a statement that is there for nothing else, so that its answer is
+    /// PostgreSQL's own, whatever the transaction's state.
+    fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
+        self.make_void();
+        self.push_name_op(name, Change::Forget);
+        let mut entry = Entry::forward(Reply::Query);
+        entry.barrier = true;
+        entry.name_op = true;
+        self.linked().unnamed = Unnamed::Unknown;
+        self.push(entry);
+        let to = self.to();
+        self.out.send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    fn make_void(&mut self) {
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, tag::CLOSE, statement::VOID);
+            write::parse(buf, statement::VOID, b"\0\0\0");
+        });
+        self.push(Entry::swallow(Reply::Close));
+        self.push(Entry::swallow(Reply::Parse));
+    }
+
+    fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if !self.renames {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
+            return Ok(());
+        }
+        let Some(body) = whole(chunk, header) else {
+            if header.body > statement::PARSE_MAX {
+                return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
+            }
+            return Err(Flow::Partial);
+        };
+        self.counts.client_parses += 1;
+        let Ok(parse) = Parse::read(body) else {
+            // PostgreSQL has the words for what is wrong with it.
+            self.linked().unnamed = Unnamed::Unknown;
+            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
+            return Ok(());
+        };
+        let statement = self.interner.intern(self.client.meaning, parse.definition);
+        if let Forgets::Name(name) = &statement.forgets {
+            self.wait_for(name)?;
+            if self.lookup(name).is_some() {
+                return self.parse_deallocate(chunk, header, parse, statement.clone());
+            }
+        }
+        if parse.name.is_empty() {
+            self.parse_unnamed(chunk, header, statement);
+            return Ok(());
+        }
+        self.parse_named(chunk, header, parse, statement)
+    }
+
+    fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
+        let mut entry = Entry::forward(Reply::Parse);
+        entry.unnamed = true;
+        entry.name_op = self.define_unnamed(&statement);
+        self.counts.server_parses += 1;
+        let server = self.linked();
+        match &server.unnamed {
+            Unnamed::Known(Some(known)) if Arc::ptr_eq(known, &statement) => {}
+            _ => server.unnamed = Unnamed::Known(Some(statement)),
+        }
+        self.relay(chunk, header, Some(entry));
+    }
+
+    /// Returns whether the entry carries a change: it does not if the same is parsed again.
+    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> bool {
+        let same = self.client.unnamed.as_ref().is_some_and(|u| Arc::ptr_eq(u, statement));
+        if same && self.linked().ledger.name_ops.is_empty() {
+            return false;
+        }
+        self.push_name_op(Box::default(), Change::Define(statement.clone()));
+        true
+    }
+
+    /// A Parse of `DEALLOCATE name` of one of the client's statements.
+    fn parse_deallocate(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        parse: Parse<'_>,
+        statement: Arc<Statement>,
+    ) -> Step {
+        // Named ones are not shared: their text depends on the client's names. They stay what they
+        // are, and PostgreSQL does not know the name in them when they run.
+        if !parse.name.is_empty() {
+            return self.parse_named(chunk, header, parse, statement);
+        }
+        self.make_void();
+        let mut entry = Entry::forward(Reply::Parse);
+        entry.unnamed = true;
+        entry.name_op = self.define_unnamed(&statement);
+        let to = self.to();
+        self.out.send_with(to, |buf| write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0"));
+        self.push(entry);
+        self.linked().unnamed = Unnamed::Known(Some(statement));
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    fn parse_named(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        parse: Parse<'_>,
+        statement: Arc<Statement>,
+    ) -> Step {
+        self.wait_for(parse.name)?;
+        if let Some(live) = self.lookup(parse.name) {
+            let key = self.ensure(&live)?;
+            self.push_name_op(parse.name.into(), Change::Duplicate);
+            let mut entry = Entry::forward(Reply::Parse);
+            entry.name_op = true;
+            self.send_parse(key, parse.definition, entry);
+        } else {
+            self.define(parse.name, &statement)?;
+        }
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    /// Execute of what forgets carries the forgetting with it.
+    fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let mut entry = Entry::forward(Reply::Execute);
+        if self.renames && self.linked().bound_forgets != Forgets::Nothing {
+            entry.barrier = true;
+            let forgets = self.linked().bound_forgets.clone();
+            if let Forgets::Name(name) = forgets {
+                self.push_name_op(name, Change::Forget);
+                entry.name_op = true;
+            }
+        }
+        self.relay(chunk, header, Some(entry));
+        Ok(())
+    }
+
+    fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        self.counts.binds += 1;
+        if !self.renames {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            return Ok(());
+        }
+        let there = &chunk.rest()[HEADER..];
+        let body = &there[..there.len().min(header.body as usize)];
+        let Some(names) = BindNames::read(body) else {
+            if body.len() < header.body as usize && body.len() < FRONT_MAX {
+                self.counts.binds -= 1;
+                return Err(Flow::Partial);
+            }
+            // No names in all of it: PostgreSQL has the words for what is wrong with it.
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            return Ok(());
+        };
+        let known = match self.statement(names.statement) {
+            Ok(known) => known,
+            Err(flow) => {
+                self.counts.binds -= 1;
+                return Err(flow);
+            }
+        };
+        let entry = Entry::forward(Reply::Bind);
+        let Some(name) = known else {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        };
+        let rest = header.body as usize - names.size();
+        let to = self.to();
+        self.push(entry);
+        self.out.send_with(to, |buf| write::bind_head(buf, names.portal, name.as_ref(), rest));
+        chunk.at += HEADER + names.size();
+        self.begin(header.tag, Fate::Relay, rest as u32);
+        self.stream(chunk);
+        Ok(())
+    }
+
+    fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let entry = Entry::forward(Reply::Describe);
+        if !self.renames {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        if header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let known = match Target::read(header.tag, body) {
+            Ok(Target::Statement(name)) => self.statement(name)?,
+            _ => None,
+        };
+        let Some(name) = known else {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        };
+        let to = self.to();
+        self.push(entry);
+        self.out.send_with(to, |buf| write::of_statement(buf, header.tag, name.as_ref()));
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let mut entry = Entry::forward(Reply::Close);
+        if !self.renames || header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let Ok(Target::Statement(name)) = Target::read(header.tag, body) else {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        };
+        self.wait_for(name)?;
+        if name.is_empty() {
+            self.linked().unnamed = Unnamed::Known(None);
+            self.push_name_op(Box::default(), Change::Forget);
+            entry.name_op = true;
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let known = self.lookup(name).is_some();
+        if !known && !name.starts_with(statement::PREFIX) {
+            // Perhaps one of SQL's PREPARE. CloseComplete comes in any case.
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let mut made = Entry::forward(Reply::MadeClose);
+        if known {
+            self.push_name_op(name.into(), Change::Forget);
+            made.name_op = true;
+        }
+        self.push(made);
+        self.make();
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    /// Adds an entry to the ledger.
+    pub(super) fn push(&mut self, entry: Entry) {
+        let server = self.linked();
+        let not_failed = server.not_failed();
+        server.ledger.push(entry, not_failed);
+    }
+
+    pub(super) fn push_name_op(&mut self, name: Box<[u8]>, change: Change) {
+        let ledger = &mut self.linked().ledger;
+        let group = ledger.group();
+        ledger.name_ops.push_back(NameOp { name, group, change });
+    }
+
+    /// The server; only called when there is one.
+    pub(super) fn linked(&mut self) -> &mut Server {
+        let (_, server) = self.server.as_mut().expect("messages that need a server have one");
+        server
+    }
+
+    pub(super) fn to(&self) -> Peer {
+        let (id, _) = self.server.as_ref().expect("messages that need a server have one");
+        Peer::Server(*id)
+    }
+
+    /// Passes a message to the server as it is, from its tag on.
+    pub(super) fn relay(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Option<Entry>) {
+        if let Some(entry) = entry {
+            self.push(entry);
+        }
+        let count = chunk.rest().len().min(header.total());
+        let to = self.to();
+        chunk.pass(count, to, self.out);
+        self.begin(header.tag, Fate::Relay, (header.total() - count) as u32);
+    }
+
+    /// Drops a message, from its tag on.
+    pub(super) fn drop(&mut self, chunk: &mut Chunk<'_>, header: Header) {
+        let count = chunk.rest().len().min(header.total());
+        chunk.at += count;
+        self.begin(header.tag, Fate::Drop, (header.total() - count) as u32);
+    }
+
+    fn begin(&mut self, tag: u8, fate: Fate, left: u32) {
+        self.client.inbox.tag = tag;
+        self.client.inbox.fate = fate;
+        self.client.inbox.left = left;
+    }
+}
+
+/// A message's body, if all of it is there.
+fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
+    chunk.rest().get(HEADER..header.total())
+}
+
+fn unknown(tag: u8) -> Flow {
+    Flow::Broken(Fault::ClientBytes(WireError::Tag(tag)))
+}

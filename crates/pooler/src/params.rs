@@ -1,0 +1,203 @@
+//! Tracked parameters: settings that PostgreSQL reports, kept per client and replayed on the
+//! server a client is linked to.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::Seeded;
+
+/// Parameters every pooler must keep per client, as PgBouncer does; `track_extra_parameters`
+/// adds to them.
+const ALWAYS: [&str; 5] =
+    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+
+/// Which of them does not change what a statement's text means.
+const WITHOUT_MEANING: usize = 4;
+
+/// Which parameters are tracked, by position.
+#[derive(Debug)]
+pub struct Tracked {
+    names: Vec<String>,
+}
+
+impl Tracked {
+    /// The five that always are, and those given.
+    pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names: Vec<String> = ALWAYS.iter().map(ToString::to_string).collect();
+        for name in extra {
+            if !names.iter().any(|n| n.eq_ignore_ascii_case(name)) {
+                names.push(name.to_string());
+            }
+        }
+        Tracked { names }
+    }
+
+    /// A parameter's position; names do not depend on case.
+    pub fn position(&self, name: &[u8]) -> Option<usize> {
+        self.names.iter().position(|n| n.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// All names by position.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+}
+
+/// Values of the tracked parameters, by position. Equal sets are shared: compare pointers first.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct Params {
+    values: Box<[Option<Box<[u8]>>]>,
+}
+
+impl Params {
+    /// No value known.
+    pub fn unknown(tracked: &Tracked) -> Self {
+        Params { values: vec![None; tracked.names.len()].into() }
+    }
+
+    /// No position, no value.
+    pub fn none() -> Self {
+        Params { values: Box::default() }
+    }
+
+    /// A value.
+    pub fn get(&self, position: usize) -> Option<&[u8]> {
+        self.values.get(position)?.as_deref()
+    }
+
+    /// The set with one value changed.
+    #[must_use]
+    pub fn with(&self, position: usize, value: &[u8]) -> Self {
+        let mut values = self.values.clone();
+        values[position] = Some(value.into());
+        Params { values }
+    }
+
+    /// The set with the values of `over` on top, where it has any.
+    #[must_use]
+    pub fn overlaid(&self, over: &Params) -> Self {
+        let both = self.values.iter().zip(&over.values);
+        Params { values: both.map(|(below, above)| above.as_ref().or(below.as_ref()).cloned()).collect() }
+    }
+
+    /// What must be set on a server that has `server` so that it has what we have. A parameter the
+    /// server never reported can't be followed, so it is left alone.
+    pub fn missing_on<'a>(&'a self, server: &'a Params) -> impl Iterator<Item = (usize, &'a [u8])> {
+        self.values.iter().zip(&server.values).enumerate().filter_map(|(position, (ours, theirs))| {
+            match (ours, theirs) {
+                (Some(ours), Some(theirs)) if ours != theirs => Some((position, &**ours)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The values that change what a statement's text means, as bytes for a hash.
+    pub fn meaning(&self, into: &mut Vec<u8>) {
+        for (position, value) in self.values.iter().enumerate() {
+            if position == WITHOUT_MEANING {
+                continue;
+            }
+            match value {
+                Some(value) => {
+                    into.extend_from_slice(&(value.len() as u32).to_be_bytes());
+                    into.extend_from_slice(value);
+                }
+                None => into.extend_from_slice(&u32::MAX.to_be_bytes()),
+            }
+        }
+    }
+}
+
+/// Appends the statement that sets parameters. All go in one Query.
+pub fn set_statement<'a>(
+    tracked: &Tracked,
+    missing: impl Iterator<Item = (usize, &'a [u8])>,
+) -> Vec<u8> {
+    let mut sql = Vec::new();
+    for (position, value) in missing {
+        let name = &tracked.names[position];
+        // A list such as search_path is reported already quoted: SET would quote it once more.
+        if name.eq_ignore_ascii_case("search_path") {
+            sql.extend_from_slice(b"SELECT pg_catalog.set_config('search_path',");
+            literal(&mut sql, value);
+            sql.extend_from_slice(b",false);");
+            continue;
+        }
+        sql.extend_from_slice(b"SET ");
+        sql.extend_from_slice(name.as_bytes());
+        sql.push(b'=');
+        literal(&mut sql, value);
+        sql.push(b';');
+    }
+    sql
+}
+
+/// Appends a string literal that means the same whatever standard_conforming_strings says.
+fn literal(sql: &mut Vec<u8>, value: &[u8]) {
+    if value.contains(&b'\\') {
+        sql.push(b'E');
+    }
+    sql.push(b'\'');
+    for &byte in value {
+        if matches!(byte, b'\'' | b'\\') {
+            sql.push(byte);
+        }
+        sql.push(byte);
+    }
+    sql.push(b'\'');
+}
+
+/// Equal sets of values, shared by all who have them.
+#[derive(Debug)]
+pub struct ParamsInterner {
+    sets: HashMap<Arc<Params>, (), Seeded>,
+    purge_at: usize,
+}
+
+impl ParamsInterner {
+    /// Empty.
+    pub fn new(seeded: Seeded) -> Self {
+        ParamsInterner { sets: HashMap::with_hasher(seeded), purge_at: 64 }
+    }
+
+    /// The shared copy of a set.
+    pub fn intern(&mut self, params: Params) -> Arc<Params> {
+        if let Some((shared, ())) = self.sets.get_key_value(&params) {
+            return shared.clone();
+        }
+        if self.sets.len() >= self.purge_at {
+            self.sets.retain(|set, ()| Arc::strong_count(set) > 1);
+            self.purge_at = (self.sets.len() * 2).max(64);
+        }
+        let shared = Arc::new(params);
+        self.sets.insert(shared.clone(), ());
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_become_one_statement() {
+        let tracked = Tracked::new(["IntervalStyle", "search_path", "timezone"]);
+        assert_eq!(tracked.names().len(), 7);
+        let at = |name: &str| tracked.position(name.as_bytes()).unwrap();
+        let base = Params::unknown(&tracked);
+        let server = base.with(at("DATESTYLE"), b"ISO, MDY").with(at("search_path"), b"public");
+        let client = server
+            .with(at("datestyle"), b"O'Hara\\")
+            .with(at("search_path"), b"\"$user\", public")
+            .with(at("TimeZone"), b"never reported by the server");
+        let sql = set_statement(&tracked, client.missing_on(&server));
+        assert_eq!(
+            String::from_utf8(sql).unwrap(),
+            "SET DateStyle=E'O''Hara\\\\';\
+             SELECT pg_catalog.set_config('search_path','\"$user\", public',false);"
+        );
+        assert_eq!(server.overlaid(&client), client);
+        assert_eq!(client.missing_on(&client).count(), 0);
+    }
+}

@@ -1,0 +1,29 @@
+//! Addresses as logs and the console show them.
+
+use crate::event::{Address, Ends};
+
+/// A client's or a server's remote side, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,
+/// `unix(pid):5`.
+pub fn remote(ends: &Ends) -> String {
+    match (&ends.remote, ends.unix_peer) {
+        (Address::Tcp(ip, port), _) if ip.is_ipv6() => format!("[{ip}]:{port}"),
+        (Address::Tcp(ip, port), _) => format!("{ip}:{port}"),
+        (Address::Unix(_, port), Some(peer)) => format!("unix({}):{port}", peer.pid),
+        (Address::Unix(_, port), None) => format!("unix:{port}"),
+    }
+}
+
+/// The address part alone.
+pub fn host(address: &Address) -> String {
+    match address {
+        Address::Tcp(ip, _) => ip.to_string(),
+        Address::Unix(..) => "unix".to_string(),
+    }
+}
+
+/// The port part alone.
+pub fn port(address: &Address) -> u16 {
+    match address {
+        Address::Tcp(_, port) | Address::Unix(_, port) => *port,
+    }
+}

@@ -1,0 +1,222 @@
+//! A pool: the servers of one database and user, and the clients that wait for one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::Seeded;
+use crate::config::{Database, PoolMode, User};
+use crate::event::{ClientId, ServerId, Time, WorkerId};
+use crate::mail::Bounds;
+use crate::params::Params;
+use crate::stats::Stats;
+
+/// Which pool of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolId(pub u32);
+
+/// What names a pool on all workers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolKey {
+    /// The database as clients call it.
+    pub database: Arc<str>,
+    /// The user that servers log in as.
+    pub user: Arc<str>,
+}
+
+/// What a reload can change of a pool.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Where its servers connect to.
+    pub database: Arc<Database>,
+    /// The user its servers log in as, if the configuration knows it.
+    pub user: Option<Arc<User>>,
+    /// When a server goes back.
+    pub mode: PoolMode,
+    /// How many servers it may have.
+    pub bounds: Bounds,
+    /// How many it shall have.
+    pub min_size: u32,
+    /// `query_timeout`, in nanoseconds; 0 for none.
+    pub query_timeout: u64,
+    /// `query_wait_timeout`, likewise.
+    pub query_wait_timeout: u64,
+    /// `idle_transaction_timeout`, likewise.
+    pub idle_transaction_timeout: u64,
+    /// `transaction_timeout`, likewise.
+    pub transaction_timeout: u64,
+    /// `client_idle_timeout`, likewise.
+    pub client_idle_timeout: u64,
+    /// Any of those that a linked client must be watched for is set.
+    pub watched: bool,
+}
+
+/// What PostgreSQL told at the last login.
+#[derive(Clone, Debug)]
+pub struct Welcome {
+    /// Every ParameterStatus, in order: what is not tracked goes to clients as it is.
+    pub parameters: Arc<[(Box<[u8]>, Box<[u8]>)]>,
+    /// The tracked ones.
+    pub tracked: Arc<Params>,
+}
+
+/// Logins fail for now.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Since when.
+    pub at: Time,
+    /// PostgreSQL's SQLSTATE, or ours.
+    pub sqlstate: String,
+    /// PostgreSQL's text, or ours.
+    pub text: String,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pool {
+    /// Its name.
+    pub key: Arc<PoolKey>,
+    /// Its settings.
+    pub terms: Terms,
+    /// Servers ready for use, the one used last at the back.
+    pub idle: VecDeque<ServerId>,
+    /// Clients that wait for a server, oldest first. One that has left is passed over.
+    pub waiting: VecDeque<(ClientId, Time)>,
+    /// Clients that wait for `welcome`.
+    pub newcomers: Vec<ClientId>,
+    /// What clients are told at login.
+    pub welcome: Option<Welcome>,
+    /// Its servers here, in every state.
+    pub servers: u32,
+    /// Of those, not yet logged in.
+    pub connecting: u32,
+    /// Its clients here, logged in or about to be.
+    pub clients: u32,
+    /// The Broker was told that clients wait, and has not answered with a permit.
+    pub need: bool,
+    /// Workers whose clients wait, and for how long (nanoseconds).
+    pub hungry: Vec<(WorkerId, u64)>,
+    /// Why there are no new servers for now.
+    pub failure: Option<Failure>,
+    /// PAUSE: no server is given out.
+    pub paused: bool,
+    /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
+    pub scram_keys: Option<Arc<crate::server::login::PassThrough>>,
+    /// Which of the database's hosts and addresses is next.
+    pub next_host: usize,
+    /// What is counted.
+    pub stats: Stats,
+    /// `stats` as of the last period.
+    pub last_stats: Stats,
+    /// `stats` as of the period before.
+    pub average: Stats,
+    /// When its last client left; while it has clients, now and then corrected.
+    pub quiet: Time,
+}
+
+impl Pool {
+    /// A pool without servers or clients.
+    pub fn new(key: Arc<PoolKey>, terms: Terms, now: Time) -> Self {
+        Pool {
+            key,
+            terms,
+            idle: VecDeque::new(),
+            waiting: VecDeque::new(),
+            newcomers: Vec::new(),
+            welcome: None,
+            servers: 0,
+            connecting: 0,
+            clients: 0,
+            need: false,
+            hungry: Vec::new(),
+            failure: None,
+            paused: false,
+            scram_keys: None,
+            next_host: 0,
+            stats: Stats::default(),
+            last_stats: Stats::default(),
+            average: Stats::default(),
+            quiet: now,
+        }
+    }
+
+    /// How long the oldest waiter has waited, in nanoseconds.
+    pub fn longest_wait(&self, now: Time) -> Option<u64> {
+        self.waiting.front().map(|(_, since)| now.0.saturating_sub(since.0))
+    }
+
+    /// The hungry worker that a server given back shall go to, instead of to the oldest waiter
+    /// here: one whose oldest waiter has waited longer by more than the slack (2 ms, or an eighth
+    /// of the wait here). Reads only what was told.
+    pub fn hungrier(&self, now: Time) -> Option<usize> {
+        let (index, (_, age)) = self.hungry.iter().enumerate().max_by_key(|(_, (_, age))| *age)?;
+        let Some(here) = self.longest_wait(now) else { return Some(index) };
+        let slack = (here / 8).max(2_000_000);
+        (*age > here.saturating_add(slack)).then_some(index)
+    }
+
+    /// Clients' statements are renamed, so that a server can have many clients' at once.
+    pub fn renames(&self, max_prepared_statements: u32) -> bool {
+        max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
+    }
+}
+
+/// All pools of a worker. Pools are few, so a free slot is simply looked for.
+#[derive(Debug)]
+pub struct Pools {
+    slots: Vec<Option<Box<Pool>>>,
+    by_key: HashMap<Arc<PoolKey>, PoolId, Seeded>,
+}
+
+impl Pools {
+    /// None.
+    pub fn new(seeded: Seeded) -> Self {
+        Pools { slots: Vec::new(), by_key: HashMap::with_hasher(seeded) }
+    }
+
+    /// The pool of this name.
+    pub fn find(&self, key: &PoolKey) -> Option<PoolId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Adds a pool.
+    pub fn insert(&mut self, pool: Pool) -> PoolId {
+        let index = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let id = PoolId(index as u32);
+        self.by_key.insert(pool.key.clone(), id);
+        self.slots[index] = Some(Box::new(pool));
+        id
+    }
+
+    /// Takes out a pool that has neither servers nor clients.
+    pub fn remove(&mut self, id: PoolId) -> Option<Box<Pool>> {
+        let pool = self.slots.get_mut(id.0 as usize)?.take()?;
+        self.by_key.remove(&pool.key);
+        Some(pool)
+    }
+
+    /// A pool that is known to exist: it has a server or a client.
+    pub fn at(&self, id: PoolId) -> &Pool {
+        self.slots[id.0 as usize].as_ref().expect("a pool with a server or a client exists")
+    }
+
+    /// Likewise, to change.
+    pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
+        self.slots[id.0 as usize].as_mut().expect("a pool with a server or a client exists")
+    }
+
+    /// All.
+    pub fn iter(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_deref()?)))
+    }
+
+    /// All names.
+    pub fn ids(&self) -> Vec<PoolId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+}

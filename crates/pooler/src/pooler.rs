@@ -1,0 +1,320 @@
+//! One worker's decisions: the value that events go into and actions come out of.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::broker::Broker;
+use crate::cancel::Keys;
+use crate::client::Client;
+use crate::config::Config;
+use crate::console::Consoles;
+use crate::event::{Action, Answer, ClientId, Event, Out, Peer, Question, ServerId, Time, WorkerId};
+use crate::janitor::Janitor;
+use crate::mail::{FromBroker, Mail};
+use crate::note::{Level, Note};
+use crate::params::{ParamsInterner, Tracked};
+use crate::pool::Pools;
+use crate::server::Server;
+use crate::statement::Interner;
+use crate::table::Table;
+use crate::timers::Timers;
+use crate::{Seeded, seeded};
+
+/// What a `Pooler` must be told at its birth.
+#[derive(Debug)]
+pub struct PoolerSetup {
+    /// Which worker it decides for.
+    pub worker: WorkerId,
+    /// How many workers there are.
+    pub workers: u16,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Entropy: different for each worker, never told.
+    pub seed: [u8; 32],
+    /// Entropy shared by all workers, for what they must agree on.
+    pub shared_seed: [u8; 32],
+    /// The wall clock at `Time(0)`, in seconds since 1970.
+    pub started: f64,
+    /// Which driver was chosen, and why, for the console.
+    pub driver: String,
+}
+
+/// What all connections of a worker share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Which parameters are tracked.
+    pub tracked: Tracked,
+    /// Equal sets of their values.
+    pub params: ParamsInterner,
+    /// Equal statements.
+    pub statements: Interner,
+}
+
+/// One worker's decisions.
+///
+/// ```text
+///               Event                      Action
+///   driver  ------------>  Pooler  ------------------>  driver
+///            handle(now, event, out)    out.actions
+/// ```
+///
+/// The contract: call [`Pooler::handle`] for each event, carry out everything in `out` in order,
+/// clear `out`, then handle the next. When [`Pooler::next_deadline`] passes, handle
+/// [`Event::Tick`]. Getters may be called at any time. [`Pooler::check`] verifies every invariant.
+#[derive(Debug)]
+pub struct Pooler {
+    pub(crate) now: Time,
+    pub(crate) worker: WorkerId,
+    pub(crate) workers: u16,
+    pub(crate) config: Arc<Config>,
+    pub(crate) started: f64,
+    pub(crate) driver: String,
+    pub(crate) shared: Shared,
+    pub(crate) clients: Table<ClientId, Client>,
+    pub(crate) servers: Table<ServerId, Server>,
+    pub(crate) pools: Pools,
+    pub(crate) timers: Timers,
+    pub(crate) keys: Keys,
+    pub(crate) broker: Option<Broker>,
+    pub(crate) consoles: Consoles,
+    pub(crate) janitor: Janitor,
+    pub(crate) random: ChaCha20Rng,
+    pub(crate) seeded: Seeded,
+    /// Who asked the control thread, by ticket.
+    pub(crate) asks: HashMap<u64, Asker, Seeded>,
+    next_ticket: u64,
+    next_number: u64,
+    /// Blocks for bytes that are held, used again last freed first.
+    pub(crate) spare: Vec<Vec<u8>>,
+}
+
+/// Who asked the control thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A client's login.
+    Client(ClientId),
+    /// A server's login, or its address.
+    Server(ServerId),
+    /// A console's RELOAD.
+    Console(ClientId),
+}
+
+impl Pooler {
+    /// A worker's decisions, at its start.
+    pub fn new(setup: PoolerSetup) -> Self {
+        let mut random = ChaCha20Rng::from_seed(setup.seed);
+        let seeded = seeded(random.next_u64());
+        let extra = setup.config.globals.track_extra_parameters.iter().map(String::as_str);
+        let shared = Shared {
+            tracked: Tracked::new(extra),
+            params: ParamsInterner::new(seeded),
+            statements: Interner::new(seeded),
+        };
+        let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
+        Pooler {
+            now: Time(0),
+            worker: setup.worker,
+            workers: setup.workers,
+            config: setup.config,
+            started: setup.started,
+            driver: setup.driver,
+            shared,
+            clients: Table::default(),
+            servers: Table::default(),
+            pools: Pools::new(seeded),
+            timers: Timers::default(),
+            keys: Keys::new(setup.worker, setup.shared_seed),
+            broker,
+            consoles: Consoles::default(),
+            janitor: Janitor::default(),
+            random,
+            seeded,
+            asks: HashMap::with_hasher(seeded),
+            next_ticket: 0,
+            next_number: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// The worker that has the Broker.
+    pub(crate) const BROKER: WorkerId = WorkerId(0);
+
+    /// Takes in what happened and says what to do.
+    pub fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
+        self.now = now;
+        match event {
+            Event::Received(Peer::Client(id), bytes) => self.client_sent(id, bytes, out),
+            Event::Received(Peer::Server(id), bytes) => self.server_sent(id, bytes, out),
+            Event::Accepted(ends) => self.accepted(ends, out),
+            Event::Connected(id, result) => self.connected(id, result, out),
+            Event::Lost(Peer::Client(id), why) => self.client_lost(id, why, out),
+            Event::Lost(Peer::Server(id), why) => self.server_lost(id, why, out),
+            Event::Congested(peer) => self.congested(peer, out),
+            Event::Drained(peer) => self.drained(peer, out),
+            Event::Closed { peer: Peer::Client(id), .. } => self.client_closed(id, out),
+            Event::Closed { peer: Peer::Server(id), gone } => self.server_closed(id, gone, out),
+            Event::Detached(Peer::Client(id), socket) => self.client_detached(id, socket, out),
+            Event::Detached(Peer::Server(id), socket) => self.server_detached(id, socket, out),
+            Event::Mail(mail) => self.mail(mail, out),
+            Event::Answer(answer) => self.answer(answer, out),
+            Event::Settings(config) => self.new_settings(config, out),
+            Event::Order(order) => self.order(&order, out),
+            Event::Tick => self.tick(out),
+        }
+    }
+
+    fn mail(&mut self, mail: Mail, out: &mut Out) {
+        match mail {
+            Mail::Client(parcel) => self.client_arrived(*parcel, out),
+            Mail::Server(parcel) => self.server_arrived(*parcel, out),
+            Mail::Broker(mail) => {
+                if let Some(broker) = &mut self.broker {
+                    broker.handle(mail, &mut |to, mail| out.push(Action::Post(to, mail)));
+                }
+            }
+            Mail::Brokered(mail) => self.brokered(mail, out),
+            Mail::Cancel { pid, secret, from } => self.cancel_wanted(pid, &secret, from, out),
+            Mail::Cancelled(client) => self.cancel_done(client, out),
+            Mail::Order(order) => self.order(&order, out),
+            Mail::Survey(survey) => self.survey(&survey, out),
+            Mail::Report(report) => self.report(report, out),
+        }
+    }
+
+    fn brokered(&mut self, mail: FromBroker, out: &mut Out) {
+        match mail {
+            FromBroker::Permit { pool, reserve, warm } => self.permitted(&pool, reserve, warm, out),
+            FromBroker::Hungry { worker, pool, age } => self.hungry(worker, &pool, age, out),
+            FromBroker::Evict { pool, database } => self.evict(&pool, database, out),
+            FromBroker::Admitted(client, answer) => self.admitted(client, answer, out),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, out: &mut Out) {
+        let ticket = match &answer {
+            Answer::Resolved(ticket, _)
+            | Answer::Derived(ticket, _)
+            | Answer::Reloaded(ticket, _) => *ticket,
+        };
+        // Whoever asked may be gone.
+        let Some(asker) = self.asks.remove(&ticket) else { return };
+        match (asker, answer) {
+            (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
+            (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
+            (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
+            (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
+            _ => {}
+        }
+    }
+
+    /// Asks the control thread.
+    pub(crate) fn ask(
+        &mut self,
+        asker: Asker,
+        question: impl FnOnce(u64) -> Question,
+        out: &mut Out,
+    ) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.asks.insert(ticket, asker);
+        out.push(Action::Ask(question(ticket)));
+    }
+
+    /// When `Tick` is due; `None` if nothing waits for time.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let janitor = self.janitor.next();
+        Some(self.timers.next().map_or(janitor, |timer| timer.min(janitor)))
+    }
+
+    /// Verifies every invariant; panics with its name if one does not hold.
+    pub fn check(&self) {
+        for (id, server) in self.servers.iter() {
+            server.ledger.check();
+            if let Some(client) = server.link() {
+                let client = self.clients.get(client).expect("a linked client exists");
+                assert_eq!(client.link(), Some(id), "a link is seen from both sides");
+            }
+        }
+        for (id, client) in self.clients.iter() {
+            if let Some(server) = client.link() {
+                let server = self.servers.get(server).expect("a linked server exists");
+                assert_eq!(server.link(), Some(id), "a link is seen from both sides");
+            }
+        }
+        for (_, pool) in self.pools.iter() {
+            for id in &pool.idle {
+                let server = self.servers.get(*id).expect("an idle server exists");
+                assert!(server.ledger.is_empty(), "an idle server owes nothing");
+                assert!(server.inbox.at_boundary(), "an idle server is between messages");
+                assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
+            }
+        }
+    }
+
+    /// The next number for the console: one sequence for clients and servers, different on every
+    /// worker.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number * u64::from(self.workers) - u64::from(self.workers)
+            + u64::from(self.worker.0)
+            + 1
+    }
+
+    /// Logs something about a client.
+    pub(crate) fn note_client(&self, level: Level, id: ClientId, text: &str, out: &mut Out) {
+        if level > Level::Log && !self.noisy(level) {
+            return;
+        }
+        let Some(client) = self.clients.get(id) else { return };
+        let name = |name: &str, none: &'static str| match name {
+            "" => none.to_string(),
+            name => name.to_string(),
+        };
+        let text = format!(
+            "C-{:#x}: {}/{}@{} {text}",
+            client.number,
+            name(&client.database, "(nodb)"),
+            name(&client.user, "(nouser)"),
+            crate::place::remote(&client.ends),
+        );
+        out.note(Note { level, text });
+    }
+
+    /// Logs something about a server.
+    pub(crate) fn note_server(&self, level: Level, id: ServerId, text: &str, out: &mut Out) {
+        if level > Level::Log && !self.noisy(level) {
+            return;
+        }
+        let Some(server) = self.servers.get(id) else { return };
+        let key = &self.pools.at(server.pool).key;
+        let place = server.ends.as_ref().map_or_else(|| "(unconnected)".into(), crate::place::remote);
+        let text =
+            format!("S-{:#x}: {}/{}@{place} {text}", server.number, key.database, key.user);
+        out.note(Note { level, text });
+    }
+
+    /// True if the log takes records of this level.
+    pub(crate) fn noisy(&self, level: Level) -> bool {
+        match level {
+            Level::Debug => self.config.globals.verbose >= 1,
+            Level::Noise => self.config.globals.verbose >= 2,
+            _ => true,
+        }
+    }
+
+    /// An empty block.
+    pub(crate) fn block(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a block back, unless it grew large or there are enough.
+    pub(crate) fn unblock(&mut self, mut block: Vec<u8>) {
+        if block.capacity() <= 16 << 10 && self.spare.len() < 256 {
+            block.clear();
+            self.spare.push(block);
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Checkout and checkin; how a pool grows, lends and borrows.
+
+use std::sync::Arc;
+
+use howdah_wire::write;
+
+use crate::client;
+use crate::config::{Database, PoolMode, User};
+use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, ServerId, Time, WorkerId};
+use crate::fault::Fault;
+use crate::inbox::Inbox;
+use crate::ledger::{Entry, Ledger, Reply};
+use crate::mail::{Bounds, Mail, ServerParcel, ToBroker};
+use crate::note::Level;
+use crate::pool::{Pool, PoolId, PoolKey, Terms};
+use crate::pooler::Pooler;
+use crate::server::{self, Server, Unnamed};
+use crate::statement::{Forgets, Held, ServerSet};
+
+/// A setting's time in nanoseconds; 0 for none.
+pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Pooler {
+    /// The pool of this name; made if it is not there.
+    pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
+        if let Some(id) = self.pools.find(&key) {
+            return id;
+        }
+        let terms = self.terms(&key, database.clone());
+        let mut pool = Pool::new(Arc::new(key), terms, self.now);
+        pool.paused = self.janitor.is_paused(&pool.key.database);
+        self.pools.insert(pool)
+    }
+
+    /// What the settings say of a pool.
+    pub(crate) fn terms(&self, key: &PoolKey, database: Arc<Database>) -> Terms {
+        let config = &self.config;
+        let user: Option<Arc<User>> = config.user(&key.user).cloned();
+        let of = user.as_deref();
+        let globals = &config.globals;
+        let query_timeout = nanos(config.query_timeout(of));
+        let idle_transaction_timeout = nanos(config.idle_transaction_timeout(of));
+        let transaction_timeout = nanos(config.transaction_timeout(of));
+        let client_idle_timeout = nanos(config.client_idle_timeout(of));
+        Terms {
+            mode: config.pool_mode(&database, of),
+            bounds: Bounds {
+                size: config.pool_size(&database, of),
+                reserve: config.reserve_pool_size(&database, of),
+                reserve_after: nanos(globals.reserve_pool_timeout),
+                database: config.max_db_connections(&database),
+                user: config.max_user_connections(of),
+            },
+            min_size: config.min_pool_size(&database),
+            query_timeout,
+            query_wait_timeout: nanos(config.query_wait_timeout(&database, of)),
+            idle_transaction_timeout,
+            transaction_timeout,
+            client_idle_timeout,
+            watched: query_timeout | idle_transaction_timeout | transaction_timeout
+                | client_idle_timeout
+                > 0,
+            database,
+            user,
+        }
+    }
+
+    /// A client needs a server. True if it has one that takes its messages at once; else it waits.
+    pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        client.request = now;
+        let Some(pool_id) = client.pool else { return false };
+        let replication = client.replication.any();
+        let pool = self.pools.at(pool_id);
+        if pool.waiting.is_empty() && !pool.paused && !replication
+            && let Some(server) = self.take_idle(pool_id, out)
+        {
+            return self.link(id, server, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        client.state = client::State::Waiting;
+        self.pools.at_mut(pool_id).waiting.push_back((id, now));
+        self.watch_client(id, out);
+        self.need(pool_id, out);
+        false
+    }
+
+    /// An idle server fit for use. One that was idle for long is tested first, which is begun here;
+    /// whoever waits then gets it.
+    fn take_idle(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ServerId> {
+        let globals = &self.config.globals;
+        let delay = nanos(globals.server_check_delay);
+        let oldest_first = globals.server_round_robin;
+        let tests = !globals.server_check_query.is_empty();
+        let pool = self.pools.at_mut(pool_id);
+        let id = if oldest_first { pool.idle.pop_front() } else { pool.idle.pop_back() }?;
+        let rested = self.now.0.saturating_sub(self.servers.get(id)?.since.0);
+        if tests && rested > delay {
+            self.test_server(id, out);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
+    pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(id) else { return };
+        debug_assert!(server.ledger.is_empty() && server.inbox.at_boundary());
+        if server.cancels > 0 {
+            server.state = server::State::BeingCancelled;
+            return;
+        }
+        if let Some(why) = server.close_why {
+            return self.close_server(id, why, Close::Await, out);
+        }
+        if server.sql_prepared {
+            return self.forget_sql_prepared(id, out);
+        }
+        let pool = self.pools.at_mut(server.pool);
+        if pool.paused {
+            return self.close_server(id, "pause mode", Close::Await, out);
+        }
+        server.since = now;
+        if !pool.hungry.is_empty() && let Some(index) = pool.hungrier(now) {
+            let (worker, _) = pool.hungry.swap_remove(index);
+            return self.lend(id, worker, out);
+        }
+        let pool_id = server.pool;
+        if let Some(client) = self.next_waiter(pool_id) {
+            if self.link(client, id, out) {
+                self.resume(client, out);
+            }
+            return;
+        }
+        let lifetime = nanos(self.config.server_lifetime(&self.pools.at(pool_id).terms.database));
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if now.0.saturating_sub(server.connected.0) >= lifetime {
+            return self.close_server(id, "server lifetime over", Close::Await, out);
+        }
+        server.state = server::State::Idle;
+        self.pools.at_mut(pool_id).idle.push_back(id);
+        self.watch_server(id);
+    }
+
+    /// The client that has waited longest; those that have left are passed over.
+    fn next_waiter(&mut self, pool_id: PoolId) -> Option<ClientId> {
+        loop {
+            let (client, _) = self.pools.at_mut(pool_id).waiting.pop_front()?;
+            let waits = |c: &client::Client| {
+                matches!(c.state, client::State::Waiting) && !c.replication.any()
+            };
+            if self.clients.get(client).is_some_and(waits) {
+                return Some(client);
+            }
+        }
+    }
+
+    /// Forgets waiters at the front that have left, so that ages are those of who still waits.
+    pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
+        while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
+            let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
+            if self.clients.get(*client).is_some_and(waits) {
+                return;
+            }
+            self.pools.at_mut(pool_id).waiting.pop_front();
+        }
+    }
+
+    /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
+    pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let held_back = pool.need || pool.connecting > 0 || pool.paused;
+        if held_back || (pool.waiting.is_empty() && pool.newcomers.is_empty()) {
+            return;
+        }
+        if self.backs_off(pool_id) {
+            return self.fail_waiters(pool_id, out);
+        }
+        self.tell_need(pool_id, out);
+    }
+
+    /// Tells the Broker how long clients have waited.
+    pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
+        let now = self.now;
+        let worker = self.worker;
+        let pool = self.pools.at_mut(pool_id);
+        pool.need = true;
+        let need = ToBroker::Need {
+            worker,
+            pool: pool.key.clone(),
+            age: pool.longest_wait(now).unwrap_or(0),
+            urgent: pool.servers == 0,
+            bounds: pool.terms.bounds,
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+    }
+
+    /// True while `server_login_retry` has not passed since a login failed.
+    pub(crate) fn backs_off(&self, pool_id: PoolId) -> bool {
+        let retry = nanos(self.config.globals.server_login_retry);
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
+    }
+
+    /// Logins fail and there is no server at all: who waits is told why.
+    pub(crate) fn fail_waiters(&mut self, pool_id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(pool_id);
+        if pool.servers > pool.connecting {
+            return;
+        }
+        let Some(failure) = pool.failure.clone() else { return };
+        let fault = Fault::ServerLoginFailing(failure.text);
+        self.drop_waiters(pool_id, &fault, out);
+    }
+
+    /// Disconnects everybody who waits for a server of a pool, or for its first.
+    pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let waiting: Vec<_> = pool.waiting.drain(..).map(|(client, _)| client).collect();
+        let newcomers = std::mem::take(&mut pool.newcomers);
+        for client in waiting.into_iter().chain(newcomers) {
+            let waits = |c: &client::Client| {
+                matches!(c.state, client::State::Waiting | client::State::Welcome)
+            };
+            if self.clients.get(client).is_some_and(waits) {
+                self.disconnect(client, fault.clone(), out);
+            }
+        }
+    }
+
+    /// The Broker lets us open a server.
+    pub(crate) fn permitted(&mut self, key: &PoolKey, reserve: bool, warm: bool, out: &mut Out) {
+        let found = self.pools.find(key);
+        if let Some(pool_id) = found {
+            self.trim_waiting(pool_id);
+        }
+        let wanted = found.filter(|id| {
+            let pool = self.pools.at(*id);
+            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+            (warm || waited_for) && !pool.paused && !self.backs_off(*id)
+        });
+        if let Some(pool_id) = found
+            && !warm
+        {
+            self.pools.at_mut(pool_id).need = false;
+        }
+        let Some(pool_id) = wanted else {
+            let (worker, pool) = (self.worker, Arc::new(key.clone()));
+            let freed = ToBroker::Freed { worker, pool };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            return;
+        };
+        if reserve {
+            let text = format!("pool {}/{}: taking connection from reserve_pool", key.database, key.user);
+            out.note(crate::note::Note { level: Level::Log, text });
+        }
+        self.open_server(pool_id, out);
+    }
+
+    /// Another worker's clients wait.
+    pub(crate) fn hungry(&mut self, worker: WorkerId, key: &PoolKey, age: u64, out: &mut Out) {
+        let Some(pool_id) = self.pools.find(key) else { return };
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at_mut(pool_id);
+        pool.hungry.retain(|(who, _)| *who != worker);
+        if pool.paused {
+            return;
+        }
+        if pool.waiting.is_empty() && let Some(server) = pool.idle.pop_front() {
+            return self.lend(server, worker, out);
+        }
+        pool.hungry.push((worker, age));
+    }
+
+    /// A bound over several pools holds a pool back: an idle server of another goes.
+    pub(crate) fn evict(&mut self, key: &PoolKey, by_database: bool, out: &mut Out) {
+        let mut oldest: Option<(Time, ServerId)> = None;
+        for (_, pool) in self.pools.iter() {
+            let shares = if by_database {
+                pool.key.database == key.database
+            } else {
+                pool.key.user == key.user
+            };
+            if !shares || *pool.key == *key {
+                continue;
+            }
+            for id in &pool.idle {
+                let Some(server) = self.servers.get(*id) else { continue };
+                if oldest.is_none_or(|(since, _)| server.since < since) {
+                    oldest = Some((server.since, *id));
+                }
+            }
+        }
+        if let Some((_, id)) = oldest {
+            self.close_server(id, "evicted", Close::Await, out);
+        }
+    }
+
+    /// Sends an idle server to another worker, as soon as the driver has let go of it.
+    fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.state = server::State::Lent(to);
+        out.push(Action::Detach(Peer::Server(id)));
+    }
+
+    /// The driver has let go of a server.
+    pub(crate) fn server_detached(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else {
+            out.push(Action::Discard(socket));
+            return;
+        };
+        let server::State::Lent(to) = server.state else {
+            out.push(Action::Discard(socket));
+            return;
+        };
+        let fit = server.close_why.is_none()
+            && server.ledger.is_empty()
+            && server.inbox.held.is_empty()
+            && server.cancels == 0;
+        if !fit {
+            // It said something odd on the way out: it comes back only to be closed.
+            out.push(Action::Attach(Peer::Server(id), socket));
+            return self.close_server(id, "idle server got dirty", Close::Await, out);
+        }
+        let Some(mut server) = self.servers.remove(id) else { return };
+        let pool = self.pools.at_mut(server.pool);
+        pool.servers -= 1;
+        pool.stats.lends += 1;
+        let moved = ToBroker::Moved { from: self.worker, to, pool: pool.key.clone() };
+        let parcel = ServerParcel {
+            socket,
+            ends: server.ends.take().expect("a server at rest is connected"),
+            number: server.number,
+            pool: pool.key.clone(),
+            key: server.key.take(),
+            params: server.params.clone(),
+            statements: server.set.drain(),
+            status: server.status,
+            connected: server.connected,
+            epoch: self.janitor.epoch(&pool.key.database),
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
+        out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
+    }
+
+    /// A server came from another worker.
+    pub(crate) fn server_arrived(&mut self, parcel: ServerParcel, out: &mut Out) {
+        let database = match self.pools.find(&parcel.pool) {
+            Some(id) => Some(self.pools.at(id).terms.database.clone()),
+            None => self.config.database(&parcel.pool.database),
+        };
+        let Some(database) = database else {
+            // The database left the configuration while the server was in the mail.
+            let (worker, pool) = (self.worker, parcel.pool);
+            let freed = ToBroker::Freed { worker, pool };
+            out.push(Action::Discard(parcel.socket));
+            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            return;
+        };
+        let pool_id = self.pool_for((*parcel.pool).clone(), &database);
+        let mut set = ServerSet::new(self.seeded);
+        for (key, statement) in parcel.statements {
+            let own = self.shared.statements.intern(statement.meaning, &statement.definition);
+            set.mark(key, &own, Held::Sure);
+        }
+        let params = self.shared.params.intern((*parcel.params).clone());
+        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let (now, connected) = (self.now, parcel.connected);
+        let id = self.servers.insert(|_| Server {
+            state: server::State::Idle,
+            pool: pool_id,
+            number: parcel.number,
+            ends: Some(parcel.ends),
+            params,
+            set,
+            status: parcel.status,
+            key: parcel.key,
+            permitted: true,
+            connected,
+            close_why: stale.then_some("database configuration changed"),
+            ..Server::blank(pool_id, self.seeded, now)
+        });
+        let pool = self.pools.at_mut(pool_id);
+        pool.servers += 1;
+        // The Broker takes a need for met when it hears of the move.
+        pool.need = false;
+        out.push(Action::Attach(Peer::Server(id), parcel.socket));
+        self.checkin(id, out);
+        self.need(pool_id, out);
+    }
+
+    /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
+    /// together with ours.
+    fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.sql_prepared = false;
+        server.state = server::State::Resetting;
+        server.since = self.now;
+        server.ledger.push(Entry::swallow(Reply::Query), true);
+        out.send_with(Peer::Server(id), |buf| write::query(buf, b"DEALLOCATE ALL"));
+        self.watch_server(id);
+    }
+
+    /// True if sessions are what this pool gives out.
+    pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
+        self.pools.at(pool_id).terms.mode == PoolMode::Session
+    }
+}
+
+impl Server {
+    /// A server of which nothing is known yet.
+    pub(crate) fn blank(pool: PoolId, seeded: crate::Seeded, now: Time) -> Self {
+        Server {
+            state: server::State::Resolving,
+            number: 0,
+            pool,
+            ends: None,
+            inbox: Inbox::default(),
+            ledger: Ledger::default(),
+            status: howdah_wire::backend::Status::Idle,
+            params: Arc::new(crate::params::Params::none()),
+            set: ServerSet::new(seeded),
+            unnamed: Unnamed::Unknown,
+            bound_forgets: Forgets::Nothing,
+            copy_in: false,
+            copy_broken: false,
+            copy_both: false,
+            eaten: 0,
+            sql_prepared: false,
+            rolled_back: false,
+            close_why: None,
+            cancels: 0,
+            key: None,
+            paused: false,
+            congested: false,
+            permitted: false,
+            reserved: None,
+            replication: false,
+            connected: now,
+            since: now,
+            linked: now,
+            request: now,
+            timer: Time(0),
+        }
+    }
+}
+

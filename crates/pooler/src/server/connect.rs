@@ -1,0 +1,273 @@
+//! From a permit to a connected server, and how a server ends.
+
+use std::net::IpAddr;
+
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use super::{Server, State};
+use crate::client;
+use crate::config::Host;
+use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
+use crate::fault::Fault;
+use crate::mail::{Mail, ToBroker};
+use crate::note::Level;
+use crate::pool::{Failure, PoolId};
+use crate::pooler::{Asker, Pooler};
+
+impl Pooler {
+    /// Opens a server, for which there is a permit.
+    pub(crate) fn open_server(&mut self, pool_id: PoolId, out: &mut Out) {
+        let (number, now, seeded) = (self.number(), self.now, self.seeded);
+        let reserved = self.reserved_for(pool_id);
+        let pool = self.pools.at_mut(pool_id);
+        pool.servers += 1;
+        pool.connecting += 1;
+        let hosts = &pool.terms.database.hosts;
+        let host = hosts.get(pool.next_host % hosts.len().max(1)).cloned();
+        pool.next_host = pool.next_host.wrapping_add(1);
+        let port = pool.terms.database.port;
+        let id = self.servers.insert(|_| Server {
+            number,
+            permitted: true,
+            reserved,
+            replication: reserved.is_some(),
+            ..Server::blank(pool_id, seeded, now)
+        });
+        self.watch_server(id);
+        let Some(host) = host else {
+            return self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
+        };
+        match host {
+            Host::Unix(directory) => {
+                let path = format!("{directory}/.s.PGSQL.{port}");
+                self.connect(id, Address::Unix(path, port), out);
+            }
+            Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
+            Host::Name(host) => {
+                let question = |ticket| Question::Resolve { ticket, host };
+                self.ask(Asker::Server(id), question, out);
+            }
+        }
+    }
+
+    /// The client a new server is for alone: the oldest waiter, if that wants replication.
+    fn reserved_for(&mut self, pool_id: PoolId) -> Option<ClientId> {
+        self.trim_waiting(pool_id);
+        let (client, _) = *self.pools.at(pool_id).waiting.front()?;
+        if !self.clients.get(client)?.replication.any() {
+            return None;
+        }
+        self.pools.at_mut(pool_id).waiting.pop_front();
+        Some(client)
+    }
+
+    fn connect(&mut self, id: ServerId, to: Address, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.state = State::Connecting;
+        out.push(Action::Connect(id, to));
+    }
+
+    /// The control thread knows a host's addresses, or that it has none.
+    pub(crate) fn resolved(
+        &mut self,
+        id: ServerId,
+        result: Result<Vec<IpAddr>, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get(id) else { return };
+        if !matches!(server.state, State::Resolving) {
+            return;
+        }
+        let pool = self.pools.at_mut(server.pool);
+        let port = pool.terms.database.port;
+        match result {
+            Ok(addresses) if !addresses.is_empty() => {
+                let ip = addresses[pool.next_host % addresses.len()];
+                self.connect(id, Address::Tcp(ip, port), out);
+            }
+            Ok(_) => self.never_connected(id, "server DNS lookup failed", "no address", out),
+            Err(error) => self.never_connected(id, "server DNS lookup failed", &error, out),
+        }
+    }
+
+    /// The driver's `Connect` ended.
+    pub(crate) fn connected(
+        &mut self,
+        id: ServerId,
+        result: Result<Ends, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if let State::Cancel(_) = server.state {
+            return self.carrier_connected(id, result, out);
+        }
+        if !matches!(server.state, State::Connecting) {
+            return;
+        }
+        match result {
+            Ok(ends) => {
+                server.ends = Some(ends);
+                server.connected = self.now;
+                self.begin_server_login(id, out);
+            }
+            Err(error) => {
+                self.login_failed(id, "08006", &format!("connect failed: {error}"), out);
+                self.close_server(id, "connect failed", Close::Abort, out);
+            }
+        }
+    }
+
+    /// A server that never had a socket ends at once.
+    fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
+        self.login_failed(id, "08006", &format!("{why}: {detail}"), out);
+        self.note_closing(id, why, out);
+        self.server_closed(id, true, out);
+    }
+
+    /// Notes that there are no new servers for now, and tells those who wait for the first.
+    pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else { return };
+        let (pool_id, reserved) = (server.pool, server.reserved);
+        let failure =
+            Failure { at: self.now, sqlstate: sqlstate.to_string(), text: text.to_string() };
+        if let Some(client) = reserved {
+            let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+            return self.disconnect(client, fault, out);
+        }
+        let pool = self.pools.at_mut(pool_id);
+        pool.failure = Some(failure);
+        // A server that works, or another attempt, may serve them yet. 57P03: it is starting up.
+        let hopeless = pool.servers <= pool.connecting;
+        if hopeless && !sqlstate.starts_with("08") && sqlstate != "57P03" {
+            let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+            self.drop_waiters(pool_id, &fault, out);
+        }
+    }
+
+    /// A server's stream ended or broke.
+    pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else { return };
+        match &server.state {
+            State::Closing => {}
+            State::Cancel(_) => self.carrier_lost(id, why, out),
+            State::Login(_) => {
+                let text = why.unwrap_or_else(|| "server closed the connection".to_string());
+                self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
+                self.close_server(id, "server conn crashed?", Close::Abort, out);
+            }
+            State::Linked(_) | State::Preparing(_) => {
+                let told = server.close_why == Some("server conn crashed?");
+                self.drop_linked(id, Fault::ServerGone, told, out);
+                self.close_server(id, "server conn crashed?", Close::Abort, out);
+            }
+            _ => self.close_server(id, "server conn crashed?", Close::Abort, out),
+        }
+    }
+
+    /// A server sent what is no message, or what nobody asked for.
+    pub(crate) fn server_broken(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
+        self.note_server(Level::Error, id, &fault.to_string(), out);
+        self.drop_linked(id, fault, false, out);
+        self.close_server(id, "unknown pkt", Close::Abort, out);
+    }
+
+    /// Ends a server, which is bound to nobody (any more).
+    pub(crate) fn close_server(
+        &mut self,
+        id: ServerId,
+        why: &'static str,
+        how: Close,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if matches!(server.state, State::Closing) {
+            return;
+        }
+        debug_assert!(server.link().is_none(), "a linked server is not closed");
+        let pool = self.pools.at_mut(server.pool);
+        match server.state {
+            State::Idle => pool.idle.retain(|idle| *idle != id),
+            State::Resolving => {
+                self.note_closing(id, why, out);
+                return self.server_closed(id, true, out);
+            }
+            State::Connecting | State::Login(_) | State::ConnectQuery => pool.connecting -= 1,
+            _ => {}
+        }
+        self.note_closing(id, why, out);
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if matches!(how, Close::Await) && server.inbox.at_boundary() {
+            out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::TERMINATE));
+        }
+        server.state = State::Closing;
+        out.push(Action::Close { peer: Peer::Server(id), how });
+    }
+
+    fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else { return };
+        if self.config.globals.log_disconnections {
+            let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
+            self.note_server(Level::Log, id, &format!("closing because: {why} (age={age}s)"), out);
+        }
+    }
+
+    /// PostgreSQL has let go of a server (or the time to wait for that is over).
+    pub(crate) fn server_closed(&mut self, id: ServerId, gone: bool, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else { return };
+        match server.state {
+            State::Cancel(_) => return self.carrier_closed(id, out),
+            State::Closing => {}
+            State::Resolving => self.pools.at_mut(server.pool).connecting -= 1,
+            // The driver ended what we did not.
+            _ => {
+                self.server_lost(id, None, out);
+                self.close_server(id, "server conn crashed?", Close::Abort, out);
+            }
+        }
+        if !gone {
+            let text = "PostgreSQL did not end the session in time; its slot is counted as free";
+            self.note_server(Level::Warning, id, text, out);
+        }
+        let Some(server) = self.servers.remove(id) else { return };
+        let pool = self.pools.at_mut(server.pool);
+        pool.servers -= 1;
+        if server.permitted {
+            let freed = ToBroker::Freed { worker: self.worker, pool: pool.key.clone() };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+        }
+        self.need(server.pool, out);
+    }
+
+    /// A server has logged in: its pool can use it.
+    pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let (pool_id, reserved) = (server.pool, server.reserved);
+        server.state = State::Draining;
+        server.since = self.now;
+        let pool = self.pools.at_mut(pool_id);
+        pool.connecting -= 1;
+        pool.failure = None;
+        let newcomers = std::mem::take(&mut pool.newcomers);
+        for client in newcomers {
+            self.welcome(client, out);
+        }
+        match reserved {
+            Some(client) => self.serve_replication(client, id, out),
+            None => self.checkin(id, out),
+        }
+        self.need(pool_id, out);
+    }
+
+    /// A server that was opened for one client alone.
+    fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
+        let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
+        if !self.clients.get(client).is_some_and(waits) {
+            return self.close_server(id, "replication client was closed", Close::Await, out);
+        }
+        self.welcome_replication(client, id, out);
+        if self.link(client, id, out) {
+            self.resume(client, out);
+        }
+    }
+}

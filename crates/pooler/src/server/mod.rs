@@ -1,0 +1,147 @@
+//! A server: our connection to PostgreSQL.
+//!
+//! ```text
+//!  Resolving -> Connecting -> Login -> (ConnectQuery) -> Idle <--> Linked
+//!                                                        ^  |         |
+//!                                       Used -> Checking-'  `- Lent   v
+//!                                                        ^         Resetting, Draining
+//!                                                        `------------'
+//! ```
+
+pub mod connect;
+pub mod login;
+pub mod task;
+
+use std::sync::Arc;
+
+use crate::event::{ClientId, Ends, Time, WorkerId};
+use crate::inbox::Inbox;
+use crate::ledger::Ledger;
+use crate::params::Params;
+use crate::pool::PoolId;
+use crate::statement::{ServerSet, Statement};
+use howdah_wire::backend::Status;
+
+/// What a server is doing.
+#[derive(Debug)]
+pub enum State {
+    /// Its host's addresses are being looked up.
+    Resolving,
+    /// The socket is being opened.
+    Connecting,
+    /// We prove who we are.
+    Login(Box<login::Login>),
+    /// `connect_query` runs.
+    ConnectQuery,
+    /// In the pool, ready.
+    Idle,
+    /// In the pool, idle for so long that it is tested before use.
+    Used,
+    /// The check query runs.
+    Checking,
+    /// Bound to a client; its parameters are being set.
+    Preparing(ClientId),
+    /// Bound to a client.
+    Linked(ClientId),
+    /// Its client has left; what it owes is read and dropped.
+    Draining,
+    /// The reset query runs.
+    Resetting,
+    /// A cancel for it is under way; no client has it.
+    BeingCancelled,
+    /// On its way to another worker.
+    Lent(WorkerId),
+    /// Carries a CancelRequest.
+    Cancel(Box<crate::cancel::Errand>),
+    /// Its `Close` was asked for.
+    Closing,
+}
+
+/// Which unnamed statement a server has, once all that was sent is done.
+#[derive(Clone, Debug)]
+pub enum Unnamed {
+    /// This one, or none.
+    Known(Option<Arc<Statement>>),
+    /// It depends on what failed.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Server {
+    /// What it is doing.
+    pub state: State,
+    /// Its number in the console: one sequence for clients and servers.
+    pub number: u64,
+    /// The pool it belongs to.
+    pub pool: PoolId,
+    /// The two ends of its socket, once connected.
+    pub ends: Option<Ends>,
+    /// Its stream.
+    pub inbox: Inbox,
+    /// What it owes.
+    pub ledger: Ledger,
+    /// The last transaction status it told.
+    pub status: Status,
+    /// Its values of the tracked parameters.
+    pub params: Arc<Params>,
+    /// The statements it has.
+    pub set: ServerSet,
+    /// Its unnamed statement.
+    pub unnamed: Unnamed,
+    /// What a bound portal makes clients forget when it is executed.
+    pub bound_forgets: crate::statement::Forgets,
+    /// It reads a COPY from the client.
+    pub copy_in: bool,
+    /// Its client has sent what has no place in that COPY.
+    pub copy_broken: bool,
+    /// It streams both ways (replication).
+    pub copy_both: bool,
+    /// Syncs that a COPY has eaten, or that will be answered if it had already failed.
+    pub eaten: u32,
+    /// SQL-level PREPARE was used by its client.
+    pub sql_prepared: bool,
+    /// A ROLLBACK was sent after its client left.
+    pub rolled_back: bool,
+    /// Why it must be closed instead of going back to the pool.
+    pub close_why: Option<&'static str>,
+    /// Cancel requests under way for it.
+    pub cancels: u32,
+    /// Process id and secret, for cancels.
+    pub key: Option<(u32, Box<[u8]>)>,
+    /// Receiving from it is off.
+    pub paused: bool,
+    /// Its send queue is full: its client is not read from.
+    pub congested: bool,
+    /// The Broker counts it.
+    pub permitted: bool,
+    /// It was opened for this client alone (replication).
+    pub reserved: Option<ClientId>,
+    /// It serves a replication client only.
+    pub replication: bool,
+    /// When it was connected.
+    pub connected: Time,
+    /// When it last changed hands.
+    pub since: Time,
+    /// When its client's current transaction began.
+    pub linked: Time,
+    /// When the request under way began.
+    pub request: Time,
+    /// When its entry in the timers is due; 0 for none.
+    pub timer: Time,
+}
+
+impl Server {
+    /// The client it is bound to.
+    pub fn link(&self) -> Option<ClientId> {
+        match self.state {
+            State::Linked(client) | State::Preparing(client) => Some(client),
+            _ => None,
+        }
+    }
+
+    /// The last ReadyForQuery did not tell of a failed transaction.
+    pub fn not_failed(&self) -> bool {
+        self.status != Status::Failed
+    }
+}

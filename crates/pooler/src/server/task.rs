@@ -1,0 +1,110 @@
+//! What a server does for nobody: tests, resets, coming to rest.
+
+use howdah_wire::backend::Status;
+use howdah_wire::write;
+
+use super::State;
+use crate::event::{Close, Out, Peer, ServerId};
+use crate::fault::Fault;
+use crate::ledger::{Entry, Reply};
+use crate::note::Level;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// Tests a server that was idle for long.
+    pub(crate) fn test_server(&mut self, id: ServerId, out: &mut Out) {
+        let query = self.config.globals.server_check_query.clone();
+        // PgBouncer's word for an empty query.
+        let query = if query == "<empty>" { String::new() } else { query };
+        self.run_task(id, State::Checking, query.as_bytes(), out);
+    }
+
+    /// Makes a session's server as good as new.
+    pub(crate) fn reset_server(&mut self, id: ServerId, out: &mut Out) {
+        let query = self.config.globals.server_reset_query.clone();
+        self.run_task(id, State::Resetting, query.as_bytes(), out);
+    }
+
+    pub(crate) fn run_task(&mut self, id: ServerId, state: State, query: &[u8], out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.state = state;
+        server.since = self.now;
+        server.request = self.now;
+        server.ledger.push(Entry::swallow(Reply::Query), true);
+        out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+        self.watch_server(id);
+    }
+
+    /// PostgreSQL refused something of ours.
+    pub(crate) fn task_failed(&mut self, id: ServerId, error: &str, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        match server.state {
+            State::Preparing(client) => {
+                let text = format!("invalid server parameter: {error}");
+                self.note_server(Level::Warning, id, &text, out);
+                self.disconnect(client, Fault::ServerParameter, out);
+            }
+            State::ConnectQuery => {
+                self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
+            }
+            State::Resetting => server.close_why = Some("reset query failed"),
+            State::Checking => server.close_why = Some("test query failed"),
+            // The error is an answer to a client that has left.
+            State::Draining => {}
+            _ => {
+                let text = format!("error while idle: {error}");
+                server.close_why.get_or_insert("idle server got dirty");
+                self.note_server(Level::Log, id, &text, out);
+            }
+        }
+    }
+
+    /// A server that is bound to nobody has answered something.
+    pub(crate) fn task_moves(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if !server.ledger.is_empty() || !server.inbox.at_boundary() {
+            return;
+        }
+        match server.state {
+            State::Preparing(_) => self.prepared(id, out),
+            State::ConnectQuery => self.server_ready(id, out),
+            State::Draining => self.drained_of_client(id, out),
+            State::Resetting | State::Checking => {
+                // One more of SQL's PREPARE, or whatever a reset query may do, is over now.
+                if server.status == Status::Idle {
+                    server.sql_prepared = false;
+                    self.checkin(id, out);
+                } else {
+                    self.close_server(id, "reset query failed", Close::Await, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All that a client had asked for is answered, or dropped.
+    fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let pool = server.pool;
+        if server.close_why.is_none() && server.status != Status::Idle {
+            if server.rolled_back {
+                return self.close_server(id, "rollback failed", Close::Await, out);
+            }
+            server.rolled_back = true;
+            server.ledger.push(Entry::swallow(Reply::Query), true);
+            out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
+            return;
+        }
+        server.rolled_back = false;
+        self.release(id, self.is_session(pool), out);
+    }
+
+    /// Gives a server back to its pool after a client, reset if that is due.
+    pub(crate) fn release(&mut self, id: ServerId, session: bool, out: &mut Out) {
+        let globals = &self.config.globals;
+        let resets = (session || globals.server_reset_query_always)
+            && !globals.server_reset_query.is_empty();
+        let fit = self.servers.get(id).is_some_and(|server| server.close_why.is_none());
+        if resets && fit { self.reset_server(id, out) } else { self.checkin(id, out) }
+    }
+}

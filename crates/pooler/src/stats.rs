@@ -1,0 +1,89 @@
+//! What is counted, per pool and worker; summed when somebody asks.
+
+/// Counts since the start. Times are microseconds in the console, nanoseconds here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Times a server was bound to a client.
+    pub server_assignments: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Queries.
+    pub queries: u64,
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes from servers.
+    pub sent: u64,
+    /// Time in transactions.
+    pub transaction_ns: u64,
+    /// Time in queries.
+    pub query_ns: u64,
+    /// Time clients waited for a server.
+    pub wait_ns: u64,
+    /// Parses from clients.
+    pub client_parses: u64,
+    /// Parses to servers.
+    pub server_parses: u64,
+    /// Binds from clients.
+    pub binds: u64,
+    /// Logins of clients.
+    pub logins: u64,
+    /// Servers lent to other workers.
+    pub lends: u64,
+}
+
+impl Stats {
+    /// All counts, in the order of the console's columns (lends are not among those).
+    pub fn columns(&self) -> [u64; 12] {
+        [
+            self.server_assignments,
+            self.transactions,
+            self.queries,
+            self.received,
+            self.sent,
+            self.transaction_ns / 1000,
+            self.query_ns / 1000,
+            self.wait_ns / 1000,
+            self.client_parses,
+            self.server_parses,
+            self.binds,
+            self.logins,
+        ]
+    }
+
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Stats) {
+        self.server_assignments += other.server_assignments;
+        self.transactions += other.transactions;
+        self.queries += other.queries;
+        self.received += other.received;
+        self.sent += other.sent;
+        self.transaction_ns += other.transaction_ns;
+        self.query_ns += other.query_ns;
+        self.wait_ns += other.wait_ns;
+        self.client_parses += other.client_parses;
+        self.server_parses += other.server_parses;
+        self.binds += other.binds;
+        self.logins += other.logins;
+        self.lends += other.lends;
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Stats) -> Stats {
+        Stats {
+            server_assignments: self.server_assignments - earlier.server_assignments,
+            transactions: self.transactions - earlier.transactions,
+            queries: self.queries - earlier.queries,
+            received: self.received - earlier.received,
+            sent: self.sent - earlier.sent,
+            transaction_ns: self.transaction_ns - earlier.transaction_ns,
+            query_ns: self.query_ns - earlier.query_ns,
+            wait_ns: self.wait_ns - earlier.wait_ns,
+            client_parses: self.client_parses - earlier.client_parses,
+            server_parses: self.server_parses - earlier.server_parses,
+            binds: self.binds - earlier.binds,
+            logins: self.logins - earlier.logins,
+            lends: self.lends - earlier.lends,
+        }
+    }
+}
