@@ -23,6 +23,8 @@ pub enum Letter {
     Answer(Answer),
     /// From the control thread, after a reload.
     Settings(Arc<Config>),
+    /// From the control thread, after a signal.
+    Operator(howdah_pooler::event::Order),
     /// From the process to the worker itself; the decisions never see it.
     Order(Order),
 }

@@ -1,28 +1,94 @@
-//! Howdah.
+//! The howdah process.
+//!
+//! The main thread reads the configuration, becomes who it should be, opens the listening sockets,
+//! starts the workers and then is the control thread.
+
+mod boot;
+mod cli;
+mod control;
+mod derive;
+mod dns;
+mod leave;
+mod listen;
+mod log;
+mod signals;
+mod systemd;
+mod workers;
+
+use std::convert::Infallible;
+use std::process::ExitCode;
 use std::sync::Arc;
-use howdah_daemon::{driver::{self, epoll::Epoll}, mailbox, worker::{Outside, Worker}};
-use howdah_pooler::{Pooler, PoolerSetup, config::Config, event::WorkerId};
-fn main() {
-    let path = std::env::args().nth(1).expect("ini");
-    let text = std::fs::read_to_string(&path).expect("read");
-    let (config, warnings) = Config::load(&path, &text, &mut |p| std::fs::read_to_string(p).map_err(|e| e.to_string())).unwrap_or_else(|m| { for m in m { eprintln!("{m}"); } std::process::exit(1) });
-    for w in warnings { eprintln!("{w}"); }
-    let config = Arc::new(config);
-    let listener = std::net::TcpListener::bind(("127.0.0.1", config.globals.listen_port as u16)).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let fd: Arc<std::os::fd::OwnedFd> = Arc::new(listener.into());
-    let n: u16 = std::env::var("WORKERS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let (posts, boxes): (Vec<_>, Vec<_>) = (0..n).map(|_| mailbox::mailbox().unwrap()).unzip();
-    let mut threads = Vec::new();
-    for (i, mb) in boxes.into_iter().enumerate() {
-        let (config, fd, posts) = (config.clone(), fd.clone(), posts.clone());
-        threads.push(std::thread::spawn(move || {
-            let wire = mb.wire();
-            let driver = Epoll::new(vec![driver::socket::Listener { socket: fd, address: howdah_pooler::event::Address::Tcp([127,0,0,1].into(), config.globals.listen_port as u16) }], wire).unwrap();
-            let pooler = Pooler::new(PoolerSetup { worker: WorkerId(i as u16), workers: n, config, seed: [i as u8; 32], shared_seed: [7; 32], started: 0.0, driver: "epoll".into() });
-            let outside = Outside { ask: Box::new(|_, q| eprintln!("ask {q:?}")), note: Box::new(|n| eprintln!("{} {}", n.level, n.text)), workers: posts };
-            Worker::new(WorkerId(i as u16), pooler, driver, mb, outside).run();
-        }));
+
+use boot::{Fatal, Source};
+use cli::{Arguments, Command};
+use howdah_pooler::note::Level;
+use log::Log;
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Help) => print!("{}", cli::USAGE),
+        Ok(Command::Version) => println!("{}", cli::VERSION),
+        Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
+        Ok(Command::Check(_)) => return ExitCode::FAILURE,
+        Ok(Command::Run(arguments)) => {
+            let log = Log::new(arguments.quiet, arguments.verbose);
+            let Err(Fatal(why)) = run(&arguments, &log);
+            log.say(Level::Fatal, why);
+            leave::leave(1);
+        }
+        Err(why) => {
+            eprintln!("howdah: {why}\nTry \"howdah --help\" for more information.");
+            return ExitCode::FAILURE;
+        }
     }
-    for t in threads { t.join().unwrap(); }
+    ExitCode::SUCCESS
+}
+
+/// Runs the pooler; returns only if it cannot start.
+fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
+    if arguments.reboot {
+        return Err(Fatal(
+            "taking over a running process (-R) is not built yet: stop the old one first".into(),
+        ));
+    }
+    let source = Source::new(arguments);
+    let config = boot::load(&source, log)?;
+    let globals = &config.globals;
+
+    boot::become_user(globals.user.as_deref())?;
+    boot::refuse_second(globals)?;
+    leave::check_pidfile(&globals.pidfile, log)?;
+    if arguments.daemon {
+        boot::daemonize(globals)?;
+    }
+    log.open(&globals.logfile).map_err(Fatal)?;
+    leave::leave_on_panic(log);
+    boot::raise_limits(&config, log);
+
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = workers::count(globals, cores);
+    let (driver, driver_story) = workers::choose_driver(globals)?;
+    log.say(
+        Level::Log,
+        format!("{count} workers on {cores} cores, {driver_story}"),
+    );
+
+    let listeners = listen::open(globals, log)?;
+    leave::write_pidfile(&globals.pidfile)?;
+    let config = Arc::new(config);
+    let desk = control::Desk::open(cores)?;
+    let boxes = workers::start(
+        count,
+        &workers::Common {
+            config: config.clone(),
+            listeners,
+            ear: desk.ear(),
+            log: log.clone(),
+            driver,
+            driver_story,
+        },
+    )?;
+    log.say(Level::Log, format!("process up: {}", cli::VERSION));
+    systemd::ready();
+    desk.serve(log.clone(), source, config, boxes)
 }

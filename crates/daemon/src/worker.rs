@@ -184,6 +184,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Letter::Mail(mail) => Event::Mail(mail),
             Letter::Answer(answer) => Event::Answer(answer),
             Letter::Settings(config) => Event::Settings(config),
+            Letter::Operator(order) => Event::Order(order),
             Letter::Order(order) => return self.obey(order),
         };
         self.decide(event, AtHand::default());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use howdah_daemon::driver::Driver;
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::Listener;
-type Uring = Epoll;
+use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::mailbox::{Letter, PostBox, mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
 use howdah_pooler::event::{
@@ -31,10 +31,16 @@ impl Make for Epoll {
     }
 }
 
+impl Make for Uring {
+    fn make(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> Self {
+        Uring::new(listeners, bell).unwrap()
+    }
+}
+
 macro_rules! suite {
     ($($name:ident)*) => {
         mod epoll { $(#[test] fn $name() { super::$name::<super::Epoll>(); })* }
-        //mod uring { $(#[test] fn $name() { super::$name::<super::Uring>(); })* }
+        mod uring { $(#[test] fn $name() { super::$name::<super::Uring>(); })* }
     };
 }
 

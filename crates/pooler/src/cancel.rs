@@ -48,6 +48,11 @@ impl Keys {
         (pid, hash.finalize().into(), if long { 32 } else { 4 })
     }
 
+    /// The key that the salts of unknown users come from: the same for the process and its life.
+    pub fn salts(&self) -> &[u8; 32] {
+        &self.secret
+    }
+
     /// The hasher of settings' meanings, the same on all workers.
     pub fn meaning(&self) -> crate::Seeded {
         let (front, _) = self.secret.split_first_chunk::<8>().expect("32 bytes");

@@ -215,6 +215,16 @@ pub enum Question {
         /// Comes back with the answer.
         ticket: u64,
     },
+    /// SET on the console: change one setting, by [`Config::with`]. Every worker gets `Settings` if
+    /// the value will do; the answer is `Reloaded`.
+    Set {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// The setting.
+        key: String,
+        /// Its new value, as written.
+        value: String,
+    },
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId),
@@ -234,7 +244,7 @@ pub enum Answer {
     Resolved(u64, Result<Vec<IpAddr>, String>),
     /// To [`Question::Derive`]: the salted password.
     Derived(u64, [u8; 32]),
-    /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
+    /// To [`Question::Reload`] and [`Question::Set`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }
 

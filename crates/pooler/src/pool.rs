@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::auth::ScramKeys;
 use crate::config::{Database, PoolMode, User};
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::mail::Bounds;
@@ -102,7 +103,7 @@ pub struct Pool {
     /// PAUSE: no server is given out.
     pub paused: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
-    pub scram_keys: Option<Arc<crate::server::login::PassThrough>>,
+    pub scram_keys: Option<ScramKeys>,
     /// Which of the database's hosts and addresses is next.
     pub next_host: usize,
     /// What is counted.

@@ -4,10 +4,11 @@
 //! PostgreSQL. There are three: [`uring`], [`epoll`], and the simulated one in `howdah-sim`.
 #![allow(unsafe_code)] // Here and nowhere else; each use says why it is sound.
 
-// pub mod choose;
+mod buffers;
+pub mod choose;
 pub mod epoll;
 pub mod socket;
-// pub mod uring;
+pub mod uring;
 
 use howdah_pooler::event::{Address, Ends, LooseSocket, Time};
 pub use rustix::io::Errno;

@@ -1,0 +1,754 @@
+//! The driver for Linux 6.0 and later: one io_uring per worker, multishot accept and receive, a
+//! ring of provided buffers.
+//!
+//! A multishot receive ends by itself when buffers or completion entries run out, and on demand
+//! some time after a cancel; in both cases bytes may come with the last completion. So a
+//! connection's receive is off, armed, stopping or starved, only a terminal completion makes an
+//! armed one off, and it is armed anew only then. Those that starved wait in line until buffers are
+//! back in the ring: arming them at once would spin.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use howdah_pooler::event::{Address, LooseSocket, Time};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, SocketFlags};
+
+use super::buffers::{Buffers, GROUP};
+use super::socket::{self, Listener, SocketOptions};
+use super::{Chunk, Completion, Driver, Key, Tag};
+
+/// Entries of the submission queue: a fuller one is submitted early.
+const SUBMISSIONS: u32 = 256;
+/// Entries of the completion queue.
+const COMPLETIONS: u32 = 4096;
+
+/// Kinds of [`Tag`]s.
+const BELL: u8 = 0;
+const ACCEPT: u8 = 1;
+const CONNECT: u8 = 2;
+const RECEIVE: u8 = 3;
+const SEND: u8 = 4;
+const CANCEL: u8 = 5;
+
+/// See the module.
+pub struct Uring {
+    // The order of fields is the order of dropping: the ring goes first.
+    ring: IoUring,
+    buffers: Buffers,
+    sends: Vec<Sending>,
+    free_sends: Vec<u32>,
+    listeners: Vec<Listening>,
+    options: SocketOptions,
+    connections: Vec<Connection>,
+    /// Whose receive ended for want of buffers, oldest first. Entries may be out of date.
+    starved: VecDeque<Key>,
+    /// Completions of the kernel's that were not looked at yet.
+    arrived: Vec<Arrived>,
+    cursor: usize,
+    /// Completions that need no more work.
+    ready: VecDeque<Completion>,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+struct Arrived {
+    tag: Tag,
+    result: i32,
+    flags: u32,
+}
+
+struct Listening {
+    address: Address,
+    /// None after [`Driver::unlisten`], once nothing is armed.
+    socket: Option<Arc<OwnedFd>>,
+    armed: bool,
+    wanted: bool,
+    leaving: bool,
+}
+
+struct Connection {
+    generation: u32,
+    socket: Option<OwnedFd>,
+    purpose: Purpose,
+    receive: Receive,
+    /// Receiving is switched on.
+    wanted: bool,
+    /// Index into `sends`, or `NONE`.
+    sending: u32,
+    connecting: Option<Box<Address>>,
+}
+
+// Ten thousand idle clients must cost little.
+const _: () = assert!(size_of::<Connection>() <= 32);
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Unused,
+    InUse,
+    /// Nothing new; the socket leaves when nothing is under way.
+    Detaching,
+    /// The same, and it is closed.
+    Closing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receive {
+    Off,
+    Armed,
+    /// Cancelled; the terminal completion is awaited.
+    Stopping,
+    /// Off, and in line to be armed.
+    Starved,
+}
+
+/// A send under way.
+struct Sending {
+    block: Vec<u8>,
+    sent: usize,
+}
+
+impl Uring {
+    /// Makes a driver that accepts from `listeners` (once switched on) and wakes when `bell`
+    /// becomes readable. To be called on the thread that will use it.
+    ///
+    /// # Errors
+    /// The system's: no io_uring, one that is too old, or a limit reached.
+    pub fn new(listeners: Vec<Listener>, bell: Option<Arc<OwnedFd>>) -> std::io::Result<Uring> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)?;
+        let buffers = Buffers::register(&ring.submitter())?;
+        for listener in &listeners {
+            // A non-blocking listener would end its accept instead of waiting.
+            rustix::io::ioctl_fionbio(&listener.socket, false)?;
+        }
+        let listeners = listeners.into_iter().map(|listener| Listening {
+            address: listener.address,
+            socket: Some(listener.socket),
+            armed: false,
+            wanted: false,
+            leaving: false,
+        });
+        let mut driver = Uring {
+            ring,
+            buffers,
+            sends: Vec::new(),
+            free_sends: Vec::new(),
+            listeners: listeners.collect(),
+            options: SocketOptions::default(),
+            connections: Vec::new(),
+            starved: VecDeque::new(),
+            arrived: Vec::new(),
+            cursor: 0,
+            ready: VecDeque::new(),
+            bell,
+        };
+        driver.watch_bell();
+        Ok(driver)
+    }
+
+    fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(key.slot as usize)?;
+        let current = connection.generation == key.generation;
+        (current && connection.purpose != Purpose::Unused).then_some(connection)
+    }
+
+    fn insert(&mut self, key: Key, socket: Option<OwnedFd>) -> &mut Connection {
+        let slot = key.slot as usize;
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, Connection::unused);
+        }
+        let connection = &mut self.connections[slot];
+        debug_assert_eq!(
+            connection.purpose,
+            Purpose::Unused,
+            "a key is used for one connection"
+        );
+        *connection = Connection {
+            generation: key.generation,
+            socket,
+            purpose: Purpose::InUse,
+            ..Connection::unused()
+        };
+        connection
+    }
+
+    /// Queues an operation; hands the queue to the kernel first if it is full.
+    ///
+    /// Every memory an operation points to is owned by `sends` or `buffers` until its terminal
+    /// completion was seen; descriptors are closed only after it.
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: as said above, what the entry points to stays valid.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.enter(0, None);
+        }
+    }
+
+    /// Submits what is queued and waits for `want` completions, at most until the timeout.
+    fn enter(&mut self, want: u32, timeout: Option<Timespec>) {
+        let queued = self.ring.submission().len() as u32;
+        let args = SubmitArgs::new();
+        let args = match &timeout {
+            Some(timeout) => args.timespec(timeout),
+            None => args,
+        };
+        let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
+        // SAFETY: `args` is what EXT_ARG announces, and lives until the call returns.
+        // Errors: the timeout, a signal, or a full completion queue; the loop comes back.
+        let _ = unsafe {
+            self.ring
+                .submitter()
+                .enter(queued, want, flags, Some(&args))
+        };
+    }
+
+    fn cancel(&mut self, tag: Tag) {
+        let entry = opcode::AsyncCancel::new(tag.pack()).build();
+        self.push(entry.user_data(Tag::new(CANCEL, tag.key).pack()));
+    }
+
+    fn watch_bell(&mut self) {
+        if let Some(bell) = &self.bell {
+            let tag = Tag::new(
+                BELL,
+                Key {
+                    slot: 0,
+                    generation: 0,
+                },
+            );
+            let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), PollFlags::IN.bits().into());
+            self.push(poll.multi(true).build().user_data(tag.pack()));
+        }
+    }
+
+    /// Starts the receive of a connection whose receive is off.
+    fn arm(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
+        connection.receive = Receive::Armed;
+        self.push(entry.user_data(Tag::new(RECEIVE, key).pack()));
+    }
+
+    /// Puts a connection whose receive is off in line.
+    fn starve(&mut self, key: Key) {
+        if let Some(connection) = self.get(key) {
+            connection.receive = Receive::Starved;
+            self.starved.push_back(key);
+        }
+    }
+
+    /// Arms as many of those in line as there are buffers.
+    fn feed_starved(&mut self) {
+        let mut available = self.buffers.available();
+        while available > 0
+            && let Some(key) = self.starved.pop_front()
+        {
+            if let Some(connection) = self.get(key)
+                && connection.receive == Receive::Starved
+            {
+                self.arm(key);
+                available -= 1;
+            }
+        }
+    }
+
+    fn stop_receive(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        match connection.receive {
+            Receive::Armed => {
+                connection.receive = Receive::Stopping;
+                self.cancel(Tag::new(RECEIVE, key));
+            }
+            Receive::Starved => connection.receive = Receive::Off,
+            Receive::Off | Receive::Stopping => {}
+        }
+    }
+
+    fn look_at(&mut self, arrived: Arrived) -> Option<Completion> {
+        let Arrived { tag, result, flags } = arrived;
+        let result = match result {
+            0.. => Ok(result as usize),
+            _ => Err(Errno::from_raw_os_error(-result)),
+        };
+        let more = cqueue::more(flags);
+        match tag.kind {
+            RECEIVE => {
+                let buffer = cqueue::buffer_select(flags);
+                return self.received(tag.key, result, buffer, more);
+            }
+            SEND => return self.sent(tag.key, result),
+            ACCEPT => self.accepted(tag.key.slot as usize, result, more),
+            CONNECT => self.connected(tag.key),
+            BELL if !more => self.watch_bell(),
+            _ => {}
+        }
+        None
+    }
+
+    fn received(
+        &mut self,
+        key: Key,
+        result: Result<usize, Errno>,
+        buffer: Option<u16>,
+        more: bool,
+    ) -> Option<Completion> {
+        if buffer.is_some() {
+            self.buffers.taken();
+        }
+        let Some(connection) = self.get(key) else {
+            debug_assert!(false, "a key is let go before its operations have ended");
+            return None;
+        };
+        if !more {
+            connection.receive = Receive::Off;
+        }
+        let wanted = connection.wanted;
+        match (result, buffer) {
+            (Ok(len @ 1..), Some(buffer)) => {
+                let completion = if connection.purpose == Purpose::Closing {
+                    self.buffers.release(buffer);
+                    None
+                } else {
+                    let chunk = Chunk {
+                        buffer,
+                        len: len as u32,
+                    };
+                    Some(Completion::Received { key, chunk })
+                };
+                if !more {
+                    // Not by our wish, or not any more: it may have starved.
+                    if wanted {
+                        self.starve(key);
+                    }
+                    self.settle(key);
+                }
+                return completion;
+            }
+            (_, Some(buffer)) => self.buffers.release(buffer),
+            _ => {}
+        }
+        match result {
+            Err(Errno::NOBUFS) => {
+                self.buffers.starved();
+                if wanted {
+                    self.starve(key);
+                }
+            }
+            // Stopped, and meanwhile wanted again.
+            Err(Errno::CANCELED) if wanted => self.arm(key),
+            Err(Errno::CANCELED) => {}
+            Err(Errno::INTR | Errno::AGAIN) if wanted => self.starve(key),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            other => self.ended(key, other.err()),
+        }
+        self.settle(key);
+        None
+    }
+
+    fn ended(&mut self, key: Key, error: Option<Errno>) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.wanted = false;
+        if connection.purpose == Purpose::Detaching {
+            connection.purpose = Purpose::InUse;
+        }
+        if connection.purpose != Purpose::Closing {
+            self.ready.push_back(Completion::Ended { key, error });
+        }
+    }
+
+    /// Queues the send of what is left of the block under way.
+    fn send_rest(&mut self, key: Key) {
+        let Some(connection) = self.connections.get(key.slot as usize) else {
+            return;
+        };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        let Some(sending) = self.sends.get(connection.sending as usize) else {
+            return;
+        };
+        let rest = &sending.block[sending.sent..];
+        let flags = SendFlags::NOSIGNAL.bits() | WAIT_FOR_ALL;
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
+            .flags(flags as i32)
+            .build();
+        self.push(entry.user_data(Tag::new(SEND, key).pack()));
+    }
+
+    fn sent(&mut self, key: Key, result: Result<usize, Errno>) -> Option<Completion> {
+        let connection = self.get(key)?;
+        let (index, closing) = (connection.sending, connection.purpose == Purpose::Closing);
+        let sending = self.sends.get_mut(index as usize)?;
+        sending.sent += result.unwrap_or(0);
+        let whole = sending.sent >= sending.block.len();
+        let result = match result {
+            _ if whole => Ok(()),
+            Err(error @ Errno::CANCELED) => Err(error),
+            Err(Errno::INTR | Errno::AGAIN) | Ok(1..) if !closing => {
+                self.send_rest(key);
+                return None;
+            }
+            Err(error) => Err(error),
+            Ok(_) => Err(Errno::PIPE),
+        };
+        let block = std::mem::take(&mut sending.block);
+        self.free_sends.push(index);
+        self.get(key)?.sending = NONE;
+        self.settle(key);
+        Some(Completion::Sent { key, block, result })
+    }
+
+    fn accepted(&mut self, index: usize, result: Result<usize, Errno>, more: bool) {
+        let listening = &mut self.listeners[index];
+        listening.armed = more;
+        match result {
+            Ok(raw) => {
+                // SAFETY: an accept's result is a new descriptor, owned by nobody else.
+                let socket = unsafe { OwnedFd::from_raw_fd(raw as i32) };
+                let ends = socket::finish_accept(&socket, &listening.address, &self.options);
+                // Otherwise the peer has gone again, and nobody needs to know.
+                if let Ok(ends) = ends {
+                    let socket = socket::loosen(socket);
+                    let listener = index;
+                    self.ready.push_back(Completion::Accepted {
+                        listener,
+                        socket,
+                        ends,
+                    });
+                }
+            }
+            Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => {}
+            Err(error) => {
+                listening.wanted = false;
+                self.ready.push_back(Completion::AcceptFailed {
+                    listener: index,
+                    error,
+                });
+            }
+        }
+        self.arm_accept(index);
+    }
+
+    /// Does what a listener on which nothing is armed may need.
+    fn arm_accept(&mut self, index: usize) {
+        let listening = &mut self.listeners[index];
+        if listening.armed {
+            return;
+        }
+        if listening.leaving {
+            listening.socket = None;
+        }
+        if let (true, Some(socket)) = (listening.wanted, &listening.socket) {
+            listening.armed = true;
+            let flags = SocketFlags::CLOEXEC.bits();
+            let entry = opcode::AcceptMulti::new(Fd(socket.as_raw_fd()))
+                .flags(flags as i32)
+                .build();
+            self.push(entry.user_data(accept_tag(index).pack()));
+        }
+    }
+
+    fn connected(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        let (Some(address), Some(socket)) = (connection.connecting.take(), &connection.socket)
+        else {
+            return;
+        };
+        if connection.purpose == Purpose::InUse {
+            let result = socket::finish_connect(socket, &address);
+            // A non-blocking socket would end its receives instead of waiting.
+            let result = result.and_then(|ends| {
+                rustix::io::ioctl_fionbio(socket, false)?;
+                Ok(ends)
+            });
+            self.ready.push_back(Completion::Connected { key, result });
+        }
+        self.settle(key);
+    }
+
+    /// Completes a detach or close if nothing is under way any more.
+    fn settle(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if connection.receive != Receive::Off
+            || connection.sending != NONE
+            || connection.connecting.is_some()
+        {
+            return;
+        }
+        match connection.purpose {
+            Purpose::Unused | Purpose::InUse => {}
+            Purpose::Closing => {
+                if let Some(socket) = connection.socket.take() {
+                    // The peer shall hear of it even if a forked process held the socket too.
+                    let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+                }
+                connection.purpose = Purpose::Unused;
+                self.ready.push_back(Completion::Closed { key });
+            }
+            Purpose::Detaching => {
+                connection.purpose = Purpose::Unused;
+                if let Some(socket) = connection.socket.take() {
+                    let socket = socket::loosen(socket);
+                    self.ready.push_back(Completion::Detached { key, socket });
+                }
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn unused() -> Connection {
+        Connection {
+            generation: 0,
+            socket: None,
+            purpose: Purpose::Unused,
+            receive: Receive::Off,
+            wanted: false,
+            sending: NONE,
+            connecting: None,
+        }
+    }
+}
+
+/// `MSG_WAITALL`, which for a send means that the kernel goes on until all is sent.
+const WAIT_FOR_ALL: u32 = 0x100;
+
+fn accept_tag(index: usize) -> Tag {
+    Tag::new(
+        ACCEPT,
+        Key {
+            slot: index as u32,
+            generation: 0,
+        },
+    )
+}
+
+impl Driver for Uring {
+    fn now(&self) -> Time {
+        socket::clock()
+    }
+
+    fn wait(&mut self, deadline: Option<Time>) {
+        debug_assert!(self.cursor == self.arrived.len());
+        self.buffers.refill();
+        self.feed_starved();
+        let busy = !self.ready.is_empty() || !self.starved.is_empty() || deadline == Some(Time(0));
+        let timeout = match deadline {
+            Some(deadline) if !busy => {
+                let left = socket::timeout(socket::clock(), deadline);
+                Some(
+                    Timespec::new()
+                        .sec(left.tv_sec as u64)
+                        .nsec(left.tv_nsec as u32),
+                )
+            }
+            _ => None,
+        };
+        self.enter(u32::from(!busy), timeout);
+        self.arrived.clear();
+        self.cursor = 0;
+        let completions = self.ring.completion();
+        self.arrived.extend(completions.map(|entry| Arrived {
+            tag: Tag::unpack(entry.user_data()),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Some(completion);
+            }
+            let arrived = self.arrived.get(self.cursor)?;
+            let arrived = Arrived { ..*arrived };
+            self.cursor += 1;
+            if let Some(completion) = self.look_at(arrived) {
+                return Some(completion);
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        self.buffers.refill();
+        if !self.ring.submission().is_empty() {
+            // An error is met again by the next `wait`.
+            let _ = self.ring.submit();
+        }
+    }
+
+    fn bytes(&self, chunk: Chunk) -> &[u8] {
+        self.buffers.bytes(chunk.buffer, chunk.len)
+    }
+
+    fn release(&mut self, chunk: Chunk) {
+        self.buffers.release(chunk.buffer);
+    }
+
+    fn listeners(&self) -> Vec<Address> {
+        self.listeners
+            .iter()
+            .map(|listening| listening.address.clone())
+            .collect()
+    }
+
+    fn accept(&mut self, index: usize, on: bool) {
+        let listening = &mut self.listeners[index];
+        let was = std::mem::replace(&mut listening.wanted, on);
+        if on {
+            // If armed still, with a cancel on its way, the terminal completion arms it anew.
+            self.arm_accept(index);
+        } else if was && listening.armed {
+            self.cancel(accept_tag(index));
+        }
+    }
+
+    fn unlisten(&mut self, index: usize) {
+        self.listeners[index].leaving = true;
+        self.accept(index, false);
+        self.arm_accept(index);
+    }
+
+    fn set_options(&mut self, options: SocketOptions) {
+        self.options = options;
+    }
+
+    fn connect(&mut self, key: Key, address: &Address) {
+        let begun = match socket::begin_connect(address, &self.options) {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.insert(key, None);
+                let result = Err(error);
+                return self.ready.push_back(Completion::Connected { key, result });
+            }
+        };
+        let poll = opcode::PollAdd::new(Fd(begun.socket.as_raw_fd()), PollFlags::OUT.bits().into());
+        let connection = self.insert(key, Some(begun.socket));
+        connection.connecting = Some(Box::new(address.clone()));
+        if begun.done {
+            self.connected(key);
+        } else {
+            self.push(poll.build().user_data(Tag::new(CONNECT, key).pack()));
+        }
+    }
+
+    fn attach(&mut self, key: Key, socket: LooseSocket) {
+        self.insert(key, Some(socket::tighten(socket)));
+    }
+
+    fn discard(&mut self, socket: LooseSocket) {
+        drop(socket::tighten(socket));
+    }
+
+    fn receive(&mut self, key: Key, on: bool) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        if connection.purpose != Purpose::InUse {
+            return;
+        }
+        connection.wanted = on;
+        match connection.receive {
+            Receive::Off if on => self.arm(key),
+            _ if on => {}
+            _ => self.stop_receive(key),
+        }
+    }
+
+    fn send(&mut self, key: Key, block: Vec<u8>) -> Option<Vec<u8>> {
+        let index = self.free_sends.pop().unwrap_or(self.sends.len() as u32);
+        match self.get(key) {
+            Some(connection) => {
+                debug_assert_eq!(connection.sending, NONE, "one send at a time");
+                connection.sending = index;
+            }
+            None => {
+                // An index past the end was not in use: it is found again.
+                if index < self.sends.len() as u32 {
+                    self.free_sends.push(index);
+                }
+                return Some(block);
+            }
+        }
+        let sending = Sending { block, sent: 0 };
+        match self.sends.get_mut(index as usize) {
+            Some(free) => *free = sending,
+            None => self.sends.push(sending),
+        }
+        self.send_rest(key);
+        None
+    }
+
+    fn shutdown(&mut self, key: Key) {
+        if let Some(Connection {
+            socket: Some(socket),
+            ..
+        }) = self.get(key)
+        {
+            let _ = rustix::net::shutdown(socket, Shutdown::Write);
+        }
+    }
+
+    fn detach(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        debug_assert!(connection.sending == NONE && connection.connecting.is_none());
+        connection.purpose = Purpose::Detaching;
+        connection.wanted = false;
+        self.stop_receive(key);
+        self.settle(key);
+    }
+
+    fn close(&mut self, key: Key) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
+        connection.purpose = Purpose::Closing;
+        connection.wanted = false;
+        let (sending, connecting) = (connection.sending != NONE, connection.connecting.is_some());
+        self.stop_receive(key);
+        if sending {
+            self.cancel(Tag::new(SEND, key));
+        }
+        if connecting {
+            self.cancel(Tag::new(CONNECT, key));
+        }
+        self.settle(key);
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Blocks and buffers are freed next, so no operation may be left that uses them.
+        let submitter = self.ring.submitter();
+        if submitter
+            .register_sync_cancel(None, CancelBuilder::any())
+            .is_err()
+        {
+            std::mem::forget(std::mem::take(&mut self.sends));
+        }
+    }
+}

@@ -9,11 +9,7 @@ use super::{
 /// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = input.split_first()?;
-    let length = if length == u8::MAX {
-        rest.len()
-    } else {
-        usize::from(length)
-    };
+    let length = if length == u8::MAX { rest.len() } else { usize::from(length) };
     let (chunk, rest) = rest.split_at(length.min(rest.len()));
     *input = rest;
     Some(chunk)
@@ -69,10 +65,7 @@ pub fn client_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.answer(b"");
-                assert!(
-                    matches!(again, Step::Refuse(_)),
-                    "an exchange went on after its end"
-                );
+                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
                 return;
             }
         };
@@ -113,10 +106,7 @@ pub fn server_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.challenge(code::OK, b"");
-                assert!(
-                    matches!(again, Step::Refuse(_)),
-                    "an exchange went on after its end"
-                );
+                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
                 return;
             }
         }
@@ -130,10 +120,7 @@ pub fn texts(input: &[u8]) {
     let _ = scram::ServerFinal::read(input);
     if let Ok(last) = scram::ClientFinal::read(input) {
         assert!(input.starts_with(last.without_proof));
-        assert_eq!(
-            input.get(last.without_proof.len()..).map(|rest| &rest[..3]),
-            Some(&b",p="[..])
-        );
+        assert_eq!(input.get(last.without_proof.len()..).map(|rest| &rest[..3]), Some(&b",p="[..]));
     }
     let _ = super::saslprep::prepare(input);
     if let Ok(text) = str::from_utf8(input) {

@@ -98,13 +98,7 @@ impl ScramClient {
 
     pub(super) fn with_nonce(against: Against, nonce: Vec<u8>) -> Self {
         let transcript = Vec::new();
-        Self {
-            against,
-            nonce,
-            transcript,
-            flag: b'n',
-            state: State::First,
-        }
+        Self { against, nonce, transcript, flag: b'n', state: State::First }
     }
 
     /// Takes a message of the client in: its first or its last.
@@ -131,8 +125,7 @@ impl ScramClient {
         reply.extend(b",i=");
         reply.extend(self.against.iterations().to_string().as_bytes());
 
-        self.transcript
-            .reserve(first.bare.len() + reply.len() + self.nonce.len() + 16);
+        self.transcript.reserve(first.bare.len() + reply.len() + self.nonce.len() + 16);
         self.transcript.extend(first.bare);
         self.transcript.push(b',');
         self.transcript.extend(&reply);
@@ -162,17 +155,10 @@ impl ScramClient {
                         salt: verifier.salt.clone(),
                         iterations: verifier.iterations,
                     };
-                    Step::Done(Proven {
-                        server_final,
-                        keys: Some(keys),
-                    })
+                    Step::Done(Proven { server_final, keys: Some(keys) })
                 }
             },
-            Against::Password {
-                password,
-                salt,
-                iterations,
-            } => {
+            Against::Password { password, salt, iterations } => {
                 self.state = State::Deriving { proof: last.proof };
                 Step::Derive(Derivation {
                     password: saslprep::prepare(password.as_bytes()).into_owned(),
@@ -183,12 +169,8 @@ impl ScramClient {
             Against::Nothing { detail, .. } => {
                 // The work that a wrong password costs, so that time tells nothing either.
                 let [stored_key, server_key] = [[0; 32]; 2];
-                let nobody = Verifier {
-                    iterations: 1,
-                    salt: Box::default(),
-                    stored_key,
-                    server_key,
-                };
+                let nobody =
+                    Verifier { iterations: 1, salt: Box::default(), stored_key, server_key };
                 std::hint::black_box(self.signature(&nobody, &last.proof));
                 Step::Refuse(Refusal::new(SASL_FAILED, *detail))
             }
@@ -203,10 +185,7 @@ impl ScramClient {
         let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
         match self.signature(&verifier, &proof) {
             None => wrong_password(),
-            Some((_, server_final)) => Step::Done(Proven {
-                server_final,
-                keys: None,
-            }),
+            Some((_, server_final)) => Step::Done(Proven { server_final, keys: None }),
         }
     }
 

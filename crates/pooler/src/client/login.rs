@@ -7,34 +7,115 @@ use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::frontend;
 use howdah_wire::{WireError, write};
 
+use rand_chacha::rand_core::RngCore;
+
 use super::State;
+use crate::auth::{
+    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, Method, ScramKeys, Secret, Step,
+};
 use crate::config::{AuthType, Database};
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
+use crate::note::Level;
 use crate::pool::PoolKey;
-use crate::pooler::Pooler;
+use crate::pooler::{Asker, Pooler};
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
 const PASSWORD_MAX: u32 = 70_000;
 
 /// A login under way.
-#[derive(Debug)]
-pub struct Login {}
+pub struct Login {
+    exchange: ClientLogin,
+    /// The control thread derives a key; what the client sends meanwhile is held.
+    deriving: bool,
+}
+
+impl std::fmt::Debug for Login {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login")
+    }
+}
 
 impl Pooler {
     /// The client may prove who it is.
     pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
         let Some(client) = self.clients.get(id) else { return };
         let user = client.user.clone();
-        match self.config.globals.auth_type {
-            AuthType::Any => self.logged_in(id, out),
-            AuthType::Trust if self.config.user(&user).is_some() => self.logged_in(id, out),
-            AuthType::Trust => {
-                let fault = Fault::LoginFailed("\"trust\" authentication failed");
-                self.disconnect(id, fault, out);
+        let method = match self.config.globals.auth_type {
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            AuthType::ScramSha256 => Method::Scram,
+            _ => return self.disconnect(id, Fault::Config("auth_type is not built yet"), out),
+        };
+        let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
+        self.random.fill_bytes(&mut md5_salt);
+        self.random.fill_bytes(&mut nonce);
+        // Known, but nobody can log in by it: an empty secret matches nothing.
+        let known = self.config.user(&user);
+        let blank = Secret::Plain(String::new());
+        let secret = known.map(|user| user.secret.as_ref().unwrap_or(&blank));
+        let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
+            method,
+            user: &user,
+            secret,
+            iterations: self.config.globals.scram_iterations,
+            salt_key: self.keys.salts(),
+            md5_salt,
+            nonce: &nonce,
+        });
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.state = State::Login(Box::new(Login { exchange, deriving: false }));
+        self.login_step(id, step, out);
+        // What came behind the start-up packet.
+        self.login_bytes(id, b"", out);
+    }
+
+    fn login_step(&mut self, id: ClientId, step: ClientStep, out: &mut Out) {
+        let peer = Peer::Client(id);
+        let mut send = |request: &AuthRequest| {
+            let (code, payload) = (request.code(), request.payload());
+            out.send_with(peer, |buf| write::authentication(buf, code, payload));
+        };
+        match step {
+            Step::Reply(request) => send(&request),
+            Step::Await => {}
+            Step::Derive(derivation) => {
+                if let Some(login) = self.login(id) {
+                    login.deriving = true;
+                }
+                let question = |ticket| Question::Derive {
+                    ticket,
+                    password: derivation.password,
+                    salt: derivation.salt,
+                    iterations: derivation.iterations,
+                };
+                self.ask(Asker::Client(id), question, out);
             }
-            _ => self.disconnect(id, Fault::Config("auth_type is not built yet"), out),
+            Step::Done(admitted) => {
+                if let Some(request) = &admitted.before_ok {
+                    send(request);
+                }
+                self.logged_in(id, admitted.keys, out);
+            }
+            Step::Refuse(refusal) => {
+                self.note_client(Level::Warning, id, &refusal.detail, out);
+                let text = match refusal.text {
+                    std::borrow::Cow::Borrowed(text) => text,
+                    std::borrow::Cow::Owned(_) => "authentication failed",
+                };
+                self.disconnect(id, Fault::LoginFailed(text), out);
+            }
+        }
+    }
+
+    fn login(&mut self, id: ClientId) -> Option<&mut Login> {
+        match &mut self.clients.get_mut(id)?.state {
+            State::Login(login) => Some(login),
+            _ => None,
         }
     }
 
@@ -43,8 +124,9 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.inbox.held.extend_from_slice(bytes);
         while let Some(client) = self.clients.get_mut(id) {
-            if !matches!(client.state, State::Login(_)) {
-                return;
+            match &client.state {
+                State::Login(login) if !login.deriving => {}
+                _ => return,
             }
             let held = &client.inbox.held;
             let header = match header(held) {
@@ -71,13 +153,25 @@ impl Pooler {
         }
     }
 
-    fn password(&mut self, _id: ClientId, _body: &[u8], _out: &mut Out) {}
+    fn password(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
+        if let Some(login) = self.login(id) {
+            let step = login.exchange.answer(body);
+            self.login_step(id, step, out);
+        }
+    }
 
     /// The control thread has derived a key for a client's login.
-    pub(crate) fn client_derived(&mut self, _id: ClientId, _key: [u8; 32], _out: &mut Out) {}
+    pub(crate) fn client_derived(&mut self, id: ClientId, key: [u8; 32], out: &mut Out) {
+        if let Some(login) = self.login(id) {
+            login.deriving = false;
+            let step = login.exchange.derived(&key);
+            self.login_step(id, step, out);
+            self.login_bytes(id, b"", out);
+        }
+    }
 
     /// The client has proved who it is: its pool is found.
-    pub(crate) fn logged_in(&mut self, id: ClientId, out: &mut Out) {
+    fn logged_in(&mut self, id: ClientId, keys: Option<ScramKeys>, out: &mut Out) {
         if self.is_console_client(id) {
             return self.open_console(id, out);
         }
@@ -94,11 +188,14 @@ impl Pooler {
         let key = PoolKey { user: self.pool_user(&database, user), database: name };
         if database.auto && self.pools.find(&key).is_none() {
             let text = format!("registered new auto-database: db={}", key.database);
-            self.note_client(crate::note::Level::Log, id, &text, out);
+            self.note_client(Level::Log, id, &text, out);
         }
         let pool_id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(pool_id);
         pool.clients += 1;
+        if let (Some(keys), None) = (keys, &database.forced_user) {
+            pool.scram_keys = Some(keys);
+        }
         let welcomed = pool.welcome.is_some();
         let Some(client) = self.clients.get_mut(id) else { return };
         client.pool = Some(pool_id);

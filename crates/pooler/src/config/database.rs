@@ -1,5 +1,6 @@
 //! An entry of `[databases]`.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ impl Host {
 }
 
 /// A database clients may ask for. `None` in a setting that also exists globally means "as there".
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Database {
     /// What clients ask for.
     pub name: String,
@@ -80,6 +81,19 @@ pub struct Database {
     pub auth_dbname: Option<String>,
     /// Finds secrets.
     pub auth_query: Option<String>,
+}
+
+impl fmt::Debug for Database {
+    /// Says which it is only: its password does not belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("name", &self.name)
+            .field("target", &self.target())
+            .field("hosts", &self.hosts)
+            .field("port", &self.port)
+            .field("forced_user", &self.forced_user)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Database {

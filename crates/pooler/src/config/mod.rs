@@ -19,10 +19,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::auth::Secret;
 pub use database::{Database, Host};
 pub use table::Globals;
 pub use user::User;
-pub use userlist::Secret;
 pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
 
 /// The name of the console's database; no entry may have it.
@@ -114,6 +114,18 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     /// `[users]` and auth_file, by name.
     pub users: HashMap<String, Arc<User>>,
+    /// The auth_file is named, but could not be opened.
+    pub auth_file_missing: bool,
+}
+
+impl Globals {
+    /// Assigns a setting by its name, as a line of `[pgbouncer]` does.
+    ///
+    /// # Errors
+    /// Why the value will not do.
+    pub fn assign(&mut self, key: &str, value: &str) -> Result<(), String> {
+        resolve::set(self, key, value)
+    }
 }
 
 impl Config {
@@ -130,12 +142,30 @@ impl Config {
         resolve::load(path, text, read_file)
     }
 
-    /// Takes over from the configuration in force what a reload must not change.
+    /// Takes over from the configuration in force what a reload must not change: the settings that
+    /// are fixed, and the users' secrets if the auth_file could not be opened this time.
     pub fn keep_fixed(&mut self, in_force: &Config) {
         for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
             if let Some(field) = setting.field {
                 (field.copy)(&mut self.globals, &in_force.globals);
             }
+        }
+        if !self.auth_file_missing {
+            return;
+        }
+        for (name, known) in in_force
+            .users
+            .iter()
+            .filter(|(_, user)| user.secret.is_some())
+        {
+            let fresh = || {
+                Arc::new(User {
+                    name: name.clone(),
+                    ..User::default()
+                })
+            };
+            let user = self.users.entry(name.clone()).or_insert_with(fresh);
+            Arc::make_mut(user).secret.clone_from(&known.secret);
         }
     }
 
@@ -146,7 +176,7 @@ impl Config {
     /// Why the value will not do.
     pub fn with(&self, key: &str, value: &str) -> Result<Config, String> {
         let mut config = self.clone();
-        resolve::set(&mut config.globals, key, value)?;
+        config.globals.assign(key, value)?;
         config.keep_fixed(self);
         Ok(config)
     }

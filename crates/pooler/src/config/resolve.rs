@@ -7,9 +7,10 @@ use super::database::{Database, Host};
 use super::ini::{self, Item};
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
-use super::userlist::{self, MAX_USER, Secret};
+use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Warning, connstr};
+use crate::auth::Secret;
 
 /// Longest database name, in bytes, its end mark included.
 const MAX_DATABASE: usize = 64;
@@ -361,7 +362,10 @@ impl Resolver {
         };
         let text = match read_file(&path) {
             Ok(text) => text,
-            Err(why) => return self.warn(format!("could not open auth_file {path}: {why}")),
+            Err(why) => {
+                self.config.auth_file_missing = true;
+                return self.warn(format!("could not open auth_file {path}: {why}"));
+            }
         };
         let (users, broken) = userlist::parse(&text);
         if let Some((line, why)) = broken {
@@ -376,7 +380,7 @@ impl Resolver {
                     ..User::default()
                 })
             });
-            Arc::make_mut(user).secret = Secret::from_text(&secret);
+            Arc::make_mut(user).secret = (!secret.is_empty()).then(|| Secret::classify(secret));
         }
     }
 

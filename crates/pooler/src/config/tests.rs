@@ -419,6 +419,35 @@ fn a_reload_keeps_what_is_fixed() {
 }
 
 #[test]
+fn a_reload_without_the_auth_file_keeps_the_secrets() {
+    let old = good("[pgbouncer]\nauth_file=users.txt\n[users]\nbob=pool_size=1");
+    let (mut new, _) = load("[pgbouncer]\nauth_file=gone.txt\n[users]\nbob=pool_size=2").unwrap();
+    new.keep_fixed(&old);
+    let (alice, bob) = (new.user("alice").unwrap(), new.user("bob").unwrap());
+    assert!(matches!(alice.secret, Some(Secret::Plain(_))));
+    assert!(matches!(
+        (&bob.secret, bob.pool_size),
+        (Some(Secret::Md5(_)), Some(2))
+    ));
+    let mut without = good("[users]\nbob=");
+    without.keep_fixed(&old);
+    assert!(
+        without.user("alice").is_none(),
+        "it was taken out of the settings"
+    );
+}
+
+#[test]
+fn passwords_are_not_printed() {
+    let config = good("[pgbouncer]\nauth_file=users.txt\n[databases]\na=password=oops");
+    let printed = format!("{config:?}");
+    assert!(
+        !printed.contains("oops") && !printed.contains("secret\""),
+        "{printed}"
+    );
+}
+
+#[test]
 fn which_changes_need_new_servers() {
     let database = |text: &str| {
         good(&format!("[databases]\na={text}"))

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::database::read_limit;
-use super::userlist::Secret;
 use super::value::{PoolMode, Value};
+use crate::auth::Secret;
 
 /// A user we know. `None` in a setting means "as the database or the global settings say".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

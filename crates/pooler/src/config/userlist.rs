@@ -1,84 +1,9 @@
 //! The `auth_file`: one `"user" "secret"` a line.
 
-/// What a user's password is known by.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub enum Secret {
-    /// The password itself.
-    Plain(String),
-    /// `md5` and 32 hexadecimal digits, as PostgreSQL stores it.
-    Md5(String),
-    /// `SCRAM-SHA-256$iterations:salt$stored:server`, as PostgreSQL stores it.
-    Scram(String),
-}
-
 /// Longest user name, in bytes, its end mark included.
 pub(super) const MAX_USER: usize = 128;
 /// Longest secret, in bytes.
 pub(super) const MAX_PASSWORD: usize = 65531;
-
-impl std::fmt::Debug for Secret {
-    /// Says the kind only: secrets do not belong in logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Secret::Plain(_) => "Plain(..)",
-            Secret::Md5(_) => "Md5(..)",
-            Secret::Scram(_) => "Scram(..)",
-        })
-    }
-}
-
-impl Secret {
-    /// Tells by its form what a stored secret is; `None` if it is empty: nobody can log in by it.
-    pub fn from_text(text: &str) -> Option<Secret> {
-        if text.is_empty() {
-            None
-        } else if is_md5(text) {
-            Some(Secret::Md5(text.into()))
-        } else if is_scram(text) {
-            Some(Secret::Scram(text.into()))
-        } else {
-            Some(Secret::Plain(text.into()))
-        }
-    }
-
-    /// The secret as written.
-    pub fn text(&self) -> &str {
-        match self {
-            Secret::Plain(text) | Secret::Md5(text) | Secret::Scram(text) => text,
-        }
-    }
-}
-
-fn is_md5(text: &str) -> bool {
-    text.strip_prefix("md5")
-        .is_some_and(|hex| hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
-fn is_scram(text: &str) -> bool {
-    let base64 = |part: &str| {
-        let digits = part.trim_end_matches('=');
-        !digits.is_empty()
-            && part.len().is_multiple_of(4)
-            && part.len() - digits.len() <= 2
-            && digits
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
-    };
-    let parts = || {
-        let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
-        let (iterations, salt) = head.split_once(':')?;
-        let (stored, server) = keys.split_once(':')?;
-        Some((iterations, salt, stored, server))
-    };
-    // A SHA-256 hash is 44 characters of base 64.
-    parts().is_some_and(|(iterations, salt, stored, server)| {
-        iterations.parse::<u32>().is_ok_and(|n| n > 0)
-            && base64(salt)
-            && [stored, server]
-                .iter()
-                .all(|key| key.len() == 44 && base64(key))
-    })
-}
 
 /// User and secret.
 type Line = (String, String);
@@ -194,40 +119,5 @@ mod tests {
         );
         let fits = format!("\"{}\" \"{}\"", "u".repeat(127), "x".repeat(65531));
         assert_eq!(parse(&fits).1, None);
-    }
-
-    #[test]
-    fn secrets_are_told_by_their_form() {
-        let key = format!("{}=", "A".repeat(43));
-        let scram = format!("SCRAM-SHA-256$4096:AAAA${key}:{key}");
-        let md5 = format!("md5{}", "0123456789abcdefABCDEF0123456789");
-        assert_eq!(Secret::from_text(""), None);
-        assert_eq!(Secret::from_text(&md5), Some(Secret::Md5(md5.clone())));
-        assert_eq!(
-            Secret::from_text(&scram),
-            Some(Secret::Scram(scram.clone()))
-        );
-        for plain in [
-            "md5",
-            "secret",
-            &md5[..34],
-            &format!("{md5}0"),
-            &md5.replace('0', "g"),
-            &scram[..scram.len() - 1],
-            &scram.replace("4096", "0"),
-            &scram.replace("4096", "x"),
-            &scram.replace("AAAA$", "$"),
-            &scram.replace("256$", "1$"),
-        ] {
-            assert_eq!(
-                Secret::from_text(plain),
-                Some(Secret::Plain(plain.into())),
-                "{plain}"
-            );
-        }
-        assert_eq!(
-            format!("{:?}", Secret::from_text("geheim")),
-            "Some(Plain(..))"
-        );
     }
 }

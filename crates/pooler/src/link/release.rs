@@ -326,12 +326,14 @@ impl Pooler {
         let Some(server) = self.servers.get(id) else { return };
         match server.state {
             server::State::Linked(client) => {
+                let stalled = self.clients.get(client).is_some_and(|entry| entry.stalled);
                 self.settle(id, out);
                 let Some(entry) = self.clients.get(client) else { return };
-                if entry.stalled && matches!(entry.state, client::State::Linked(_)) {
-                    self.resume(client, out);
-                } else if entry.leaving {
+                if entry.leaving {
                     self.leave_when_answered(client, out);
+                } else if stalled {
+                    // Bound still, or again in need of a server.
+                    self.resume(client, out);
                 }
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
@@ -395,14 +397,6 @@ impl Pooler {
         }
         self.unlink(client_id, id, out);
         self.release(id, false, out);
-        let again = self.clients.get(client_id).is_some_and(|client| {
-            !client.inbox.held.is_empty()
-                && !client.leaving
-                && matches!(client.state, client::State::Idle)
-        });
-        if again {
-            self.resume(client_id, out);
-        }
     }
 
     /// Ends a link. The client is idle from then; the server is its caller's to place.

@@ -167,7 +167,17 @@ impl Upstream<'_> {
                 self.drop(chunk, header);
                 Ok(())
             }
-            _ => Err(Flow::NeedServer),
+            _ => {
+                // A server is not kept waiting for the rest of a message: of one that must be
+                // whole, or is short, all must be there first.
+                let held_whole = self.renames && header.tag == tag::PARSE;
+                let needed = if held_whole && header.body <= statement::PARSE_MAX {
+                    header.total()
+                } else {
+                    header.total().min(FRONT_MAX)
+                };
+                Err(if chunk.rest().len() < needed { Flow::Partial } else { Flow::NeedServer })
+            }
         }
     }
 

@@ -1,42 +1,49 @@
 //! Our login to PostgreSQL.
 
 use howdah_wire::backend::{Fields, key_data, parameter_status};
-use howdah_wire::frame::{HEADER, header};
+use howdah_wire::frame::{HEADER, header, u32_be};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
+use rand_chacha::rand_core::RngCore;
+
 use super::State;
+use crate::auth::{Secret, ServerLogin, ServerStep, Step};
 use crate::client::Replication;
-use crate::event::{Close, Out, Peer, ServerId};
+use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::params::Params;
-use crate::pool::Welcome;
-use crate::pooler::Pooler;
+use crate::pool::{Pool, Welcome};
+use crate::pooler::{Asker, Pooler};
 
 /// The longest message accepted from PostgreSQL before its login is done, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
 
-/// Keys of a client's SCRAM login, with which we can log in as that user ourselves.
-#[derive(Debug)]
-pub struct PassThrough {
-    /// ClientKey.
-    pub client_key: [u8; 32],
-    /// ServerKey.
-    pub server_key: [u8; 32],
-}
-
 /// A login under way.
-#[derive(Debug, Default)]
 pub struct Login {
+    exchange: ServerLogin,
     /// Every ParameterStatus so far.
     parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+impl std::fmt::Debug for Login {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login")
+    }
 }
 
 impl Pooler {
     /// The socket is open: our start-up packet goes out.
     pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
+        let mut nonce = [0; 18];
+        self.random.fill_bytes(&mut nonce);
         let Some(server) = self.servers.get_mut(id) else { return };
-        server.state = State::Login(Box::default());
+        let pool = self.pools.at(server.pool);
+        let secret = Self::server_secret(pool);
+        let keys = pool.scram_keys.clone();
+        let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
+        server.state = State::Login(Box::new(Login { exchange, parameters: Vec::new() }));
         server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
@@ -70,6 +77,16 @@ impl Pooler {
         }
         out.send_with(Peer::Server(id), |buf| write::startup(buf, 0, parameters));
         self.note_connection(id, out);
+    }
+
+    /// What we prove ourselves with: the password in the database's connection string, or what the
+    /// user list has of the pool's user.
+    fn server_secret(pool: &Pool) -> Option<Secret> {
+        let terms = &pool.terms;
+        match &terms.database.password {
+            Some(password) => Some(Secret::classify(password.clone())),
+            None => terms.user.as_ref()?.secret.clone(),
+        }
     }
 
     fn note_connection(&mut self, id: ServerId, out: &mut Out) {
@@ -140,14 +157,50 @@ impl Pooler {
     }
 
     fn challenge(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
-        if body != [0; 4] {
-            self.login_failed(id, "08P01", "authentication is not built yet", out);
-            self.close_server(id, "login failed", Close::Abort, out);
-        }
+        let Some((request, payload)) = u32_be(body) else { return self.not_postgres(id, out) };
+        let Some(login) = self.server_login(id) else { return };
+        let step = login.exchange.challenge(request, payload);
+        self.server_login_step(id, step, out);
     }
 
     /// The control thread has derived a key for our login.
-    pub(crate) fn server_derived(&mut self, _id: ServerId, _key: [u8; 32], _out: &mut Out) {}
+    pub(crate) fn server_derived(&mut self, id: ServerId, key: [u8; 32], out: &mut Out) {
+        let Some(login) = self.server_login(id) else { return };
+        let step = login.exchange.derived(&key);
+        self.server_login_step(id, step, out);
+    }
+
+    fn server_login(&mut self, id: ServerId) -> Option<&mut Login> {
+        match &mut self.servers.get_mut(id)?.state {
+            State::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    fn server_login_step(&mut self, id: ServerId, step: ServerStep, out: &mut Out) {
+        match step {
+            Step::Reply(body) => {
+                out.send_with(Peer::Server(id), |buf| write::password(buf, &body));
+            }
+            Step::Derive(derivation) => {
+                let question = |ticket| Question::Derive {
+                    ticket,
+                    password: derivation.password,
+                    salt: derivation.salt,
+                    iterations: derivation.iterations,
+                };
+                self.ask(Asker::Server(id), question, out);
+            }
+            Step::Await | Step::Done(()) => {}
+            Step::Refuse(refusal) => {
+                let line = format!("server login failed: {}: {}", refusal.text, refusal.detail);
+                self.note_server(Level::Warning, id, &line, out);
+                let text = format!("server login failed: {}", refusal.text);
+                self.login_failed(id, "28P01", &text, out);
+                self.close_server(id, "login failed", Close::Abort, out);
+            }
+        }
+    }
 
     fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
         let Some(server) = self.servers.get_mut(id) else { return };

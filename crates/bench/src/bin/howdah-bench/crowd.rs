@@ -1,0 +1,216 @@
+//! Rows that pgbench alone cannot measure: thousands of clients, and logins.
+
+use std::fs;
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use howdah_bench::scram::Credentials;
+use howdah_bench::session::{Session, message};
+
+use crate::load::{Load, Protocol, Reading};
+use crate::machine::Machine;
+use crate::postgres::{PASSWORD, Postgres, USER};
+use crate::process::{Process, established, wait_until};
+use crate::target::{POOL, Running};
+
+/// Clients that ask at the same time while a crowd of idle clients is made.
+const WAVE: usize = 200;
+/// Bytes of the one row that each client fetches in the burst.
+const LARGE_ROW: usize = 256 * 1024;
+
+/// How long transactions took, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// The whole run's figures.
+    pub reading: Reading,
+    /// At the 50th, 95th, 99th, 99.9th percentile, and the longest.
+    pub percentiles: [f64; 5],
+}
+
+/// Names of [`Waits::percentiles`].
+pub const PERCENTILES: [&str; 5] = ["p50", "p95", "p99", "p99.9", "max"];
+
+/// All `clients` at work at once.
+///
+/// # Errors
+/// As [`Load::run`].
+pub fn active(
+    machine: &Machine,
+    postgres: &Postgres,
+    target: &Running,
+    clients: usize,
+    seconds: u64,
+) -> io::Result<Waits> {
+    let prefix = format!("transactions-{}", target.port());
+    let sampled = "--sampling-rate=0.2".to_owned();
+    let flags = vec!["-l".to_owned(), sampled, format!("--log-prefix={prefix}")];
+    let load = Load {
+        protocol: Protocol::Simple,
+        clients,
+        seconds,
+        flags,
+    };
+    let reading = load.run(machine, postgres, target)?;
+    let mut waits = Vec::new();
+    for entry in fs::read_dir(machine.folder())?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let log = fs::read_to_string(entry.path())?;
+            // client, transaction, microseconds, ...
+            waits.extend(log.lines().filter_map(|line| {
+                line.split(' ')
+                    .nth(2)?
+                    .parse::<f64>()
+                    .ok()
+                    .map(|time| time / 1000.0)
+            }));
+            fs::remove_file(entry.path())?;
+        }
+    }
+    waits.sort_by(f64::total_cmp);
+    let Some(last) = waits.len().checked_sub(1) else {
+        return Err(io::Error::other("pgbench logged no transaction"));
+    };
+    let at = |part: f64| waits[(last as f64 * part) as usize];
+    Ok(Waits {
+        reading,
+        percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
+    })
+}
+
+/// Memory of a pooler by stage, in kilobytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// How many clients stayed.
+    pub clients: usize,
+    /// With one client that has done its transactions.
+    pub before: u64,
+    /// With all clients idle, each after one prepared transaction.
+    pub idle: u64,
+    /// With all clients idle, each after it has fetched a large row.
+    pub after_burst: u64,
+}
+
+impl Growth {
+    /// Bytes per idle client.
+    pub fn per_client(&self) -> f64 {
+        self.bytes(self.idle)
+    }
+
+    /// Bytes per idle client after the burst.
+    pub fn per_client_after_burst(&self) -> f64 {
+        self.bytes(self.after_burst)
+    }
+
+    fn bytes(&self, kilobytes: u64) -> f64 {
+        (kilobytes as f64 - self.before as f64) * 1024.0 / self.clients as f64
+    }
+}
+
+/// Logs `clients` in, lets each do a prepared transaction, then fetch a large row.
+///
+/// # Errors
+/// A client is refused or gets an error.
+pub fn idle_memory(target: &Running, pooler: &Process, clients: usize) -> io::Result<Growth> {
+    let mut credentials = Credentials::new(PASSWORD);
+    let open =
+        |credentials: &mut Credentials| Session::connect(target.address(), USER, USER, credentials);
+    let large = format!("SELECT repeat('x', {LARGE_ROW})\0");
+    let large = message(b'Q', large.as_bytes());
+    // These fill the pool, so that what a server costs is not counted.
+    let mut first: Vec<_> = (0..POOL)
+        .map(|_| open(&mut credentials))
+        .collect::<io::Result<_>>()?;
+    ask(&mut first, &prepared_transaction())?;
+    first.drain(1..).try_for_each(Session::terminate)?;
+    wait_until(Duration::from_secs(10), || established(target.port()) == 1);
+    let before = settled(pooler);
+    let mut crowd = Vec::with_capacity(clients);
+    while crowd.len() < clients {
+        let wave = WAVE.min(clients - crowd.len());
+        let mut wave: Vec<_> = (0..wave)
+            .map(|_| open(&mut credentials))
+            .collect::<io::Result<_>>()?;
+        ask(&mut wave, &prepared_transaction())?;
+        crowd.extend(wave);
+    }
+    let idle = settled(pooler);
+    for wave in crowd.chunks_mut(WAVE) {
+        ask(wave, &large)?;
+    }
+    let after_burst = settled(pooler);
+    crowd
+        .into_iter()
+        .chain(first)
+        .try_for_each(Session::terminate)?;
+    Ok(Growth {
+        clients,
+        before,
+        idle,
+        after_burst,
+    })
+}
+
+/// Sends to all, then reads from all; each must get one row.
+fn ask(sessions: &mut [Session], request: &[u8]) -> io::Result<()> {
+    sessions
+        .iter_mut()
+        .try_for_each(|session| session.send(request))?;
+    for session in sessions {
+        let rows = session.read_until_ready()?;
+        if rows != 1 {
+            return Err(io::Error::other(format!("{rows} rows instead of one")));
+        }
+    }
+    Ok(())
+}
+
+/// Parse, Bind, Describe, Execute and Sync of a named statement.
+fn prepared_transaction() -> Vec<u8> {
+    let text = b"P0\0SELECT abalance FROM pgbench_accounts WHERE aid = $1\0\0\0";
+    let parameter = b"\0P0\0\0\0\0\x01\0\0\0\x017\0\0";
+    let bind = message(b'B', parameter);
+    let execute = message(b'E', b"\0\0\0\0\0");
+    [
+        message(b'P', text),
+        bind,
+        message(b'D', b"P\0"),
+        execute,
+        message(b'S', b""),
+    ]
+    .concat()
+}
+
+/// Resident memory once it has stopped changing, for at most ten seconds.
+fn settled(pooler: &Process) -> u64 {
+    let mut last = pooler.resident_kilobytes();
+    let mut since = Instant::now();
+    wait_until(Duration::from_secs(10), || {
+        sleep(Duration::from_millis(90));
+        let now = pooler.resident_kilobytes();
+        if now != std::mem::replace(&mut last, now) {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(1)
+    });
+    last
+}
+
+/// Microseconds of processor time of the pooler for a connection, a SCRAM login and a farewell.
+///
+/// # Errors
+/// A login is refused.
+pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Result<f64> {
+    let mut credentials = Credentials::new(PASSWORD);
+    let mut log_in = || {
+        let session = Session::connect(target.address(), USER, USER, &mut credentials)?;
+        session.terminate()
+    };
+    let all_gone = || wait_until(Duration::from_secs(10), || established(target.port()) == 0);
+    (0..50).try_for_each(|_| log_in())?;
+    all_gone();
+    let before = pooler.cpu_nanoseconds();
+    (0..logins).try_for_each(|_| log_in())?;
+    all_gone();
+    Ok((pooler.cpu_nanoseconds() - before) as f64 / 1000.0 / logins as f64)
+}

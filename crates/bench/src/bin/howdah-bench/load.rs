@@ -1,0 +1,181 @@
+//! One run of pgbench and what it cost.
+
+use std::io;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::machine::Machine;
+use crate::postgres::Postgres;
+use crate::process::{Process, established, wait_until};
+use crate::target::Running;
+
+/// How pgbench talks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// One Query message.
+    Simple,
+    /// Parse to Sync, unnamed.
+    Extended,
+    /// Named statements.
+    Prepared,
+}
+
+impl Protocol {
+    /// In the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Simple, Self::Extended, Self::Prepared];
+
+    /// pgbench's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Extended => "extended",
+            Self::Prepared => "prepared",
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// How pgbench talks.
+    pub protocol: Protocol,
+    /// Clients at once.
+    pub clients: usize,
+    /// How long, logins not included.
+    pub seconds: u64,
+    /// More flags for pgbench.
+    pub flags: Vec<String>,
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Transactions per second, logins not included.
+    pub tps: f64,
+    /// pgbench's mean latency in milliseconds.
+    pub latency: f64,
+    /// Microseconds of processor time of the pooler per transaction.
+    pub cpu: Option<f64>,
+    /// Kilobytes resident in the pooler at the end of the run.
+    pub resident: Option<u64>,
+}
+
+/// Left out at either end of the run when processor time is read.
+const MARGIN: Duration = Duration::from_millis(150);
+
+impl Load {
+    /// Runs it against a target. Processor time is read twice while all clients are logged in and
+    /// at work, so that neither logins nor farewells count: time used per second, divided by
+    /// transactions per second.
+    ///
+    /// # Errors
+    /// pgbench fails, a transaction fails, or a client is lost on the way.
+    pub fn run(
+        &self,
+        machine: &Machine,
+        postgres: &Postgres,
+        target: &Running,
+    ) -> io::Result<Reading> {
+        let mut command = postgres.pgbench(machine, target.port());
+        command.args(["-n", "-S", "-j", "2", "-M", self.protocol.name()]);
+        command.args([
+            "-c",
+            &self.clients.to_string(),
+            "-T",
+            &self.seconds.to_string(),
+        ]);
+        command
+            .args(&self.flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut pgbench = command.spawn()?;
+        let usage = target
+            .process()
+            .map(|process| self.watch(&mut pgbench, process, target.port()));
+        let output = pgbench.wait_with_output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let report = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || errors.contains("aborted") {
+            let cause = errors.lines().find(|line| line.contains("error"));
+            return Err(io::Error::other(
+                cause.unwrap_or("pgbench failed").to_owned(),
+            ));
+        }
+        let failed = number_after(&report, "number of failed transactions:").unwrap_or(0.0);
+        if failed > 0.0 {
+            return Err(io::Error::other(format!("{failed} failed transactions")));
+        }
+        let missing = || io::Error::other(format!("pgbench's report is not understood: {report}"));
+        // Before version 14, the second of two such lines is the one without logins.
+        let tps = report
+            .rsplit_once("tps =")
+            .and_then(|(_, rest)| number_after(rest, ""));
+        let tps = tps.ok_or_else(missing)?;
+        let latency = number_after(&report, "latency average =").ok_or_else(missing)?;
+        let usage = usage.transpose()?;
+        Ok(Reading {
+            tps,
+            latency,
+            cpu: usage.as_ref().map(|usage| usage.share * 1e6 / tps),
+            resident: usage.map(|usage| usage.resident),
+        })
+    }
+
+    fn watch(&self, pgbench: &mut Child, pooler: &Process, port: u16) -> io::Result<Usage> {
+        let patience = Duration::from_secs(30) + Duration::from_millis(20) * self.clients as u32;
+        wait_until(patience, || {
+            established(port) == self.clients || !matches!(pgbench.try_wait(), Ok(None))
+        });
+        sleep(MARGIN);
+        let (start, before) = (Instant::now(), pooler.cpu_nanoseconds());
+        sleep(Duration::from_secs(self.seconds).saturating_sub(3 * MARGIN));
+        let (elapsed, after) = (start.elapsed(), pooler.cpu_nanoseconds());
+        let clients = established(port);
+        let resident = pooler.resident_kilobytes();
+        if clients != self.clients && matches!(pgbench.try_wait(), Ok(None)) {
+            return Err(io::Error::other(format!(
+                "{clients} of {} clients",
+                self.clients
+            )));
+        }
+        Ok(Usage {
+            share: (after - before) as f64 / elapsed.as_nanos() as f64,
+            resident,
+        })
+    }
+}
+
+/// What a pooler used while under load.
+struct Usage {
+    /// Seconds of processor time per second.
+    share: f64,
+    resident: u64,
+}
+
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let (_, rest) = text.split_once(label)?;
+    let rest = rest.trim_start();
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_behind_their_labels() {
+        let report = "number of failed transactions: 3 (0.100%)\nlatency average = 1.047 ms\n\
+            tps = 38191.4 (without initial connection time)\n";
+        assert_eq!(
+            number_after(report, "number of failed transactions:"),
+            Some(3.0)
+        );
+        assert_eq!(number_after(report, "latency average ="), Some(1.047));
+        assert_eq!(number_after(report, "tps ="), Some(38191.4));
+        assert_eq!(number_after(report, "absent"), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! A throw-away PostgreSQL with pgbench's tables.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use howdah_bench::scram::Credentials;
+use howdah_bench::session::{Session, message};
+
+use crate::machine::{Machine, free_port};
+use crate::process::{Process, wait_until};
+
+/// The one user, also the name of the database.
+pub const USER: &str = "bench";
+/// That user's password, of a database that lives for minutes and listens on loopback only.
+pub const PASSWORD: &str = "bench-secret";
+/// Rounds of key derivation. The secret is in every pooler's user file, so poolers derive nothing
+/// and their cost does not depend on it; pgbench does, for each of up to 10,000 logins, and a
+/// small count keeps that to seconds.
+const ITERATIONS: u32 = 64;
+
+/// A running PostgreSQL.
+pub struct Postgres {
+    port: u16,
+    version: String,
+    secret: String,
+    tools: PathBuf,
+    _process: Process,
+}
+
+impl Postgres {
+    /// Makes a cluster, starts it and fills it.
+    ///
+    /// # Errors
+    /// PostgreSQL's programs are missing or fail.
+    pub fn start(machine: &Machine, tools: Option<&Path>, scale: u32) -> io::Result<Self> {
+        let tools = tools.map_or_else(find_tools, |path| Ok(path.to_owned()))?;
+        let data = machine.folder().join("data");
+        let password = machine.write("password", PASSWORD)?;
+        let mut initdb = machine.command(tools.join("initdb"));
+        initdb.arg("--pwfile").arg(password).arg("-D").arg(&data);
+        initdb.args([
+            "-U",
+            USER,
+            "-A",
+            "scram-sha-256",
+            "-N",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]);
+        succeed(&mut initdb)?;
+        let port = free_port()?;
+        let mut server = machine.command(tools.join("postgres"));
+        server.arg("-D").arg(&data).args(["-p", &port.to_string()]);
+        for setting in [
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            // Every target keeps its pool of 40; direct runs need 500 more.
+            "max_connections=900",
+            "shared_buffers=256MB",
+            "fsync=off",
+            "synchronous_commit=off",
+            "autovacuum=off",
+            "jit=off",
+        ] {
+            server.args(["-c", setting]);
+        }
+        let mut process = Process::start(&mut server, &machine.folder().join("postgres.log"))?;
+        let mut credentials = Credentials::new(PASSWORD);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut session = None;
+        wait_until(Duration::from_secs(30), || {
+            session = Session::connect(address, USER, "postgres", &mut credentials).ok();
+            session.is_some() || process.has_ended()
+        });
+        let mut session = session.ok_or_else(|| {
+            io::Error::other(format!(
+                "PostgreSQL does not start: {}",
+                process.last_words()
+            ))
+        })?;
+        let secret = credentials.secret(b"howdah-bench-salt", ITERATIONS);
+        query(
+            &mut session,
+            &format!("ALTER ROLE {USER} PASSWORD '{secret}'"),
+        )?;
+        query(&mut session, &format!("CREATE DATABASE {USER}"))?;
+        let version = session
+            .parameters()
+            .iter()
+            .find(|(name, _)| name == "server_version");
+        let version = version.map_or_else(String::new, |(_, value)| value.clone());
+        session.terminate()?;
+        let postgres = Self {
+            port,
+            version,
+            secret,
+            tools,
+            _process: process,
+        };
+        let mut fill = postgres.pgbench(machine, port);
+        succeed(fill.args(["-i", "-q", "-s", &scale.to_string()]))?;
+        Ok(postgres)
+    }
+
+    /// A pgbench that connects to `port`; flags are to be added.
+    pub fn pgbench(&self, machine: &Machine, port: u16) -> Command {
+        let mut command = machine.command(self.tools.join("pgbench"));
+        command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER]);
+        command
+            .env("PGDATABASE", USER)
+            .env("PGPASSWORD", PASSWORD)
+            .env("PGSSLMODE", "disable");
+        command.env("PGGSSENCMODE", "disable");
+        command
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its version, as it reports it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The user's SCRAM secret.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+}
+
+fn query(session: &mut Session, text: &str) -> io::Result<usize> {
+    session.send(&message(b'Q', format!("{text}\0").as_bytes()))?;
+    session.read_until_ready()
+}
+
+/// The folder of the newest PostgreSQL that has all we need.
+fn find_tools() -> io::Result<PathBuf> {
+    let mut folders: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let version = entry.file_name().to_string_lossy().parse().unwrap_or(0);
+        folders.push((version, entry.path().join("bin")));
+    }
+    folders.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = folders
+        .into_iter()
+        .map(|(_, folder)| folder)
+        .rev()
+        .chain(std::env::split_paths(&path));
+    let complete = |folder: &PathBuf| {
+        ["initdb", "postgres", "pgbench"]
+            .iter()
+            .all(|tool| folder.join(tool).exists())
+    };
+    found.into_iter().find(complete).ok_or_else(|| {
+        io::Error::other("no initdb, postgres and pgbench found; name their folder with --pg-bin")
+    })
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// It cannot be started or fails; then its words are in the error.
+pub fn succeed(command: &mut Command) -> io::Result<Output> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!(
+        "{:?}: {}",
+        command.get_args().last(),
+        words.trim()
+    )))
+}

@@ -1,0 +1,284 @@
+//! The whole run: all cells in turn, round by round, then the crowds.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::crowd;
+use crate::load::{Load, Protocol, Reading};
+use crate::machine::{Machine, raise_descriptor_limit};
+use crate::measure::{CLIENTS, CROWD_KEYS, Cell, MEASURES, beside};
+use crate::postgres::Postgres;
+use crate::process::Process;
+use crate::report::Results;
+use crate::target::{Programs, Running, Target};
+
+/// Logins per round of the row on logins.
+const LOGINS: usize = 2000;
+/// Rounds of that row, which is short and noisy.
+const LOGIN_ROUNDS: usize = 3;
+
+/// What is to be run.
+pub struct Plan {
+    cells: BTreeSet<Cell>,
+    wanted: Vec<&'static str>,
+    rounds: usize,
+    seconds: u64,
+    crowd: usize,
+}
+
+impl Plan {
+    /// A plan for the rows in `only`, or for all rows and what everyone wants to see beside.
+    ///
+    /// # Errors
+    /// There is no such row, or a number is too small.
+    pub fn new(only: &[String], rounds: usize, seconds: u64, crowd: usize) -> io::Result<Self> {
+        let keys = || MEASURES.iter().map(|measure| measure.key).chain(CROWD_KEYS);
+        if let Some(key) = only
+            .iter()
+            .find(|key| !keys().any(|known| known == key.as_str()))
+        {
+            let known = keys().collect::<Vec<_>>().join(", ");
+            return Err(io::Error::other(format!(
+                "there is no row {key:?}, only {known}"
+            )));
+        }
+        if rounds == 0 || seconds == 0 || crowd == 0 {
+            return Err(io::Error::other("rounds, seconds and the crowd begin at 1"));
+        }
+        let is_wanted = |key: &&str| only.is_empty() || only.iter().any(|only| only == key);
+        let wanted: Vec<_> = keys().filter(is_wanted).collect();
+        let measures = MEASURES
+            .iter()
+            .filter(|measure| wanted.contains(&measure.key));
+        let mut cells: BTreeSet<_> = measures.flat_map(|measure| measure.cells()).collect();
+        if only.is_empty() {
+            cells.extend(beside());
+        }
+        Ok(Self {
+            cells,
+            wanted,
+            rounds,
+            seconds,
+            crowd,
+        })
+    }
+
+    /// Results that know which rows are wanted.
+    pub fn empty(&self) -> Results {
+        Results {
+            wanted: self.wanted.clone(),
+            ..Results::default()
+        }
+    }
+
+    /// How often each cell is run.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// How long each cell is run.
+    pub fn seconds(&self) -> u64 {
+        self.seconds
+    }
+
+    /// All cells of one round, those of one protocol and number of clients side by side; who
+    /// comes first among them changes from round to round.
+    fn round(&self, round: usize) -> Vec<Cell> {
+        let mut order = Vec::new();
+        for protocol in Protocol::ALL {
+            for clients in CLIENTS {
+                let cells = self.cells.range((protocol, clients, Target::Direct)..);
+                let mut turn: Vec<_> = cells
+                    .take_while(|cell| (cell.0, cell.1) == (protocol, clients))
+                    .copied()
+                    .collect();
+                if !turn.is_empty() {
+                    let first = round % turn.len();
+                    turn.rotate_left(first);
+                }
+                order.extend(turn);
+            }
+        }
+        order
+    }
+}
+
+/// Everything a run needs.
+pub struct Run<'a> {
+    /// Where it runs.
+    pub machine: &'a Machine,
+    /// What all targets lead to.
+    pub postgres: &'a Postgres,
+    /// What is compared.
+    pub programs: &'a Programs,
+    /// What is run.
+    pub plan: &'a Plan,
+}
+
+impl Run<'_> {
+    /// Runs all; failures are results, too.
+    pub fn everything(&self, results: &mut Results) {
+        let wanted = |key: &str| self.plan.wanted.contains(&key);
+        // A client has two descriptors here: pgbench's or ours, and the pooler's own.
+        let needed = self.plan.crowd as u64 + 200;
+        let limit = raise_descriptor_limit(needed);
+        if limit < needed {
+            progress(&format!(
+                "the limit of {limit} descriptors is too low for a crowd\n"
+            ));
+        }
+        self.cells(results);
+        if wanted("login") {
+            results.logins = self.logins();
+        }
+        let pair = [Target::HowdahTwo, Target::PgBouncer];
+        let crowded = |key| wanted(key) && limit >= needed;
+        if limit < needed {
+            progress(&format!(
+                "the limit of {limit} descriptors is too low for a crowd"
+            ));
+        }
+        if crowded("active") {
+            let active = |target| {
+                let running = self.start(target)?;
+                let (crowd, seconds) = (self.plan.crowd, self.plan.seconds + 4);
+                let waits = crowd::active(self.machine, self.postgres, &running, crowd, seconds);
+                waits.map_err(|error| error.to_string())
+            };
+            results.active = pair
+                .map(|target| (target, announced("active", target, active)))
+                .into();
+        }
+        if crowded("memory") {
+            let memory = |target| {
+                let running = self.start(target)?;
+                let growth = crowd::idle_memory(&running, pooler(&running)?, self.plan.crowd);
+                growth.map_err(|error| error.to_string())
+            };
+            results.memory = pair
+                .map(|target| (target, announced("memory", target, memory)))
+                .into();
+        }
+    }
+
+    fn start(&self, target: Target) -> Result<Running, String> {
+        let running = Running::start(target, self.machine, self.postgres, self.programs);
+        running.map_err(|error| error.to_string())
+    }
+
+    fn cells(&self, results: &mut Results) {
+        let mut running: BTreeMap<Target, Running> = BTreeMap::new();
+        let (started, total) = (Instant::now(), self.plan.cells.len() * self.plan.rounds);
+        let mut done = 0;
+        for round in 0..self.plan.rounds {
+            for cell in self.plan.round(round) {
+                let outcome = self.cell(cell, &mut running);
+                done += 1;
+                let left = started.elapsed() / done as u32 * (total - done) as u32;
+                progress(&describe(round + 1, cell, &outcome, done, total, left));
+                results.readings.entry(cell).or_default().push(outcome);
+            }
+        }
+    }
+
+    /// One run of one cell; a pooler that is not there (any more) is started first.
+    fn cell(
+        &self,
+        (protocol, clients, target): Cell,
+        running: &mut BTreeMap<Target, Running>,
+    ) -> Result<Reading, String> {
+        if running.get_mut(&target).is_some_and(Running::has_ended) {
+            running.remove(&target);
+        }
+        let target = match running.entry(target) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.start(target)?),
+        };
+        let load = Load {
+            protocol,
+            clients,
+            seconds: self.plan.seconds,
+            flags: Vec::new(),
+        };
+        let reading = load.run(self.machine, self.postgres, target);
+        reading.map_err(|error| error.to_string())
+    }
+
+    fn logins(&self) -> Vec<(Target, Result<Vec<f64>, String>)> {
+        let targets = [Target::Howdah, Target::PgBouncer];
+        let running = targets.map(|target| (target, self.start(target)));
+        let mut results: Vec<_> = targets.map(|target| (target, Ok(Vec::new()))).into();
+        for _ in 0..LOGIN_ROUNDS {
+            for ((target, running), (_, result)) in running.iter().zip(&mut results) {
+                let measure = |_| {
+                    let running = running.as_ref().map_err(Clone::clone)?;
+                    let cpu = crowd::login_cpu(running, pooler(running)?, LOGINS);
+                    cpu.map_err(|error| error.to_string())
+                };
+                let cpu = announced("login", *target, measure);
+                let earlier = std::mem::replace(result, Ok(Vec::new()));
+                *result = earlier.and_then(|mut all: Vec<f64>| {
+                    all.push(cpu?);
+                    Ok(all)
+                });
+            }
+        }
+        results
+    }
+}
+
+fn pooler(running: &Running) -> Result<&Process, String> {
+    running.process().ok_or_else(|| "no pooler".to_owned())
+}
+
+fn announced<T>(
+    what: &str,
+    target: Target,
+    measure: impl Fn(Target) -> Result<T, String>,
+) -> Result<T, String> {
+    progress(&format!("{what}: {}", target.name()));
+    let outcome = measure(target);
+    if let Err(cause) = &outcome {
+        progress(&format!("{what}: {} failed: {cause}\n", target.name()));
+    }
+    outcome
+}
+
+fn describe(
+    round: usize,
+    (protocol, clients, target): Cell,
+    outcome: &Result<Reading, String>,
+    done: usize,
+    total: usize,
+    left: Duration,
+) -> String {
+    let figures = match outcome {
+        Ok(Reading {
+            tps,
+            cpu: Some(cpu),
+            ..
+        }) => format!("{tps:.0} TPS, {cpu:.1} us"),
+        Ok(Reading { tps, .. }) => format!("{tps:.0} TPS"),
+        Err(cause) => format!("FAILED: {cause}"),
+    };
+    let (minutes, seconds) = (left.as_secs() / 60, left.as_secs() % 60);
+    format!(
+        "[{done:>3}/{total}, {minutes}:{seconds:02} left] round {round}  {:<8} {clients:>3}  {:<17}  {figures}{}",
+        protocol.name(),
+        target.name(),
+        if outcome.is_err() { "\n" } else { "" }
+    )
+}
+
+/// One line that the next replaces, on a terminal; else one line.
+fn progress(line: &str) {
+    let mut errors = io::stderr();
+    let _ = if errors.is_terminal() {
+        write!(errors, "\r\x1b[2K{line}")
+    } else {
+        writeln!(errors, "{}", line.trim_end())
+    };
+    let _ = errors.flush();
+}

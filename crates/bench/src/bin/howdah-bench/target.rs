@@ -1,0 +1,227 @@
+//! What pgbench is pointed at: PostgreSQL itself, the floor, Howdah, PgBouncer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use howdah_bench::scram::Credentials;
+use howdah_bench::session::Session;
+
+use crate::machine::{Machine, free_port};
+use crate::postgres::{PASSWORD, Postgres, USER};
+use crate::process::{Process, wait_until};
+
+/// Server connections of every pooler.
+pub const POOL: usize = 40;
+
+/// One way to PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// PostgreSQL itself.
+    Direct,
+    /// The floor with one thread.
+    Floor,
+    /// The floor with two threads.
+    FloorTwo,
+    /// Howdah with one worker, on io_uring.
+    Howdah,
+    /// Howdah with two workers, on io_uring.
+    HowdahTwo,
+    /// Howdah with one worker, on epoll.
+    HowdahEpoll,
+    /// PgBouncer.
+    PgBouncer,
+}
+
+impl Target {
+    /// In the order in which they are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Direct,
+        Self::Floor,
+        Self::FloorTwo,
+        Self::Howdah,
+        Self::HowdahTwo,
+        Self::HowdahEpoll,
+        Self::PgBouncer,
+    ];
+
+    /// As people see it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Floor => "floor",
+            Self::FloorTwo => "floor, 2 threads",
+            Self::Howdah => "howdah, 1 worker",
+            Self::HowdahTwo => "howdah, 2 workers",
+            Self::HowdahEpoll => "howdah, 1, epoll",
+            Self::PgBouncer => "pgbouncer",
+        }
+    }
+}
+
+/// The programs under test, already where the unprivileged user can run them.
+pub struct Programs {
+    /// Howdah.
+    pub howdah: PathBuf,
+    /// The floor.
+    pub floor: PathBuf,
+    /// PgBouncer.
+    pub pgbouncer: PathBuf,
+}
+
+/// A started target.
+pub struct Running {
+    port: u16,
+    process: Option<Process>,
+}
+
+impl Running {
+    /// Starts a target and waits until it lets a client through to PostgreSQL.
+    ///
+    /// # Errors
+    /// It does not; its last words are in the error.
+    pub fn start(
+        target: Target,
+        machine: &Machine,
+        postgres: &Postgres,
+        programs: &Programs,
+    ) -> io::Result<Self> {
+        if target == Target::Direct {
+            return Ok(Self {
+                port: postgres.port(),
+                process: None,
+            });
+        }
+        let port = free_port()?;
+        let mut command = match target {
+            Target::Direct | Target::Floor => floor(machine, postgres, programs, port, 1),
+            Target::FloorTwo => floor(machine, postgres, programs, port, 2),
+            Target::Howdah | Target::HowdahTwo | Target::HowdahEpoll => {
+                let workers = if target == Target::HowdahTwo { 2 } else { 1 };
+                let driver = if target == Target::HowdahEpoll {
+                    "epoll"
+                } else {
+                    "io_uring"
+                };
+                let own = format!("workers = {workers}\nio_driver = {driver}\n");
+                configured(machine, postgres, &programs.howdah, port, &own)?
+            }
+            Target::PgBouncer => configured(machine, postgres, &programs.pgbouncer, port, "")?,
+        };
+        let log = machine.folder().join(format!("{port}.log"));
+        let process = Process::start(&mut command, &log)?;
+        let mut running = Self {
+            port,
+            process: Some(process),
+        };
+        running.await_login()?;
+        Ok(running)
+    }
+
+    fn await_login(&mut self) -> io::Result<()> {
+        let mut credentials = Credentials::new(PASSWORD);
+        let mut last = None;
+        let address = self.address();
+        let logged_in = wait_until(Duration::from_secs(10), || {
+            match Session::connect(address, USER, USER, &mut credentials) {
+                Ok(session) => session.terminate().is_ok(),
+                Err(error) => {
+                    last = Some(error);
+                    self.has_ended()
+                }
+            }
+        });
+        if logged_in && !self.has_ended() {
+            return Ok(());
+        }
+        let words = self
+            .process
+            .as_ref()
+            .map(Process::last_words)
+            .unwrap_or_default();
+        let last = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(io::Error::other(format!(
+            "no login: {last}; it wrote: {words}"
+        )))
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it listens, in full.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// The pooler's process; none for PostgreSQL itself.
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// Whether the pooler is gone.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(Process::has_ended)
+    }
+}
+
+fn floor(
+    machine: &Machine,
+    postgres: &Postgres,
+    programs: &Programs,
+    port: u16,
+    threads: usize,
+) -> Command {
+    let mut command = machine.command(&programs.floor);
+    command.arg("--listen").arg(format!("127.0.0.1:{port}"));
+    command
+        .arg("--server")
+        .arg(format!("127.0.0.1:{}", postgres.port()));
+    command.args(["--user", USER, "--database", USER]);
+    command.args([
+        "--servers",
+        &POOL.to_string(),
+        "--threads",
+        &threads.to_string(),
+    ]);
+    command.env("PGPASSWORD", PASSWORD);
+    command
+}
+
+/// Howdah or PgBouncer with the same file, but for the lines in `own`.
+fn configured(
+    machine: &Machine,
+    postgres: &Postgres,
+    program: &std::path::Path,
+    port: u16,
+    own: &str,
+) -> io::Result<Command> {
+    let users = format!("\"{USER}\" \"{}\"\n", postgres.secret());
+    let users = machine.write("userlist.txt", &users)?;
+    let ini = format!(
+        "[databases]\n\
+         {USER} = host=127.0.0.1 port={} dbname={USER}\n\
+         [pgbouncer]\n\
+         listen_addr = 127.0.0.1\n\
+         listen_port = {port}\n\
+         unix_socket_dir =\n\
+         auth_type = scram-sha-256\n\
+         auth_file = {}\n\
+         pool_mode = transaction\n\
+         default_pool_size = {POOL}\n\
+         max_client_conn = 12000\n\
+         listen_backlog = 1024\n\
+         log_connections = 0\n\
+         log_disconnections = 0\n\
+         {own}",
+        postgres.port(),
+        users.display(),
+    );
+    let ini = machine.write(&format!("{port}.ini"), &ini)?;
+    let mut command = machine.command(program);
+    command.arg(ini);
+    Ok(command)
+}

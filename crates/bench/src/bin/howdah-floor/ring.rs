@@ -1,0 +1,256 @@
+//! One io_uring: receives into provided buffers, whole sends, nothing else.
+//!
+//! The only file of this crate with unsafe code. What makes it sound: the kernel is only ever
+//! given memory that this value owns and neither moves, changes nor frees before the completion
+//! arrives. The buffers for receiving are leaked, as a ring lives as long as its thread, which
+//! lives as long as the process; bytes to send are moved in here and come back when sent.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::io;
+use std::mem::{ManuallyDrop, size_of};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+const ENTRIES: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+const BUFFERS: u16 = 128;
+const BUFFER_BYTES: usize = 4096;
+const GROUP: u16 = 0;
+const PAGE: usize = 4096;
+/// The bit of a tag that tells a send from a receive; the others are the connection's index.
+const SEND: u64 = 1 << 32;
+
+/// The kernel's `ENOBUFS`: all provided buffers were in use.
+const NO_BUFFERS: i32 = -105;
+
+/// The ring of one thread.
+pub struct Ring {
+    ring: IoUring,
+    /// The kernel's ring of free buffers: `BUFFERS` entries.
+    entries: *mut BufRingEntry,
+    /// The buffers themselves: `BUFFERS` times `BUFFER_BYTES`.
+    memory: *mut u8,
+    tail: u16,
+    /// What is being sent, by connection. Never freed by a drop: the kernel may still read it.
+    sends: ManuallyDrop<Vec<Outgoing>>,
+}
+
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+    fd: RawFd,
+}
+
+/// A filled buffer; to be given back with [`Ring::recycle`].
+pub struct Buffer {
+    id: u16,
+    length: usize,
+}
+
+/// What happened to a connection.
+pub enum Event {
+    /// Bytes came, or the receive ended (`armed` is false), or both.
+    Received {
+        /// Which connection.
+        index: usize,
+        /// The bytes, if any.
+        buffer: Option<Buffer>,
+        /// Whether more will come without being asked for.
+        armed: bool,
+        /// End of file or an error: nothing will ever come again.
+        ended: bool,
+    },
+    /// The bytes of the last send are all in the kernel's hands, or the connection is broken.
+    Sent {
+        /// Which connection.
+        index: usize,
+        /// The allocation, for the next send.
+        bytes: Vec<u8>,
+        /// Whether the connection broke.
+        broken: bool,
+    },
+}
+
+impl Ring {
+    /// A ring for the calling thread, which must be the only one that uses it.
+    ///
+    /// # Errors
+    /// The kernel forbids io_uring or is too old (6.1 and later work).
+    pub fn new() -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_cqsize(COMPLETIONS)
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(ENTRIES)?;
+        let entries = leak(usize::from(BUFFERS) * size_of::<BufRingEntry>()).cast();
+        let memory = leak(usize::from(BUFFERS) * BUFFER_BYTES);
+        // SAFETY: `entries` is page-aligned, zeroed, holds BUFFERS entries and is never freed.
+        unsafe {
+            ring.submitter()
+                .register_buf_ring_with_flags(entries as u64, BUFFERS, GROUP, 0)?;
+        }
+        let sends = ManuallyDrop::new(Vec::new());
+        let mut ring = Self {
+            ring,
+            entries,
+            memory,
+            tail: 0,
+            sends,
+        };
+        (0..BUFFERS).for_each(|id| ring.provide(id));
+        Ok(ring)
+    }
+
+    /// Gives a buffer (back) to the kernel.
+    fn provide(&mut self, id: u16) {
+        let slot = usize::from(self.tail & (BUFFERS - 1));
+        // SAFETY: `slot` is below BUFFERS, `id` too; this thread alone writes entries, and the
+        // kernel reads this one only after the tail moved past it.
+        unsafe {
+            let entry = &mut *self.entries.add(slot);
+            entry.set_addr(self.memory.add(usize::from(id) * BUFFER_BYTES) as u64);
+            entry.set_len(BUFFER_BYTES as u32);
+            entry.set_bid(id);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the tail lies in the first entry, which lives for ever; the kernel reads it
+        // concurrently, hence atomically; it is two-byte aligned by the kernel's layout.
+        unsafe {
+            let tail = BufRingEntry::tail(self.entries).cast_mut();
+            AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// Receives on a connection until told that it is no longer armed.
+    pub fn receive(&mut self, index: usize, fd: RawFd) {
+        let entry = opcode::RecvMulti::new(Fd(fd), GROUP)
+            .build()
+            .user_data(index as u64);
+        // SAFETY: the kernel writes only to provided buffers, which live for ever.
+        unsafe { self.push(&entry) };
+    }
+
+    /// Sends all bytes; one send per connection at a time.
+    ///
+    /// # Panics
+    /// A send of this connection is in flight.
+    pub fn send(&mut self, index: usize, fd: RawFd, bytes: Vec<u8>) {
+        if self.sends.len() <= index {
+            self.sends.resize_with(index + 1, Outgoing::default);
+        }
+        assert!(self.sends[index].bytes.is_empty(), "one send at a time");
+        self.sends[index] = Outgoing { bytes, sent: 0, fd };
+        self.push_send(index);
+    }
+
+    fn push_send(&mut self, index: usize) {
+        let Outgoing { bytes, sent, fd } = &self.sends[index];
+        let rest = &bytes[*sent..];
+        let entry = opcode::Send::new(Fd(*fd), rest.as_ptr(), rest.len() as u32)
+            .build()
+            .user_data(index as u64 | SEND);
+        // SAFETY: the bytes stay in `sends` untouched until the completion; moving the `Outgoing`
+        // when the table grows does not move what its vector points to.
+        unsafe { self.push(&entry) };
+    }
+
+    /// # Safety
+    /// What the entry points to stays valid until its last completion.
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: by this function's own contract.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            // The queue is full; what the kernel cannot take now it takes at the next try.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// Submits what was queued and waits for at least one event.
+    ///
+    /// # Errors
+    /// The kernel refuses; there is no way on.
+    pub fn wait(&mut self) -> io::Result<()> {
+        match self.ring.submit_and_wait(1) {
+            Ok(_) => Ok(()),
+            // Interrupted (4), or too many completions (16): these are handled first.
+            Err(error) if matches!(error.raw_os_error(), Some(4 | 16)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next event that is already there.
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            let index = (entry.user_data() & !SEND) as usize;
+            if entry.user_data() & SEND == 0 {
+                return Some(received(index, &entry));
+            }
+            if let Some(event) = self.sent(index, entry.result()) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// A send ended: whole, or the rest is sent now.
+    fn sent(&mut self, index: usize, result: i32) -> Option<Event> {
+        let outgoing = &mut self.sends[index];
+        outgoing.sent += usize::try_from(result).unwrap_or(0);
+        let broken = result < 0;
+        if !broken && outgoing.sent < outgoing.bytes.len() {
+            self.push_send(index);
+            return None;
+        }
+        let mut bytes = std::mem::take(&mut outgoing.bytes);
+        bytes.clear();
+        Some(Event::Sent {
+            index,
+            bytes,
+            broken,
+        })
+    }
+
+    /// What a buffer holds.
+    pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        // SAFETY: the kernel filled `length` bytes of this buffer and does not touch it again
+        // before it is recycled, which consumes the `Buffer`.
+        unsafe {
+            let start = self.memory.add(usize::from(buffer.id) * BUFFER_BYTES);
+            std::slice::from_raw_parts(start, buffer.length)
+        }
+    }
+
+    /// Lets the kernel fill the buffer anew.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        self.provide(buffer.id);
+    }
+}
+
+fn received(index: usize, entry: &cqueue::Entry) -> Event {
+    let length = usize::try_from(entry.result()).unwrap_or(0);
+    // At the end of file the kernel may or may not have taken a buffer.
+    let buffer = cqueue::buffer_select(entry.flags()).map(|id| Buffer { id, length });
+    let armed = cqueue::more(entry.flags());
+    let ended = !armed && length == 0 && entry.result() != NO_BUFFERS;
+    Event::Received {
+        index,
+        buffer,
+        armed,
+        ended,
+    }
+}
+
+/// Zeroed memory from the start of a page, never freed.
+fn leak(bytes: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(bytes, PAGE).expect("a page is a power of two");
+    // SAFETY: no caller asks for nothing.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        handle_alloc_error(layout);
+    }
+    memory
+}

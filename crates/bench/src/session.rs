@@ -1,0 +1,181 @@
+//! A blocking session with PostgreSQL or a pooler, as small as measuring needs it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::scram::{Credentials, Exchange};
+
+/// How long a peer may stay silent before a session gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One logged-in connection.
+#[derive(Debug)]
+pub struct Session {
+    stream: TcpStream,
+    parameters: Vec<(String, String)>,
+    /// Message bodies are read into this one buffer, which is given back when it grew large.
+    body: Vec<u8>,
+}
+
+impl Session {
+    /// Connects and logs in: trust, a clear-text password or SCRAM.
+    ///
+    /// # Errors
+    /// The connection fails, or the peer refuses the login; then the peer's text is in the error.
+    pub fn connect(
+        address: SocketAddr,
+        user: &str,
+        database: &str,
+        credentials: &mut Credentials,
+    ) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut session = Self {
+            stream,
+            parameters: Vec::new(),
+            body: Vec::new(),
+        };
+        session.stream.write_all(&startup(user, database))?;
+        session.log_in(credentials)?;
+        Ok(session)
+    }
+
+    fn log_in(&mut self, credentials: &mut Credentials) -> io::Result<()> {
+        let (mut exchange, first) = Exchange::start()?;
+        loop {
+            let tag = self.read_message()?;
+            match (tag, authentication_kind(&self.body)) {
+                (b'R', Some(0)) | (b'K', _) => {}
+                (b'R', Some(3)) => {
+                    let password = [credentials.password().as_bytes(), b"\0"].concat();
+                    self.stream.write_all(&message(b'p', &password))?;
+                }
+                (b'R', Some(10)) => {
+                    let mut body = b"SCRAM-SHA-256\0".to_vec();
+                    body.extend_from_slice(&(first.len() as u32).to_be_bytes());
+                    body.extend_from_slice(first.as_bytes());
+                    self.stream.write_all(&message(b'p', &body))?;
+                }
+                (b'R', Some(11)) => {
+                    let theirs = String::from_utf8_lossy(&self.body[4..]).into_owned();
+                    let last = exchange.answer(credentials, &theirs)?;
+                    self.stream.write_all(&message(b'p', last.as_bytes()))?;
+                }
+                (b'R', Some(12)) => exchange.verify(&String::from_utf8_lossy(&self.body[4..]))?,
+                (b'R', kind) => {
+                    return Err(io::Error::other(format!(
+                        "authentication {kind:?} is not built"
+                    )));
+                }
+                (b'S', _) => {
+                    let mut words = self.body.split(|byte| *byte == 0);
+                    let mut word =
+                        || String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
+                    self.parameters.push((word(), word()));
+                }
+                (b'Z', _) => return Ok(()),
+                _ => self.expect_no_error(tag)?,
+            }
+        }
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Reads up to and with the next ReadyForQuery; how many data rows came before it.
+    ///
+    /// # Errors
+    /// The connection fails, or an ErrorResponse came.
+    pub fn read_until_ready(&mut self) -> io::Result<usize> {
+        let mut rows = 0;
+        loop {
+            match self.read_message()? {
+                b'Z' => break,
+                b'D' => rows += 1,
+                tag => self.expect_no_error(tag)?,
+            }
+        }
+        if self.body.capacity() > 4096 {
+            self.body = Vec::new();
+        }
+        Ok(rows)
+    }
+
+    fn read_message(&mut self) -> io::Result<u8> {
+        let mut header = [0; 5];
+        self.stream.read_exact(&mut header)?;
+        let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+        let Some(length) = length.checked_sub(4) else {
+            return Err(io::Error::other("a message shorter than its own length"));
+        };
+        self.body.resize(length, 0);
+        self.stream.read_exact(&mut self.body)?;
+        Ok(header[0])
+    }
+
+    fn expect_no_error(&self, tag: u8) -> io::Result<()> {
+        if tag != b'E' {
+            return Ok(());
+        }
+        let text = self
+            .body
+            .split(|byte| *byte == 0)
+            .find_map(|field| field.strip_prefix(b"M"));
+        let text = String::from_utf8_lossy(text.unwrap_or(b"an error without a text"));
+        Err(io::Error::other(text.into_owned()))
+    }
+
+    /// The parameters that were reported at login, in order.
+    pub fn parameters(&self) -> &[(String, String)] {
+        &self.parameters
+    }
+
+    /// Says farewell; the peer closes.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn terminate(mut self) -> io::Result<()> {
+        self.stream.write_all(&message(b'X', b""))
+    }
+
+    /// The bare connection; nothing was read beyond the last message.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+}
+
+/// One message with its length.
+pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![tag];
+    bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn startup(user: &str, database: &str) -> Vec<u8> {
+    let mut body = 196_608u32.to_be_bytes().to_vec();
+    for word in [
+        "user",
+        user,
+        "database",
+        database,
+        "application_name",
+        "howdah-bench",
+        "",
+    ] {
+        body.extend_from_slice(word.as_bytes());
+        body.push(0);
+    }
+    [&(body.len() as u32 + 4).to_be_bytes()[..], &body].concat()
+}
+
+fn authentication_kind(body: &[u8]) -> Option<u32> {
+    body.first_chunk().copied().map(u32::from_be_bytes)
+}

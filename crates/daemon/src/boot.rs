@@ -1,0 +1,246 @@
+//! Before the work begins: the configuration, who we are, where we are, how much we may open.
+
+use std::fs;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+
+use howdah_pooler::config::{Config, Globals, Mistake, Warning};
+use howdah_pooler::note::Level;
+use nix::unistd::{Gid, Uid, User};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::cli::Arguments;
+use crate::log::{self, Log};
+
+/// Why the process cannot start, or go on.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Fatal(pub String);
+
+/// Where the configuration comes from: a file, and what the command line puts above it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    arguments: Arguments,
+}
+
+impl Source {
+    /// From these arguments.
+    pub fn new(arguments: &Arguments) -> Source {
+        Source {
+            arguments: arguments.clone(),
+        }
+    }
+
+    /// Reads the configuration; `path` replaces the command line's.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
+        let path = path.unwrap_or(&self.arguments.config);
+        let read = |path: &str| fs::read_to_string(path).map_err(|why| log::text(&why));
+        let text =
+            read(path).map_err(|why| vec![format!("could not load file \"{path}\": {why}")])?;
+        let (config, warnings) = Config::load(path, &text, &mut { read })
+            .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
+        self.with_arguments(config)
+            .map(|config| (config, warnings))
+            .map_err(|why| vec![why])
+    }
+
+    fn with_arguments(&self, mut config: Config) -> Result<Config, String> {
+        let globals = &mut config.globals;
+        globals.verbose = globals.verbose.max(self.arguments.verbose);
+        if let Some(user) = &self.arguments.user {
+            globals.user = Some(user.clone());
+        }
+        for (name, option, value) in [
+            ("workers", "--workers", &self.arguments.workers),
+            ("io_driver", "--io-driver", &self.arguments.io_driver),
+        ] {
+            if let Some(value) = value {
+                let assigned = config.globals.assign(name, value);
+                assigned.map_err(|why| format!("invalid value \"{value}\" for {option}: {why}"))?;
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Reads the configuration at start and logs what is odd or wrong.
+///
+/// # Errors
+/// It cannot be used.
+pub fn load(source: &Source, log: &Log) -> Result<Config, Fatal> {
+    let (config, warnings) = source.load(None).map_err(|mistakes| {
+        for mistake in mistakes {
+            log.say(Level::Error, mistake);
+        }
+        Fatal("cannot load config file".into())
+    })?;
+    for warning in warnings {
+        log.say(Level::Warning, warning.text);
+    }
+    log.set_verbose(config.globals.verbose);
+    Ok(config)
+}
+
+/// Becomes the user the settings name, if any, and makes sure that this is not root.
+///
+/// # Errors
+/// There is no such user, it is not allowed, or we would be root.
+pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        let user = User::from_name(name).ok().flatten();
+        let user =
+            user.ok_or_else(|| Fatal(format!("could not find user '{name}' to switch to")))?;
+        if user.uid != Uid::effective() {
+            assume(&user)
+                .map_err(|why| Fatal(format!("could not switch to user '{name}': {why}")))?;
+        }
+    }
+    if Uid::current().is_root() || Uid::effective().is_root() {
+        let remedy = "start as another user, or name one with -u or the setting `user`";
+        return Err(Fatal(format!("Howdah should not run as root: {remedy}")));
+    }
+    Ok(())
+}
+
+/// Groups go first: afterwards we may not change them any more.
+fn assume(user: &User) -> nix::Result<()> {
+    let groups = std::ffi::CString::new(user.name.as_str()).map_err(|_| nix::Error::EINVAL)?;
+    nix::unistd::initgroups(&groups, user.gid)?;
+    nix::unistd::setgid(user.gid)?;
+    nix::unistd::setuid(user.uid)?;
+    // What cannot be undone was done.
+    let undone = nix::unistd::setuid(Uid::from_raw(0)).is_ok() && !user.uid.is_root();
+    if undone || Gid::effective() != user.gid {
+        Err(nix::Error::EPERM)
+    } else {
+        Ok(())
+    }
+}
+
+/// Our unix socket, as the settings have it; abstract if it begins with `@`.
+pub fn unix_socket(globals: &Globals) -> Option<String> {
+    let directory = &globals.unix_socket_dir;
+    (!directory.is_empty()).then(|| format!("{directory}/.s.PGSQL.{}", globals.listen_port))
+}
+
+/// Makes sure that nobody answers on our unix socket.
+///
+/// # Errors
+/// Somebody does.
+pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
+    let Some(path) = unix_socket(globals) else {
+        return Ok(());
+    };
+    let address = match path.strip_prefix('@') {
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            SocketAddr::from_abstract_name(name)
+        }
+        None => SocketAddr::from_pathname(&path),
+    };
+    let address = address.map_err(|why| {
+        Fatal(format!(
+            "bad unix socket path '{path}': {}",
+            log::text(&why)
+        ))
+    })?;
+    match UnixStream::connect_addr(&address) {
+        Ok(_) => Err(Fatal("unix socket is in use, cannot continue".into())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Goes into the background. Standard input, output and error become /dev/null.
+///
+/// # Errors
+/// There is no pid file or no log file, or the system refuses.
+pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
+    if globals.pidfile.is_empty() {
+        return Err(Fatal("daemon needs pidfile configured".into()));
+    }
+    if globals.logfile.is_empty() {
+        return Err(Fatal("daemon needs logging configured".into()));
+    }
+    let (stay_in_folder, keep_descriptors) = (true, false);
+    nix::unistd::daemon(stay_in_folder, keep_descriptors)
+        .map_err(|why| Fatal(format!("fork failed: {}", why.desc())))
+}
+
+/// Allows us as many descriptors as the system lets us, and logs how many that is.
+pub fn raise_limits(config: &Config, log: &Log) {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
+    let current = if raised { limit.maximum } else { limit.current };
+    let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
+    let expected = expected_descriptors(config);
+    log.say(
+        Level::Log,
+        format!(
+            "kernel file descriptor limit: {} (hard: {}); max_client_conn: {}, max expected fd \
+             use: {expected}",
+            number(current),
+            number(limit.maximum),
+            config.globals.max_client_conn
+        ),
+    );
+    if current.is_some_and(|current| current < expected) {
+        log.say(
+            Level::Warning,
+            "the file descriptor limit is below that: connections may be refused; raise it \
+             (ulimit -n, LimitNOFILE=) or lower max_client_conn or the pool sizes",
+        );
+    }
+}
+
+/// What the settings let us open: clients, and each database's servers for each user it may have.
+fn expected_descriptors(config: &Config) -> u64 {
+    let users = config.users.len().max(1) as u64;
+    let servers: u64 = config
+        .databases
+        .values()
+        .map(|database| {
+            let pools = if database.forced_user.is_some() {
+                1
+            } else {
+                users
+            };
+            let size = config.pool_size(database, None) + config.reserve_pool_size(database, None);
+            let all = pools * u64::from(size);
+            match config.max_db_connections(database) {
+                0 => all,
+                limit => all.min(limit.into()),
+            }
+        })
+        .sum();
+    u64::from(config.globals.max_client_conn) + servers + 10
+}
+
+/// `howdah --check`: what is wrong with the configuration, on standard error.
+pub fn check(arguments: &Arguments) -> bool {
+    match Source::new(arguments).load(None) {
+        Ok((_, warnings)) => {
+            for warning in warnings {
+                eprintln!("WARNING {warning}");
+            }
+            println!("{}: the configuration is right", arguments.config);
+            true
+        }
+        Err(mistakes) => {
+            for mistake in mistakes {
+                eprintln!("ERROR {mistake}");
+            }
+            false
+        }
+    }
+}
+
+/// Whether a path names something in the file system.
+pub fn is_file_path(path: &str) -> Option<&Path> {
+    (!path.starts_with('@')).then(|| Path::new(path))
+}

@@ -1,0 +1,381 @@
+//! The control thread: signals, and all the workers ask for that may block or is rare.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
+use howdah_pooler::config::{Config, Warning};
+use howdah_pooler::event::{Answer, Order, Question, WorkerId};
+use howdah_pooler::note::Level;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::boot::{Fatal, Source};
+use crate::derive::{Derived, Deriver, Recipe};
+use crate::dns::{Found, Names, Next};
+use crate::leave::leave;
+use crate::log::{self, Log};
+use crate::signals::{Signals, Wish};
+use crate::systemd;
+use crate::workers::socket_options;
+
+/// How long a name may take to resolve.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(20);
+/// How long reading the configuration may take, on file systems that hang.
+const LOAD_LIMIT: Duration = Duration::from_secs(30);
+/// Threads for what blocks, at most.
+const BLOCKING_THREADS: usize = 16;
+
+/// The worker that asked, and the ticket of its question.
+type Asker = (WorkerId, u64);
+
+/// A configuration and what is odd about it, or what is wrong.
+type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
+
+/// What the control thread hears of.
+pub enum Heard {
+    /// A worker asks.
+    Asked(WorkerId, Question),
+    /// A name was looked up.
+    Resolved(String, Found),
+    /// A key was derived.
+    Derived(Derived),
+    /// The configuration was read.
+    Loaded(Box<Loaded>),
+}
+
+/// Where workers ask; never blocks.
+pub type Ear = UnboundedSender<Heard>;
+
+/// The runtime, ready to hear, before there are workers.
+pub struct Desk {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+    ear: Ear,
+    heard: UnboundedReceiver<Heard>,
+    deriver: Deriver<Asker>,
+}
+
+impl Desk {
+    /// Begins to listen to signals, and starts the threads that derive keys.
+    ///
+    /// # Errors
+    /// The system refuses threads or descriptors.
+    pub fn open(cores: usize) -> Result<Desk, Fatal> {
+        let open = || -> std::io::Result<Desk> {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(BLOCKING_THREADS)
+                .build()?;
+            let signals = {
+                let _inside = runtime.enter();
+                Signals::install()?
+            };
+            let (ear, heard) = unbounded_channel();
+            let ready = ear.clone();
+            let deriver = Deriver::start(cores.saturating_sub(1), move |derived| {
+                // Nobody hears when the process is ending.
+                let _ = ready.send(Heard::Derived(derived));
+            })?;
+            Ok(Desk {
+                runtime,
+                signals,
+                ear,
+                heard,
+                deriver,
+            })
+        };
+        open().map_err(|why| {
+            Fatal(format!(
+                "cannot start the control thread: {}",
+                log::text(&why)
+            ))
+        })
+    }
+
+    /// Where to ask.
+    pub fn ear(&self) -> Ear {
+        self.ear.clone()
+    }
+
+    /// Serves the workers and the operator until the process ends.
+    pub fn serve(self, log: Log, source: Source, config: Arc<Config>, workers: Vec<PostBox>) -> ! {
+        let Desk {
+            runtime,
+            mut signals,
+            ear,
+            mut heard,
+            deriver,
+        } = self;
+        let mut control = Control {
+            log,
+            source,
+            config,
+            workers,
+            ear,
+            names: Names::new(),
+            deriver,
+            reloads: VecDeque::new(),
+            ending: false,
+            idle: HashSet::new(),
+        };
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    wish = signals.next() => control.grant(wish),
+                    Some(heard) = heard.recv() => control.hear(heard),
+                }
+            }
+        })
+    }
+}
+
+struct Control {
+    log: Log,
+    source: Source,
+    /// In force.
+    config: Arc<Config>,
+    workers: Vec<PostBox>,
+    ear: Ear,
+    names: Names<Asker>,
+    deriver: Deriver<Asker>,
+    /// Reloads wanted, the one under way first; by a worker, or by signal.
+    reloads: VecDeque<Option<Asker>>,
+    /// The process ends as soon as it may.
+    ending: bool,
+    /// Workers that wait for nothing more.
+    idle: HashSet<WorkerId>,
+}
+
+impl Control {
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Reload => {
+                self.say("got SIGHUP, re-reading config");
+                systemd::reloading();
+                self.reload(None);
+            }
+            Wish::EndAfterClients if self.ending => {
+                self.say("got SIGTERM while shutting down, fast exit");
+                leave(0);
+            }
+            Wish::EndAfterServers if self.ending => {
+                self.say("got SIGINT while shutting down, fast exit");
+                leave(0);
+            }
+            Wish::EndAfterClients => {
+                self.say("got SIGTERM, shutting down, waiting for all clients disconnect");
+                self.end(Order::ShutdownWaitForClients);
+            }
+            Wish::EndAfterServers => {
+                self.say(
+                    "got SIGINT, shutting down, waiting for all servers connections to be released",
+                );
+                self.end(Order::ShutdownWaitForServers);
+            }
+            Wish::EndNow => {
+                self.say("got SIGQUIT, fast exit");
+                leave(0);
+            }
+            Wish::Pause => {
+                self.say("got SIGUSR1, pausing all activity");
+                self.order(&Order::Pause(None));
+            }
+            Wish::Resume if self.ending => self.say("got SIGUSR2 while shutting down, ignoring"),
+            Wish::Resume => {
+                self.say("got SIGUSR2, continuing from PAUSE");
+                self.order(&Order::Resume(None));
+            }
+        }
+    }
+
+    /// TCP is closed first, so that new connections are refused from now on.
+    fn end(&mut self, order: Order) {
+        systemd::stopping();
+        self.stop_listening(true);
+        self.order(&order);
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Asked(from, question) => self.asked(from, question),
+            Heard::Resolved(host, found) => {
+                let globals = &self.config.globals;
+                let ttl = if found.is_ok() {
+                    globals.dns_max_ttl
+                } else {
+                    globals.dns_nxdomain_ttl
+                };
+                for asker in self.names.found(&host, &found, ttl, Instant::now()) {
+                    self.answer(asker.0, Answer::Resolved(asker.1, found.clone()));
+                }
+            }
+            Heard::Derived(derived) => {
+                let (key, askers) = self.deriver.ready(&derived);
+                for (worker, ticket) in askers {
+                    self.answer(worker, Answer::Derived(ticket, key));
+                }
+            }
+            Heard::Loaded(loaded) => self.loaded(*loaded),
+        }
+    }
+
+    fn asked(&mut self, from: WorkerId, question: Question) {
+        match question {
+            Question::Resolve { ticket, host } => self.resolve((from, ticket), host),
+            Question::Derive {
+                ticket,
+                password,
+                salt,
+                iterations,
+            } => {
+                let recipe = Recipe {
+                    password,
+                    salt,
+                    iterations,
+                };
+                if let Some(key) = self.deriver.ask(recipe, (from, ticket)) {
+                    self.answer(from, Answer::Derived(ticket, key));
+                }
+            }
+            Question::Reload { ticket } => self.reload(Some((from, ticket))),
+            Question::Set { ticket, key, value } => {
+                let set = self
+                    .config
+                    .with(&key, &value)
+                    .map(|config| self.put_in_force(config));
+                self.answer(from, Answer::Reloaded(ticket, set));
+            }
+            Question::Idle(worker) => {
+                self.idle.insert(worker);
+                if self.ending && self.idle.len() == self.workers.len() {
+                    self.say("shutdown is complete");
+                    leave(0);
+                }
+            }
+            Question::Exit(code) => leave(code),
+            Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
+        }
+    }
+
+    fn resolve(&mut self, asker: Asker, host: String) {
+        match self.names.ask(&host, asker, Instant::now()) {
+            Next::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
+            Next::Wait => {}
+            Next::LookUp => {
+                let ear = self.ear.clone();
+                tokio::spawn(async move {
+                    let found = look_up(&host).await;
+                    let _ = ear.send(Heard::Resolved(host, found));
+                });
+            }
+        }
+    }
+
+    /// One at a time, in the order they were wanted.
+    fn reload(&mut self, asker: Option<Asker>) {
+        self.reloads.push_back(asker);
+        if self.reloads.len() == 1 {
+            self.begin_reload();
+        }
+    }
+
+    fn begin_reload(&self) {
+        let (ear, source) = (self.ear.clone(), self.source.clone());
+        let path = self.config.globals.conffile.clone();
+        tokio::spawn(async move {
+            let load = tokio::task::spawn_blocking(move || source.load(path.as_deref()));
+            let loaded = match tokio::time::timeout(LOAD_LIMIT, load).await {
+                Ok(Ok(loaded)) => loaded,
+                Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
+                Err(_) => Err(vec!["reading the configuration takes too long".into()]),
+            };
+            let _ = ear.send(Heard::Loaded(Box::new(loaded)));
+        });
+    }
+
+    fn loaded(&mut self, loaded: Loaded) {
+        let result = match loaded {
+            Ok((mut config, warnings)) => {
+                for warning in warnings {
+                    self.log.say(Level::Warning, warning.text);
+                }
+                config.keep_fixed(&self.config);
+                self.put_in_force(config);
+                Ok(())
+            }
+            Err(mistakes) => {
+                for mistake in &mistakes {
+                    self.log.say(Level::Error, mistake.as_str());
+                }
+                self.log.say(Level::Warning, "config file loading failed");
+                Err(mistakes.join("\n"))
+            }
+        };
+        // Log files are rotated by moving them away and reloading.
+        if let Err(why) = self.log.open(&self.config.globals.logfile) {
+            self.log.say(Level::Error, why);
+        }
+        systemd::ready();
+        if let Some((worker, ticket)) = self.reloads.pop_front().flatten() {
+            self.answer(worker, Answer::Reloaded(ticket, result));
+        }
+        if !self.reloads.is_empty() {
+            self.begin_reload();
+        }
+    }
+
+    fn put_in_force(&mut self, config: Config) {
+        self.config = Arc::new(config);
+        self.log.set_verbose(self.config.globals.verbose);
+        let options = socket_options(&self.config.globals);
+        self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
+        self.post_to_all(|| Letter::Settings(self.config.clone()));
+    }
+
+    fn stop_listening(&mut self, keep_unix: bool) {
+        self.ending = true;
+        self.post_to_all(|| Letter::Order(Instruction::StopListening { keep_unix }));
+    }
+
+    fn order(&self, order: &Order) {
+        self.post_to_all(|| Letter::Operator(order.clone()));
+    }
+
+    fn post_to_all(&self, letter: impl Fn() -> Letter) {
+        for worker in &self.workers {
+            worker.post(letter());
+        }
+    }
+
+    fn answer(&self, worker: WorkerId, answer: Answer) {
+        self.workers[usize::from(worker.0)].post(Letter::Answer(answer));
+    }
+
+    fn say(&self, text: &str) {
+        self.log.say(Level::Log, text);
+    }
+}
+
+async fn look_up(host: &str) -> Found {
+    match tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(found)) => {
+            let mut addresses: Vec<_> = Vec::new();
+            for address in found.map(|address| address.ip()) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+            if addresses.is_empty() {
+                Err("it has no address".into())
+            } else {
+                Ok(addresses)
+            }
+        }
+        Ok(Err(why)) => Err(log::text(&why)),
+        Err(_) => Err(format!(
+            "no answer within {} seconds",
+            RESOLVE_LIMIT.as_secs()
+        )),
+    }
+}

@@ -1,0 +1,161 @@
+//! The buffers the kernel receives into: io_uring's "provided buffer ring".
+//!
+//! The kernel takes buffers from the ring in the order they were put in, so every buffer that lies
+//! in it gets touched in turn. As few as the load needs lie there; the others wait in a stack.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::Submitter;
+use io_uring::types::BufRingEntry;
+
+/// Bytes of a buffer.
+pub(super) const SIZE: usize = 8 * 1024;
+/// From one buffer to the next. Were it a power of two, the beginnings of all buffers, which is all
+/// that short messages touch, would compete for the same few sets of the processor's caches.
+const STRIDE: usize = SIZE + 5 * 64;
+/// How many there are; the kernel wants a power of two.
+const COUNT: u16 = 128;
+/// How many lie in the ring at least.
+const FEWEST: u16 = 32;
+/// How often the number in the ring may shrink: once in so many refills.
+const PATIENCE: u32 = 4096;
+/// Names the ring; each driver has only one.
+pub(super) const GROUP: u16 = 0;
+
+pub(super) struct Buffers {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    /// Of the ring, as last published.
+    tail: u16,
+    /// How many lie there, as far as we know: the kernel may have taken some already.
+    in_ring: u16,
+    /// How many shall lie there.
+    target: u16,
+    /// Those that lie here, last in, first out.
+    free: Vec<u16>,
+    refills: u32,
+    /// The most that were missing at one refill, lately.
+    most_missing: u16,
+}
+
+impl Buffers {
+    fn layouts() -> (Layout, Layout) {
+        let ring = size_of::<BufRingEntry>() * usize::from(COUNT);
+        let page = |size| Layout::from_size_align(size, 4096).expect("a small constant");
+        (page(ring), page(STRIDE * usize::from(COUNT)))
+    }
+
+    /// Allocates the buffers and tells the ring behind `submitter` of them.
+    pub(super) fn register(submitter: &Submitter<'_>) -> io::Result<Buffers> {
+        let (ring, memory) = Buffers::layouts();
+        // SAFETY: neither layout is of size zero.
+        let (entries, memory) = unsafe { (alloc_zeroed(ring), alloc_zeroed(memory)) };
+        if entries.is_null() || memory.is_null() {
+            handle_alloc_error(ring);
+        }
+        let mut buffers = Buffers {
+            entries: entries.cast(),
+            memory,
+            tail: 0,
+            in_ring: 0,
+            target: FEWEST,
+            free: (0..COUNT).rev().collect(),
+            refills: 0,
+            most_missing: 0,
+        };
+        // SAFETY: the memory is page-aligned, holds COUNT entries, and outlives the registration:
+        // `Uring` drops its ring before its buffers.
+        unsafe {
+            submitter.register_buf_ring_with_flags(entries as u64, COUNT, GROUP, 0)?;
+        }
+        buffers.refill();
+        Ok(buffers)
+    }
+
+    /// The kernel took this buffer from the ring and handed it to us.
+    pub(super) fn taken(&mut self) {
+        self.in_ring -= 1;
+    }
+
+    /// A buffer is no longer needed.
+    pub(super) fn release(&mut self, buffer: u16) {
+        debug_assert!(buffer < COUNT && !self.free.contains(&buffer));
+        self.free.push(buffer);
+    }
+
+    /// What `len` received bytes in `buffer` are. The buffer must have been taken and not released.
+    pub(super) fn bytes(&self, buffer: u16, len: u32) -> &[u8] {
+        assert!(buffer < COUNT && len as usize <= SIZE);
+        // SAFETY: inside the allocation, as just asserted; initialised (zeroed when allocated); and
+        // the kernel does not write to a buffer between handing it to us and `refill` putting it
+        // back, which needs `&mut self`.
+        unsafe {
+            let start = self.memory.add(usize::from(buffer) * STRIDE);
+            std::slice::from_raw_parts(start, len as usize)
+        }
+    }
+
+    /// How many buffers the kernel can use.
+    pub(super) fn available(&self) -> usize {
+        usize::from(self.in_ring)
+    }
+
+    /// A receive found none: more shall lie in the ring.
+    pub(super) fn starved(&mut self) {
+        self.target = (self.target * 2).min(COUNT);
+        self.refills = 0;
+        self.most_missing = self.target;
+    }
+
+    /// Puts buffers into the ring up to the target.
+    pub(super) fn refill(&mut self) {
+        let missing = self.target.saturating_sub(self.in_ring);
+        self.adapt(missing);
+        let before = self.tail;
+        for _ in 0..missing {
+            let Some(buffer) = self.free.pop() else { break };
+            // SAFETY: the index is below COUNT. The kernel does not read entries from the published
+            // tail on. Fields are written one by one because the first entry's unused field is the
+            // ring's tail.
+            unsafe {
+                let entry = self.entries.add(usize::from(self.tail & (COUNT - 1)));
+                (*entry).set_addr(self.memory.add(usize::from(buffer) * STRIDE) as u64);
+                (*entry).set_len(SIZE as u32);
+                (*entry).set_bid(buffer);
+            }
+            self.tail = self.tail.wrapping_add(1);
+        }
+        if self.tail != before {
+            self.in_ring += self.tail.wrapping_sub(before);
+            // SAFETY: the first entry is valid, so its tail field is valid and aligned; the kernel
+            // only reads it.
+            let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
+            tail.store(self.tail, Ordering::Release);
+        }
+    }
+
+    fn adapt(&mut self, missing: u16) {
+        self.most_missing = self.most_missing.max(missing);
+        self.refills += 1;
+        if self.refills == PATIENCE {
+            if self.most_missing < self.target / 4 {
+                self.target = (self.target / 2).max(FEWEST);
+            }
+            self.refills = 0;
+            self.most_missing = 0;
+        }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let (ring, memory) = Buffers::layouts();
+        // SAFETY: allocated with these layouts; `Uring` has made the kernel forget them.
+        unsafe {
+            dealloc(self.entries.cast(), ring);
+            dealloc(self.memory, memory);
+        }
+    }
+}

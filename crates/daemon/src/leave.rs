@@ -1,0 +1,202 @@
+//! What must be gone when the process is: the pid file and the unix socket.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use howdah_pooler::note::Level;
+use rustix::process::Pid;
+
+use crate::boot::Fatal;
+use crate::log::{self, Log};
+
+/// A file we made: removed only while it is still ours.
+struct Trace {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+static TRACES: Mutex<Vec<Trace>> = Mutex::new(Vec::new());
+
+/// Has a file removed when the process ends, unless somebody replaces it before.
+pub fn remember(path: &Path) {
+    if let Ok(seen) = fs::symlink_metadata(path) {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let trace = Trace {
+            path,
+            device: seen.dev(),
+            inode: seen.ino(),
+        };
+        TRACES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(trace);
+    }
+}
+
+/// Removes what was remembered and ends the process.
+pub fn leave(code: i32) -> ! {
+    for trace in TRACES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .drain(..)
+    {
+        let ours = fs::symlink_metadata(&trace.path)
+            .is_ok_and(|seen| (seen.dev(), seen.ino()) == (trace.device, trace.inode));
+        if ours {
+            let _ = fs::remove_file(&trace.path);
+        }
+    }
+    std::process::exit(code)
+}
+
+/// Has a panic on any thread logged and the process ended: a worker that is gone would leave its
+/// clients waiting for ever.
+pub fn leave_on_panic(log: &Log) {
+    let log = log.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("a thread").to_owned();
+        let place = panic
+            .location()
+            .map_or_else(String::new, |place| format!(" at {place}"));
+        let payload = panic.payload();
+        let text = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no reason given");
+        log.say(Level::Fatal, format!("{name} panicked{place}: {text}"));
+        leave(1);
+    }));
+}
+
+/// Makes sure that no other process lives by this pid file; removes one left by a dead process.
+///
+/// # Errors
+/// Another process lives, or the file cannot be judged.
+pub fn check_pidfile(path: &str, log: &Log) -> Result<(), Fatal> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let written = match fs::read_to_string(path) {
+        Ok(written) => written,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(why) => {
+            return Err(Fatal(format!(
+                "could not read pidfile '{path}': {}",
+                log::text(&why)
+            )));
+        }
+    };
+    let pid = written
+        .trim()
+        .parse()
+        .ok()
+        .filter(|&pid: &i32| pid > 0)
+        .and_then(Pid::from_raw);
+    let stale = pid.is_some_and(|pid| {
+        // In a container the number may well come again, as ours.
+        pid == rustix::process::getpid()
+            || rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+    });
+    if !stale {
+        return Err(Fatal(format!(
+            "pidfile '{path}' exists, another instance running?"
+        )));
+    }
+    log.say(Level::Log, "stale pidfile, removing");
+    fs::remove_file(path).map_err(|why| {
+        Fatal(format!(
+            "could not remove stale pidfile: {}",
+            log::text(&why)
+        ))
+    })
+}
+
+/// Writes our process id, and remembers to remove the file.
+///
+/// # Errors
+/// The file cannot be made, or exists.
+pub fn write_pidfile(path: &str) -> Result<(), Fatal> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let fail = |doing: &str, why: &std::io::Error| {
+        Fatal(format!(
+            "could not {doing} pidfile '{path}': {}",
+            log::text(why)
+        ))
+    };
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)
+        .map_err(|why| fail("open", &why))?;
+    remember(Path::new(path));
+    writeln!(file, "{}", std::process::id()).map_err(|why| fail("write", &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pidfile_tells_the_living_from_the_dead() {
+        let folder = std::env::temp_dir().join(format!("howdah-pid-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("pid");
+        let name = path.to_str().unwrap();
+        let log = Log::new(true, 0);
+        let judge = |text: &str| {
+            fs::write(&path, text).unwrap();
+            check_pidfile(name, &log)
+        };
+        assert_eq!(check_pidfile("", &log), Ok(()));
+        assert_eq!(check_pidfile(name, &log), Ok(()));
+        let exists = Fatal(format!(
+            "pidfile '{name}' exists, another instance running?"
+        ));
+        assert_eq!(judge("1\n"), Err(exists));
+        assert!(judge("").is_err() && judge("x").is_err() && judge("-1").is_err());
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        assert_eq!(judge(&dead.id().to_string()), Ok(()));
+        assert!(!path.exists());
+        assert_eq!(judge(&std::process::id().to_string()), Ok(()));
+        assert!(!path.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Run by the next test, in a process of its own.
+    #[test]
+    #[ignore = "it ends the process"]
+    fn panics() {
+        leave_on_panic(&Log::new(false, 0));
+        let worker = std::thread::Builder::new().name("worker 7".into());
+        let _ = worker
+            .spawn(|| panic!("the ledger is {}", "broken"))
+            .unwrap()
+            .join();
+        std::process::exit(99);
+    }
+
+    #[test]
+    fn a_panic_on_any_thread_ends_the_process_with_a_clear_line() {
+        let seen = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["leave::tests::panics", "--exact", "--ignored"])
+            .output()
+            .unwrap();
+        assert_eq!(seen.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&seen.stderr).into_owned();
+        let place = format!("FATAL worker 7 panicked at {}:", file!());
+        assert!(
+            said.contains(&place) && said.contains(": the ledger is broken\n"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! The listening sockets: TCP over v4 and v6, and one unix socket.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::sync::Arc;
+
+use howdah_daemon::driver::socket::Listener;
+use howdah_pooler::config::Globals;
+use howdah_pooler::event::Address;
+use howdah_pooler::note::Level;
+use nix::unistd::Group;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::boot::{self, Fatal};
+use crate::leave;
+use crate::log::{self, Log};
+
+/// Opens everything the settings name. An address that fails is warned of; it is fatal if all do.
+///
+/// # Errors
+/// There is nowhere to listen, or the unix socket cannot be made.
+pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
+    let mut listeners = Vec::new();
+    for address in tcp_addresses(globals)? {
+        match open_tcp(address, globals.listen_backlog) {
+            Ok(listener) => listeners.push(listener),
+            Err((doing, why)) => {
+                let why = log::text(&why.into());
+                log.say(
+                    Level::Warning,
+                    format!("cannot listen on {address}: {doing}(): {why}"),
+                );
+            }
+        }
+    }
+    if listeners.is_empty() && !globals.listen_addr.is_empty() {
+        let list = globals.listen_addr.join(", ");
+        return Err(Fatal(format!(
+            "failed to listen on any address in listen_addr list: {list}"
+        )));
+    }
+    if let Some(path) = boot::unix_socket(globals) {
+        let opened = open_unix(&path, globals).map_err(|why| {
+            log.say(
+                Level::Warning,
+                format!("cannot listen on unix:{path}: {why}"),
+            );
+            Fatal("failed to create unix socket".into())
+        })?;
+        listeners.push(opened);
+    }
+    if listeners.is_empty() {
+        return Err(Fatal(
+            "nowhere to listen on: set listen_addr, unix_socket_dir or both".into(),
+        ));
+    }
+    for listener in &listeners {
+        log.say(
+            Level::Log,
+            format!("listening on {}", shown(&listener.address)),
+        );
+    }
+    Ok(listeners)
+}
+
+fn shown(address: &Address) -> String {
+    match address {
+        Address::Tcp(ip, port) => SocketAddr::new(*ip, *port).to_string(),
+        Address::Unix(path, _) => format!("unix:{path}"),
+    }
+}
+
+fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
+    let port = globals.listen_port;
+    let mut addresses = Vec::new();
+    for word in globals.listen_addr.iter() {
+        if word == "*" {
+            addresses.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+            addresses.push(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port));
+            continue;
+        }
+        let found = (word.as_str(), port).to_socket_addrs();
+        let found = found.map_err(|why| {
+            Fatal(format!(
+                "cannot resolve \"{word}\" of listen_addr: {}",
+                log::text(&why)
+            ))
+        })?;
+        addresses.extend(found);
+    }
+    let mut seen = std::collections::HashSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    Ok(addresses)
+}
+
+/// The call that failed and the system's error.
+type Failed = (&'static str, rustix::io::Errno);
+
+fn open_tcp(address: SocketAddr, backlog: u32) -> Result<Listener, Failed> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = new_socket(family)?;
+    sockopt::set_socket_reuseaddr(&socket, true).map_err(|why| ("setsockopt", why))?;
+    if address.is_ipv6() {
+        // v4 has a socket of its own.
+        sockopt::set_ipv6_v6only(&socket, true).map_err(|why| ("setsockopt", why))?;
+    }
+    rustix::net::bind(&socket, &address).map_err(|why| ("bind", why))?;
+    rustix::net::listen(&socket, depth(backlog)).map_err(|why| ("listen", why))?;
+    Ok(Listener {
+        address: Address::Tcp(address.ip(), address.port()),
+        socket: Arc::new(socket),
+    })
+}
+
+fn new_socket(family: AddressFamily) -> Result<OwnedFd, Failed> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(|why| ("socket", why))
+}
+
+fn depth(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+/// The access mode and the group are set before the socket listens, so that nobody slips in.
+fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
+    let fail = |(doing, why): Failed| format!("{doing}(): {}", log::text(&why.into()));
+    let socket = new_socket(AddressFamily::UNIX).map_err(fail)?;
+    let file = boot::is_file_path(path);
+    let name = match file {
+        Some(path) => {
+            // Left by a process that is gone: one that lives would have answered.
+            let _ = std::fs::remove_file(path);
+            SocketAddrUnix::new(path)
+        }
+        None => SocketAddrUnix::new_abstract_name(&path.as_bytes()[1..]),
+    };
+    let name = name.map_err(|why| fail(("name", why)))?;
+    rustix::net::bind(&socket, &name).map_err(|why| fail(("bind", why)))?;
+    if let Some(file) = file {
+        leave::remember(file);
+        set_access(file, globals)?;
+    }
+    let listening = rustix::net::listen(&socket, depth(globals.listen_backlog));
+    listening.map_err(|why| fail(("listen", why)))?;
+    let address = Address::Unix(path.into(), globals.listen_port);
+    Ok(Listener {
+        address,
+        socket: Arc::new(socket),
+    })
+}
+
+fn set_access(file: &Path, globals: &Globals) -> Result<(), String> {
+    let group = &globals.unix_socket_group;
+    if !group.is_empty() {
+        let id = match group.parse() {
+            Ok(id) => id,
+            Err(_) => {
+                let found = Group::from_name(group).ok().flatten();
+                found
+                    .ok_or_else(|| format!("there is no group '{group}'"))?
+                    .gid
+                    .as_raw()
+            }
+        };
+        chown(file, None, Some(id)).map_err(|why| format!("chown(): {}", log::text(&why)))?;
+    }
+    let mode = std::fs::Permissions::from_mode(globals.unix_socket_mode & 0o7777);
+    std::fs::set_permissions(file, mode).map_err(|why| format!("chmod(): {}", log::text(&why)))
+}

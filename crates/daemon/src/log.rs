@@ -1,0 +1,183 @@
+//! The log: PgBouncer's lines, to standard error and a file, never buffered.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use howdah_pooler::note::{Level, Note};
+use jiff::tz::TimeZone;
+
+/// Where log lines go; cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    quiet: bool,
+    verbose: AtomicU32,
+    zone: TimeZone,
+    file: Mutex<Option<File>>,
+}
+
+impl Log {
+    /// A log to standard error, unless `quiet`.
+    pub fn new(quiet: bool, verbose: u32) -> Log {
+        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+        let verbose = AtomicU32::new(verbose);
+        Log {
+            shared: Arc::new(Shared {
+                quiet,
+                verbose,
+                zone,
+                file: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// Sets how much is logged: 0 for everyday, 1 with debug, 2 with noise.
+    pub fn set_verbose(&self, verbose: u32) {
+        self.shared.verbose.store(verbose, Ordering::Relaxed);
+    }
+
+    /// Opens the log file, or opens it anew; no path, no file.
+    ///
+    /// # Errors
+    /// It cannot be opened; then nothing changes.
+    pub fn open(&self, path: &str) -> Result<(), String> {
+        let opened = if path.is_empty() {
+            None
+        } else {
+            let file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(Path::new(path));
+            Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
+        };
+        *self
+            .shared
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = opened;
+        Ok(())
+    }
+
+    /// Logs, if `verbose` lets it.
+    pub fn note(&self, note: &Note) {
+        let verbose = self.shared.verbose.load(Ordering::Relaxed);
+        let wanted = match note.level {
+            Level::Debug => verbose >= 1,
+            Level::Noise => verbose >= 2,
+            _ => true,
+        };
+        if !wanted {
+            return;
+        }
+        let now = jiff::Timestamp::now().to_zoned(self.shared.zone.clone());
+        let time = now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z");
+        let line = line(&time.to_string(), std::process::id(), note);
+        // The lock is taken even without a file: lines of two threads must not mix.
+        let mut file = self
+            .shared
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A log that cannot be written has nowhere to say so.
+        if !self.shared.quiet {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+        if let Some(file) = file.as_mut() {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+
+    /// Logs at a level.
+    pub fn say(&self, level: Level, text: impl Into<String>) {
+        self.note(&Note {
+            level,
+            text: text.into(),
+        });
+    }
+}
+
+/// The system's text of an error, without Rust's "(os error 5)".
+pub fn text(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" (os error") {
+        text.truncate(end);
+    }
+    text
+}
+
+/// `TIME [PID] LEVEL text`; what follows a line break is indented by a tab.
+fn line(time: &str, pid: u32, note: &Note) -> String {
+    let text = note.text.trim_end().replace('\n', "\n\t");
+    format!("{time} [{pid}] {} {text}\n", note.level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_pgbouncers() {
+        let note = |text: &str| Note {
+            level: Level::Log,
+            text: text.into(),
+        };
+        let seen = line(
+            "2026-01-01 00:00:00.000 UTC",
+            7,
+            &note("C-0x1: a/b@c: hello"),
+        );
+        assert_eq!(
+            seen,
+            "2026-01-01 00:00:00.000 UTC [7] LOG C-0x1: a/b@c: hello\n"
+        );
+        assert_eq!(line("t", 1, &note("a\nb\nc \n")), "t [1] LOG a\n\tb\n\tc\n");
+    }
+
+    #[test]
+    fn a_file_is_written_at_once_filtered_and_opened_anew() {
+        let folder = std::env::temp_dir().join(format!("howdah-log-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("a.log");
+        let path_text = path.to_str().unwrap();
+        let log = Log::new(true, 0);
+        log.open(path_text).unwrap();
+        log.say(Level::Debug, "hidden");
+        log.say(Level::Warning, "one");
+        let read = || std::fs::read_to_string(&path).unwrap();
+        assert!(
+            read().ends_with(&format!("[{}] WARNING one\n", std::process::id())),
+            "{}",
+            read()
+        );
+        assert_eq!(read().lines().count(), 1);
+        log.set_verbose(1);
+        log.say(Level::Debug, "shown");
+        log.say(Level::Noise, "hidden");
+        assert_eq!(read().lines().count(), 2);
+        std::fs::rename(&path, folder.join("b.log")).unwrap();
+        log.open(path_text).unwrap();
+        log.say(Level::Log, "two");
+        assert_eq!(read().lines().count(), 1);
+        assert!(
+            log.open("/nonexistent/x")
+                .unwrap_err()
+                .contains("No such file or directory")
+        );
+        log.say(Level::Log, "three");
+        assert_eq!(read().lines().count(), 2, "the old file stays in use");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_time_has_milliseconds_and_a_zone() {
+        let time = jiff::Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        let seen = time.strftime("%Y-%m-%d %H:%M:%S%.3f %Z").to_string();
+        assert_eq!(seen, "1970-01-01 00:00:00.000 UTC");
+    }
+}

@@ -1,0 +1,61 @@
+//! The signals, by what they mean.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What an operator wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// HUP: read the configuration anew.
+    Reload,
+    /// TERM: end when all clients have left; the second time at once.
+    EndAfterClients,
+    /// INT: end when all servers are released; the second time at once.
+    EndAfterServers,
+    /// QUIT: end at once.
+    EndNow,
+    /// USR1: PAUSE.
+    Pause,
+    /// USR2: RESUME.
+    Resume,
+}
+
+/// The signals we listen to.
+pub struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+impl Signals {
+    /// Begins to listen, inside a runtime.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn install() -> io::Result<Signals> {
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => Wish::EndAfterClients,
+            _ = self.interrupt.recv() => Wish::EndAfterServers,
+            _ = self.quit.recv() => Wish::EndNow,
+            _ = self.user1.recv() => Wish::Pause,
+            _ = self.user2.recv() => Wish::Resume,
+        }
+    }
+}

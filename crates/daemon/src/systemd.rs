@@ -1,0 +1,37 @@
+//! What systemd wants to hear of a service of type `notify` or `notify-reload`.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// We serve.
+pub fn ready() {
+    notify("READY=1");
+}
+
+/// We read the configuration anew; `ready` follows.
+pub fn reloading() {
+    let micros = howdah_daemon::driver::socket::clock().0 / 1000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+}
+
+/// We are ending.
+pub fn stopping() {
+    notify("STOPPING=1");
+}
+
+/// Nobody listens where NOTIFY_SOCKET is not set; a message that is lost changes nothing for us.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    };
+    let sent = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(state.as_bytes(), &address?)
+    });
+    let _ = sent;
+}

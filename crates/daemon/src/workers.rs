@@ -1,0 +1,190 @@
+//! The worker threads.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use howdah_daemon::driver::choose::{self, Choice};
+use howdah_daemon::driver::epoll::Epoll;
+use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
+use howdah_daemon::driver::uring::Uring;
+use howdah_daemon::driver::{Driver, error_text};
+use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
+use howdah_daemon::worker::{Outside, Worker};
+use howdah_pooler::config::{Config, Globals, IoDriver};
+use howdah_pooler::event::WorkerId;
+use howdah_pooler::note::Level;
+use howdah_pooler::{Pooler, PoolerSetup};
+
+use crate::boot::Fatal;
+use crate::control::{Ear, Heard};
+use crate::leave::leave;
+use crate::log::{self, Log};
+
+/// What all workers get.
+#[derive(Clone)]
+pub struct Common {
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Where clients come in.
+    pub listeners: Vec<Listener>,
+    /// Where to ask.
+    pub ear: Ear,
+    /// Where to log.
+    pub log: Log,
+    /// How to talk to the kernel.
+    pub driver: Choice,
+    /// Why so.
+    pub driver_story: String,
+}
+
+/// Chooses how to talk to the kernel, and says why.
+///
+/// # Errors
+/// What the settings demand does not work here.
+pub fn choose_driver(globals: &Globals) -> Result<(Choice, String), Fatal> {
+    let wanted = match globals.io_driver {
+        IoDriver::Auto => choose::IoDriver::Auto,
+        IoDriver::IoUring => choose::IoDriver::IoUring,
+        IoDriver::Epoll => choose::IoDriver::Epoll,
+    };
+    choose::choose(wanted).map_err(Fatal)
+}
+
+/// How many workers to start: as set, else one for each core the process may use, by its affinity
+/// and its control group's quota.
+pub fn count(globals: &Globals, cores: usize) -> u16 {
+    let wanted = if globals.workers == 0 {
+        cores
+    } else {
+        globals.workers as usize
+    };
+    u16::try_from(wanted).unwrap_or(u16::MAX)
+}
+
+/// The options of connections, as the settings have them.
+pub fn socket_options(globals: &Globals) -> SocketOptions {
+    SocketOptions {
+        keepalive: globals.tcp_keepalive,
+        keepcnt: globals.tcp_keepcnt,
+        keepidle: globals.tcp_keepidle,
+        keepintvl: globals.tcp_keepintvl,
+        user_timeout: globals.tcp_user_timeout,
+        buffer: globals.tcp_socket_buffer as usize,
+    }
+}
+
+/// Starts the workers, and gives back how to write to them.
+///
+/// # Errors
+/// The system refuses threads, descriptors or entropy.
+pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
+    let fail = |why: &std::io::Error| Fatal(format!("cannot start workers: {}", log::text(why)));
+    let mut boxes = Vec::new();
+    let mut mailboxes = Vec::new();
+    for _ in 0..count {
+        let (post, mailbox) = mailbox().map_err(|why| fail(&why))?;
+        boxes.push(post);
+        mailboxes.push(mailbox);
+    }
+    let shared_seed = entropy()?;
+    for (number, mailbox) in (0..count).zip(mailboxes) {
+        let seat = Seat {
+            id: WorkerId(number),
+            count,
+            mailbox,
+            boxes: boxes.clone(),
+            seed: entropy()?,
+            shared_seed,
+            common: common.clone(),
+        };
+        let thread = std::thread::Builder::new().name(format!("worker {number}"));
+        thread
+            .spawn(move || seat.work())
+            .map_err(|why| fail(&why))?;
+    }
+    Ok(boxes)
+}
+
+fn entropy() -> Result<[u8; 32], Fatal> {
+    let mut seed = [0; 32];
+    let got = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+    match got {
+        Ok(32) => Ok(seed),
+        Ok(_) => Err(Fatal("the system gave too little entropy".into())),
+        Err(why) => Err(Fatal(format!(
+            "the system gave no entropy: {}",
+            error_text(why)
+        ))),
+    }
+}
+
+/// What one worker gets.
+struct Seat {
+    id: WorkerId,
+    count: u16,
+    mailbox: Mailbox,
+    boxes: Vec<PostBox>,
+    seed: [u8; 32],
+    shared_seed: [u8; 32],
+    common: Common,
+}
+
+impl Seat {
+    /// The thread. The driver is made here because some drivers belong to a thread.
+    fn work(mut self) {
+        let listeners = std::mem::take(&mut self.common.listeners);
+        let wire = self.mailbox.wire();
+        match self.common.driver {
+            Choice::IoUring => match Uring::new(listeners, wire) {
+                Ok(driver) => self.run(driver),
+                Err(why) => self.give_up(&format!("cannot use io_uring: {}", log::text(&why))),
+            },
+            Choice::Epoll => match Epoll::new(listeners, wire) {
+                Ok(driver) => self.run(driver),
+                Err(why) => self.give_up(&format!("cannot use epoll: {}", error_text(why))),
+            },
+        }
+    }
+
+    fn give_up(&self, why: &str) -> ! {
+        self.common.log.say(Level::Fatal, why);
+        leave(1)
+    }
+
+    fn run(self, driver: impl Driver) {
+        let Common {
+            config,
+            ear,
+            log,
+            driver_story,
+            ..
+        } = self.common;
+        let options = socket_options(&config.globals);
+        let own = self.boxes[usize::from(self.id.0)].clone();
+        own.post(Letter::Order(Order::SocketOptions(options)));
+        let decisions = Pooler::new(PoolerSetup {
+            worker: self.id,
+            workers: self.count,
+            config,
+            seed: self.seed,
+            shared_seed: self.shared_seed,
+            started: wall_clock_at_origin(),
+            driver: driver_story,
+        });
+        let outside = Outside {
+            // Nobody hears when the process is ending.
+            ask: Box::new(move |from, question| drop(ear.send(Heard::Asked(from, question)))),
+            note: Box::new(move |note| log.note(&note)),
+            workers: self.boxes,
+        };
+        Worker::new(self.id, decisions, driver, self.mailbox, outside).run();
+    }
+}
+
+/// The wall clock at `Time(0)`, in seconds since 1970.
+fn wall_clock_at_origin() -> f64 {
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    wall.as_secs_f64() - clock().0 as f64 / 1e9
+}

@@ -1,0 +1,285 @@
+//! Groups, Flush, and several groups in flight.
+
+use super::statements::{any_name, ensure, put_call};
+use crate::client::Client;
+use crate::connection::Leave;
+use crate::failure::Outcome;
+use crate::session::Block;
+use crate::statement::{Shape, Statement};
+
+pub(super) fn flush(client: &mut Client) -> Outcome {
+    if client.random.one_in(6) {
+        client.session.flush();
+        client.go()?;
+    }
+    for _ in 0..client.random.between(1, 4) {
+        let statement = Statement::any(&mut client.random);
+        match client.random.below(3) {
+            0 => {
+                client.session.parse("", &statement);
+                put_call(client, "", &statement);
+            }
+            1 => {
+                client.session.parse("", &statement);
+                client.session.describe_statement("");
+                client.session.flush();
+                client.go()?;
+                put_call(client, "", &statement);
+            }
+            _ => {
+                let name = any_name(client);
+                if client.session.statement(name).is_none() {
+                    client.session.parse(name, &statement);
+                }
+                let statement = client.session.statement(name).expect("parsed above");
+                put_call(client, name, &statement);
+            }
+        }
+        client.session.flush();
+        client.go()?;
+    }
+    if client.random.one_in(4) {
+        // An error, flushed by itself; then the rest is skipped up to the Sync.
+        client.session.execute("nobody has this one", 0);
+        client.go()?;
+        client
+            .session
+            .parse("skipped", &Statement::of(Shape::Plain));
+        client.session.flush();
+        client.send()?;
+    } else if client.random.one_in(6) {
+        // A simple query ends the group as well as a Sync does.
+        return client.prove();
+    }
+    client.session.sync();
+    client.go()
+}
+
+pub(super) fn flush_leave(client: &mut Client) -> Outcome {
+    if client.random.one_in(3) {
+        client.query("begin", &[crate::session::Part::Begin])?;
+    }
+    let name = if client.random.one_in(2) {
+        ""
+    } else {
+        any_name(client)
+    };
+    if name.is_empty() || client.session.statement(name).is_none() {
+        let statement = Statement::any(&mut client.random);
+        client.session.parse(name, &statement);
+    }
+    client.session.describe_statement(name);
+    if client.random.one_in(2) {
+        let statement = client.session.statement(name).expect("parsed above");
+        put_call(client, name, &statement);
+    }
+    client.session.flush();
+    if client.random.one_in(4) {
+        client.send()?;
+    } else {
+        client.go()?;
+    }
+    match client.random.below(3) {
+        0 => client.quit(),
+        1 => client.leave(Leave::Fin),
+        _ => client.leave(Leave::Reset),
+    }
+    client.connect(&[])?;
+    client.prove()
+}
+
+/// One group of a pipeline, ended by its Sync.
+fn put_group(client: &mut Client) {
+    let name = any_name(client);
+    match client.random.below(9) {
+        0 => {
+            // Unknown: closed in a group of its own, so that only this client lacks it.
+            client.session.close_statement(name);
+            client.session.sync();
+            let call = client.call(&Statement::of(Shape::Plain));
+            client.session.bind("", name, &call);
+            client.session.execute("", 0);
+        }
+        1 => {
+            let statement = Statement::of(Shape::Fails);
+            client.session.parse("", &statement);
+            put_call(client, "", &statement);
+            client
+                .session
+                .parse("after the error", &Statement::of(Shape::Plain));
+        }
+        2 => {
+            client.session.parse("", &Statement::of(Shape::Broken));
+            client.session.describe_statement("");
+        }
+        3 => {
+            let (sql, part) = super::queries::any_select(client);
+            client.session.query(&sql, &[part]);
+            return;
+        }
+        4 => {
+            let statement = Statement::any(&mut client.random);
+            client.session.close_statement(name);
+            client.session.parse(name, &statement);
+            put_call(client, name, &statement);
+        }
+        5 => {
+            let statement = Statement::any(&mut client.random);
+            client.session.parse("", &statement);
+            client.session.sync();
+            put_call(client, "", &statement);
+        }
+        6 => client.session.close_statement(name),
+        _ => {
+            if client.session.statement(name).is_none() {
+                let statement = Statement::any(&mut client.random);
+                client.session.parse(name, &statement);
+            }
+            // In a failed transaction the Parse was an error and the name is still unknown.
+            let known = client.session.statement(name);
+            let statement = known.unwrap_or(Statement::of(Shape::Plain));
+            put_call(client, name, &statement);
+        }
+    }
+    client.session.sync();
+}
+
+fn put_block(client: &mut Client, shape: Shape) {
+    let statement = Statement::of(shape);
+    client.session.parse("", &statement);
+    let call = client.call(&statement);
+    client.session.bind("", "", &call);
+    client.session.execute("", 0);
+    client.session.sync();
+}
+
+pub(super) fn pipeline(client: &mut Client) -> Outcome {
+    let block = client.random.one_in(4);
+    if block {
+        put_block(client, Shape::Begin);
+    }
+    for _ in 0..client.random.between(2, 8) {
+        put_group(client);
+    }
+    if block {
+        let end = if client.random.one_in(2) {
+            Shape::Commit
+        } else {
+            Shape::Rollback
+        };
+        put_block(client, end);
+    }
+    client.go()?;
+    if client.random.one_in(3) {
+        client.prove()
+    } else {
+        Ok(())
+    }
+}
+
+pub(super) fn group_error(client: &mut Client) -> Outcome {
+    let before = any_name(client);
+    let after = any_name(client);
+    client.session.close_statement(before);
+    client.session.close_statement(after);
+    let kept = Statement::any(&mut client.random);
+    client.session.parse(before, &kept);
+    put_call(client, before, &kept);
+    match client.random.below(6) {
+        0 => client.session.parse("", &Statement::of(Shape::Broken)),
+        1 => {
+            let call = client.call(&Statement::of(Shape::Plain));
+            client.session.bind("", "nobody has this one", &call);
+        }
+        2 => client.session.execute("nobody has this one", 0),
+        3 => client.session.parse(before, &kept),
+        4 => {
+            // A call of a statement with other parameters than this one's.
+            let other = if kept.parameters().len() == 2 {
+                Shape::Sum
+            } else {
+                Shape::Echo
+            };
+            let call = client.call(&Statement::of(other));
+            client.session.bind("", before, &call);
+        }
+        _ => {
+            let statement = Statement::of(Shape::Fails);
+            client.session.parse("", &statement);
+            put_call(client, "", &statement);
+        }
+    }
+    client.session.parse(after, &Statement::of(Shape::Plain));
+    client.session.close_statement(before);
+    client.session.describe_statement(before);
+    client.session.sync();
+    client.go()?;
+    // What came before the error stands, what came after it never was.
+    super::statements::call(client, before, &kept)?;
+    if before != after {
+        client.session.describe_statement(after);
+        client.session.sync();
+        client.go()?;
+        let statement = ensure(client, after)?;
+        super::statements::call(client, after, &statement)?;
+    }
+    Ok(())
+}
+
+fn put_any_message(client: &mut Client) {
+    let name = if client.random.one_in(4) {
+        ""
+    } else {
+        any_name(client)
+    };
+    let portal = *client.random.pick(&["", "", "", "p1", "p2"]);
+    let known = client.session.statement(name);
+    match client.random.below(14) {
+        0 | 1 => {
+            let shape = match client.random.below(12) {
+                0 => Some(Shape::Broken),
+                1 => Some(Shape::Fails),
+                _ => None,
+            };
+            let any = Statement::any(&mut client.random);
+            client
+                .session
+                .parse(name, &shape.map_or(any, Statement::of));
+        }
+        2 => client.session.close_statement(name),
+        3 => client.session.close_portal(portal),
+        4 => client.session.describe_statement(name),
+        5 => client.session.describe_portal(portal),
+        6 => client.session.flush(),
+        7 => client.session.sync(),
+        8 => {
+            let limit = client.random.below(4);
+            client.session.execute(portal, limit);
+        }
+        _ => {
+            let statement = known.unwrap_or(Statement::of(Shape::Plain));
+            let call = client.call(&statement);
+            client.session.bind(portal, name, &call);
+            let limit = client.random.below(3);
+            client.session.execute(portal, limit);
+        }
+    }
+}
+
+pub(super) fn walk(client: &mut Client) -> Outcome {
+    let block = client.random.one_in(3);
+    if block {
+        put_block(client, Shape::Begin);
+    }
+    if client.session.opaque {
+        client.session.close_statement("");
+    }
+    for _ in 0..client.random.between(3, 25) {
+        put_any_message(client);
+    }
+    client.session.sync();
+    if client.session.block() != Block::Idle {
+        put_block(client, Shape::Rollback);
+    }
+    client.go()
+}

@@ -1,0 +1,357 @@
+//! One socket: bytes out, whole messages in, with a deadline on every wait and a short history.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::failure::{Failure, Kind, Outcome};
+use crate::messages::{Message, show_got, show_sent};
+use crate::url::Url;
+
+const READ: usize = 64 * 1024;
+const HISTORY: usize = 48;
+const HEAD: usize = 160;
+
+/// What happened on a connection lately.
+enum Past {
+    Operation(String),
+    Sent {
+        tag: u8,
+        head: Vec<u8>,
+        length: usize,
+    },
+    Got {
+        tag: u8,
+        head: Vec<u8>,
+        length: usize,
+    },
+}
+
+/// How a connection is given up without Terminate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// An orderly close of the socket.
+    Fin,
+    /// A reset: unread input and unsent output are thrown away.
+    Reset,
+}
+
+/// A reader that takes its time: at most `bytes` per read, with `pause` between reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The most bytes taken at once.
+    pub bytes: usize,
+    /// How long it looks away between reads.
+    pub pause: Duration,
+}
+
+/// One connection to the address under test.
+pub struct Connection {
+    socket: OwnedFd,
+    input: Vec<u8>,
+    start: usize,
+    past: VecDeque<Past>,
+    /// How long a reply may take.
+    pub limit: Duration,
+    /// Set while the client reads slowly.
+    pub pace: Option<Pace>,
+    /// Set while the client writes in small pieces of at most this many bytes.
+    pub pieces: Option<usize>,
+}
+
+fn lost(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Unexpected, format!("the connection broke: {error}"))
+}
+
+impl Connection {
+    /// Connects to `url`.
+    pub fn open(url: &Url, limit: Duration) -> Outcome<Connection> {
+        let refused = |error: io::Error| {
+            Failure::new(
+                Kind::Unexpected,
+                format!("cannot connect to {}: {error}", url.shown()),
+            )
+        };
+        let socket: OwnedFd = if url.host.starts_with('/') {
+            let path = format!("{}/.s.PGSQL.{}", url.host, url.port);
+            UnixStream::connect(path).map_err(refused)?.into()
+        } else {
+            let socket = TcpStream::connect((url.host.as_str(), url.port)).map_err(refused)?;
+            socket.set_nodelay(true).map_err(refused)?;
+            socket.into()
+        };
+        Ok(Connection {
+            socket,
+            input: Vec::new(),
+            start: 0,
+            past: VecDeque::new(),
+            limit,
+            pace: None,
+            pieces: None,
+        })
+    }
+
+    fn remember(&mut self, past: Past) {
+        if self.past.len() == HISTORY {
+            self.past.pop_front();
+        }
+        self.past.push_back(past);
+    }
+
+    /// Marks the start of an operation in the history.
+    pub fn note(&mut self, operation: String) {
+        self.remember(Past::Operation(operation));
+    }
+
+    fn remember_sent(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while rest.len() >= 5 {
+            let length = u32::from_be_bytes([rest[1], rest[2], rest[3], rest[4]]) as usize;
+            if !rest[0].is_ascii_alphabetic() || length < 4 {
+                break;
+            }
+            let body = &rest[5..rest.len().min(length + 1)];
+            let head = body[..body.len().min(HEAD)].to_vec();
+            self.remember(Past::Sent {
+                tag: rest[0],
+                head,
+                length: length - 4,
+            });
+            if rest.len() < length + 1 {
+                return;
+            }
+            rest = &rest[length + 1..];
+        }
+        if !rest.is_empty() {
+            let head = rest[..rest.len().min(HEAD)].to_vec();
+            self.remember(Past::Sent {
+                tag: 0,
+                head,
+                length: rest.len(),
+            });
+        }
+    }
+
+    /// The last messages of this connection, oldest first, a line each.
+    pub fn history(&self) -> Vec<String> {
+        let line = |past: &Past| match past {
+            Past::Operation(name) => format!("== {name}"),
+            Past::Sent { tag, head, length } => format!("-> {}", show_sent(*tag, head, *length)),
+            Past::Got { tag, head, length } => format!("<- {}", show_got(*tag, head, *length)),
+        };
+        self.past.iter().map(line).collect()
+    }
+
+    fn wait(&self, flags: PollFlags, deadline: Instant) -> Outcome<PollFlags> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::new(
+                    Kind::Hang,
+                    "no complete reply within the limit",
+                ));
+            }
+            let mut fds = [PollFd::new(&self.socket, flags)];
+            let time = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            match poll(&mut fds, Some(&time)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(fds[0].revents()),
+                Err(error) => return Err(lost(error)),
+            }
+        }
+    }
+
+    /// Takes what has come, if anything; false at the end of the stream.
+    fn take(&mut self) -> Outcome<bool> {
+        if self.start > 0 && (self.start == self.input.len() || self.start > READ) {
+            self.input.drain(..self.start);
+            self.start = 0;
+        }
+        let want = self.pace.map_or(READ, |pace| pace.bytes);
+        let end = self.input.len();
+        self.input.resize(end + want, 0);
+        let taken = recv(&self.socket, &mut self.input[end..], RecvFlags::DONTWAIT);
+        let came = match &taken {
+            Ok((count, _)) => *count,
+            Err(_) => 0,
+        };
+        self.input.truncate(end + came);
+        match taken {
+            Ok((0, _)) => Ok(false),
+            Ok(_) => {
+                if let Some(pace) = self.pace {
+                    std::thread::sleep(pace.pause);
+                }
+                Ok(true)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => Err(lost(error)),
+        }
+    }
+
+    /// Sends all of `bytes`, taking input meanwhile so that two full pipes never lock up.
+    pub fn send(&mut self, bytes: &[u8]) -> Outcome {
+        self.remember_sent(bytes);
+        let deadline = Instant::now() + self.limit;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let piece = match self.pieces {
+                Some(size) if rest.len() <= 4096 => &rest[..rest.len().min(size)],
+                _ => rest,
+            };
+            match send(
+                &self.socket,
+                piece,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(count) => {
+                    rest = &rest[count..];
+                    if self.pieces.is_some() {
+                        std::thread::yield_now();
+                    }
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    let ready = self.wait(PollFlags::IN | PollFlags::OUT, deadline)?;
+                    if ready.contains(PollFlags::IN) && !self.take()? {
+                        return Err(lost("closed by the other side while sending"));
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    // What the other side said before it left is more telling than EPIPE.
+                    while let Ok(true) = self.take() {
+                        if self
+                            .wait(PollFlags::IN, Instant::now() + Duration::from_millis(50))
+                            .is_err()
+                        {
+                            break;
+                        }
+                    }
+                    return Err(lost(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn buffered(&mut self) -> Outcome<Option<Message>> {
+        let have = &self.input[self.start..];
+        if have.len() < 5 {
+            return Ok(None);
+        }
+        let length = u32::from_be_bytes([have[1], have[2], have[3], have[4]]) as usize;
+        if !(4..=1 << 30).contains(&length) {
+            let what = format!("a message {:?} with length {length}", have[0] as char);
+            return Err(Failure::new(Kind::Wrong, what));
+        }
+        if have.len() < length + 1 {
+            if self.input.capacity() < self.start + length + 1 + READ {
+                self.input.reserve(length + READ);
+            }
+            return Ok(None);
+        }
+        let message = Message {
+            tag: have[0],
+            body: have[5..=length].to_vec(),
+        };
+        self.start += length + 1;
+        let head = message.body[..message.body.len().min(HEAD)].to_vec();
+        self.remember(Past::Got {
+            tag: message.tag,
+            head,
+            length: message.body.len(),
+        });
+        Ok(Some(message))
+    }
+
+    /// The next message, or `None` at a clean end of the stream.
+    pub fn next_until(&mut self, deadline: Instant) -> Outcome<Option<Message>> {
+        loop {
+            if let Some(message) = self.buffered()? {
+                return Ok(Some(message));
+            }
+            self.wait(PollFlags::IN, deadline)?;
+            if !self.take()? {
+                if self.start < self.input.len() {
+                    return Err(lost("it ended in the middle of a message"));
+                }
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next message within the limit; the end of the stream is a failure.
+    pub fn next(&mut self) -> Outcome<Message> {
+        let deadline = Instant::now() + self.limit;
+        self.next_until(deadline)?
+            .ok_or_else(|| lost("closed by the other side"))
+    }
+
+    /// Takes input until about `bytes` came, the stream is quiet for `patience`, or it ended.
+    pub fn skim(&mut self, bytes: usize, patience: Duration) {
+        let mut taken = 0;
+        while taken < bytes {
+            if self.wait(PollFlags::IN, Instant::now() + patience).is_err() {
+                return;
+            }
+            let before = self.input.len() - self.start;
+            if !matches!(self.take(), Ok(true)) {
+                return;
+            }
+            taken += (self.input.len() - self.start).saturating_sub(before);
+        }
+    }
+
+    /// Whole messages that are here or come within `patience`, for printing.
+    pub fn leftovers(&mut self, patience: Duration) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let deadline = Instant::now() + patience;
+        self.pace = None;
+        while messages.len() < 12 {
+            match self.next_until(deadline) {
+                Ok(Some(message)) => messages.push(message),
+                _ => break,
+            }
+        }
+        messages
+    }
+
+    /// True if bytes are waiting that no reply accounts for (or the stream ended).
+    pub fn has_surplus(&mut self) -> bool {
+        self.start < self.input.len()
+            || self
+                .wait(PollFlags::IN, Instant::now() + Duration::from_micros(1))
+                .is_ok()
+    }
+
+    /// Waits for the end of the stream.
+    pub fn wait_for_end(&mut self, limit: Duration) -> Outcome {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.next_until(deadline) {
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) => {}
+                // A reset ends a stream as well as anything.
+                Err(failure) if failure.kind == Kind::Unexpected => return Ok(()),
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Gives the socket up, abruptly.
+    pub fn leave(self, how: Leave) {
+        if how == Leave::Reset {
+            // A unix socket may refuse; then it is an orderly close.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+    }
+}

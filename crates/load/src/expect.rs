@@ -1,0 +1,233 @@
+//! What must come next, and the comparison with what does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::messages::{Message, field, parameter_status, show_got};
+
+/// What an error's or notice's text must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// Exactly this.
+    Is(String),
+    /// Beginning with this.
+    Starts(String),
+}
+
+/// One expected message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Byte for byte this.
+    Exact(Message),
+    /// An ErrorResponse (`b'E'`) or NoticeResponse (`b'N'`).
+    Report {
+        /// `b'E'` or `b'N'`.
+        tag: u8,
+        /// Fields S and V.
+        severity: &'static str,
+        /// Field C.
+        code: &'static str,
+        /// Field M.
+        text: Text,
+    },
+    /// One ParameterStatus for each of these, in any order.
+    Settings(BTreeMap<String, String>),
+}
+
+/// An expected ErrorResponse of severity ERROR.
+pub fn error(code: &'static str, text: impl Into<String>) -> Want {
+    Want::Report {
+        tag: b'E',
+        severity: "ERROR",
+        code,
+        text: Text::Is(text.into()),
+    }
+}
+
+impl Want {
+    /// Whether `message` is what is wanted. Settings are not decided here.
+    fn accepts(&self, message: &Message) -> bool {
+        match self {
+            Want::Exact(wanted) => wanted == message,
+            Want::Report {
+                tag,
+                severity,
+                code,
+                text,
+            } => {
+                let is = |name, wanted: &str| {
+                    field(&message.body, name).is_some_and(|value| value == wanted)
+                };
+                let found = field(&message.body, b'M').unwrap_or_default();
+                let fits = match text {
+                    Text::Is(wanted) => found == *wanted,
+                    Text::Starts(wanted) => found.starts_with(wanted.as_str()),
+                };
+                let named = is(b'S', severity) && is(b'V', severity) && is(b'C', code);
+                message.tag == *tag && named && fits
+            }
+            Want::Settings(_) => false,
+        }
+    }
+
+    /// A line for printing.
+    pub fn shown(&self) -> String {
+        match self {
+            Want::Exact(message) => show_got(message.tag, &message.body, message.body.len()),
+            Want::Report {
+                tag,
+                severity,
+                code,
+                text,
+            } => {
+                let name = if *tag == b'E' {
+                    "ErrorResponse"
+                } else {
+                    "NoticeResponse"
+                };
+                match text {
+                    Text::Is(text) => format!("{name} {severity} {code} {text}"),
+                    Text::Starts(text) => format!("{name} {severity} {code} {text}..."),
+                }
+            }
+            Want::Settings(all) => format!("ParameterStatus for each of {all:?}"),
+        }
+    }
+}
+
+fn shown(message: &Message) -> String {
+    show_got(message.tag, &message.body, message.body.len())
+}
+
+/// The failure for `message` having come where `wants` were due.
+pub fn difference(connection: &mut Connection, wants: &[Want], message: &Message) -> Failure {
+    // An error where another error was due, or that comes before its place, is a wrong reply; one
+    // that ends the connection, or comes where none was due, is an unexpected error.
+    let is_error = |want: &Want| matches!(want, Want::Report { tag: b'E', .. });
+    let fatal = field(&message.body, b'V').is_some_and(|severity| severity == "FATAL");
+    let due = wants.iter().any(is_error) && !fatal;
+    let kind = if message.tag == b'E' && !due {
+        Kind::Unexpected
+    } else {
+        Kind::Wrong
+    };
+    let mut got = vec![shown(message)];
+    got.extend(
+        connection
+            .leftovers(Duration::from_millis(100))
+            .iter()
+            .map(shown),
+    );
+    Failure {
+        kind,
+        what: format!("got {}", shown(message)),
+        expected: wants.iter().map(Want::shown).collect(),
+        got,
+    }
+}
+
+/// Reads one message for each of `wants` and compares; `wants` is empty after success.
+pub fn expect_all(connection: &mut Connection, wants: &mut Vec<Want>) -> Outcome {
+    let mut done = 0;
+    let result = expect_each(connection, wants, &mut done);
+    if let Err(mut failure) = result {
+        if failure.expected.is_empty() {
+            failure.expected = wants[done..].iter().map(Want::shown).collect();
+        }
+        wants.clear();
+        return Err(failure);
+    }
+    wants.clear();
+    Ok(())
+}
+
+fn expect_each(connection: &mut Connection, wants: &[Want], done: &mut usize) -> Outcome {
+    for (index, want) in wants.iter().enumerate() {
+        *done = index;
+        if let Want::Settings(all) = want {
+            let mut left = all.clone();
+            while !left.is_empty() {
+                let message = connection.next()?;
+                let pair = parameter_status(&message.body).filter(|_| message.tag == b'S');
+                let known = pair.is_some_and(|(name, value)| left.remove(&name) == Some(value));
+                if !known {
+                    return Err(difference(connection, &wants[index..], &message));
+                }
+            }
+            continue;
+        }
+        let message = connection.next()?;
+        if !want.accepts(&message) {
+            return Err(difference(connection, &wants[index..], &message));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `messages` are exactly what `wants` say.
+pub fn all_accept(wants: &[Want], messages: &[Message]) -> bool {
+    wants.len() == messages.len()
+        && wants
+            .iter()
+            .zip(messages)
+            .all(|(want, message)| want.accepts(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Text, Want, all_accept, error};
+    use crate::messages::{Message, text_body};
+
+    fn report(code: &str, text: &str) -> Message {
+        let body = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
+        Message {
+            tag: b'E',
+            body: body.into_bytes(),
+        }
+    }
+
+    #[test]
+    fn errors_are_compared_by_severity_code_and_text() {
+        let want = error("26000", "no such thing");
+        assert!(want.accepts(&report("26000", "no such thing")));
+        assert!(!want.accepts(&report("26001", "no such thing")));
+        assert!(!want.accepts(&report("26000", "no such thing at all")));
+        let start = Text::Starts("no such".to_owned());
+        let want = Want::Report {
+            tag: b'E',
+            severity: "ERROR",
+            code: "26000",
+            text: start,
+        };
+        assert!(want.accepts(&report("26000", "no such thing at all")));
+        let notice = Message {
+            tag: b'N',
+            ..report("26000", "no such thing")
+        };
+        assert!(!want.accepts(&notice));
+    }
+
+    #[test]
+    fn exact_messages_are_compared_byte_by_byte() {
+        let message = Message {
+            tag: b'C',
+            body: text_body("SELECT 1"),
+        };
+        let want = Want::Exact(message.clone());
+        assert!(all_accept(
+            std::slice::from_ref(&want),
+            std::slice::from_ref(&message)
+        ));
+        let other = Message {
+            tag: b'C',
+            body: text_body("SELECT 2"),
+        };
+        assert!(!all_accept(
+            std::slice::from_ref(&want),
+            std::slice::from_ref(&other)
+        ));
+        assert!(!all_accept(&[want], &[]));
+    }
+}

@@ -1,0 +1,36 @@
+//! `howdah-load`: many PostgreSQL clients that know every reply they must get.
+//!
+//! Point it at PostgreSQL or at a pooler in front of it. It mixes what real drivers do with what
+//! they seldom do, compares every byte of every reply with what PostgreSQL gives, prints a table
+//! of operations and differences per behaviour, and exits with 1 if there was any difference.
+
+mod behaviours;
+mod client;
+mod connection;
+mod expect;
+mod failure;
+mod login;
+mod messages;
+mod options;
+mod random;
+mod run;
+mod session;
+mod statement;
+mod tally;
+mod url;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let options = options::Options::parse();
+    match run::run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("howdah-load: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Counting operations and differences, and printing them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use crate::failure::{Failure, Kind, Outcome};
+
+/// The counts of one behaviour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations tried.
+    pub operations: u64,
+    /// Replies that differed.
+    pub wrong: u64,
+    /// Errors and ends of connections that should not have been.
+    pub unexpected: u64,
+    /// Replies that did not come.
+    pub hangs: u64,
+}
+
+impl Counts {
+    /// Whether something was done and nothing differed.
+    pub fn clean(&self) -> bool {
+        self.operations > 0 && self.wrong + self.unexpected + self.hangs == 0
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.operations += other.operations;
+        self.wrong += other.wrong;
+        self.unexpected += other.unexpected;
+        self.hangs += other.hangs;
+    }
+}
+
+/// Counts by behaviour.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(pub BTreeMap<&'static str, Counts>);
+
+impl Tally {
+    /// Counts one operation.
+    pub fn count(&mut self, name: &'static str, result: &Outcome) {
+        let counts = self.0.entry(name).or_default();
+        counts.operations += 1;
+        match result {
+            Ok(()) => {}
+            Err(Failure {
+                kind: Kind::Wrong, ..
+            }) => counts.wrong += 1,
+            Err(Failure {
+                kind: Kind::Unexpected,
+                ..
+            }) => counts.unexpected += 1,
+            Err(Failure {
+                kind: Kind::Hang, ..
+            }) => counts.hangs += 1,
+        }
+    }
+
+    /// Adds another client's counts.
+    pub fn add(&mut self, other: &Tally) {
+        for (name, counts) in &other.0 {
+            self.0.entry(name).or_default().add(counts);
+        }
+    }
+}
+
+/// Prints the first differences of each behaviour in full, to standard error.
+pub struct Report {
+    most: usize,
+    printed: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+impl Report {
+    /// A report of at most `most` differences per behaviour.
+    pub fn new(most: usize) -> Report {
+        Report {
+            most,
+            printed: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Prints one difference, unless enough were printed.
+    pub fn print(&self, name: &'static str, client: usize, failure: &Failure, history: &[String]) {
+        let mut printed = self.printed.lock().expect("no panic while held");
+        let count = printed.entry(name).or_default();
+        *count += 1;
+        if *count > self.most {
+            return;
+        }
+        eprintln!(
+            "--- {name}, client {client}: {:?}: {}",
+            failure.kind, failure.what
+        );
+        for line in history {
+            eprintln!("      {line}");
+        }
+        for line in failure.expected.iter().take(12) {
+            eprintln!("   expected {line}");
+        }
+        for line in &failure.got {
+            eprintln!("   got      {line}");
+        }
+    }
+}
+
+/// One finished table: what was run, how long, and its rows.
+pub struct Table {
+    /// What was run.
+    pub title: String,
+    /// The rows: name, counts, seconds they took.
+    pub rows: Vec<(String, Counts, f64)>,
+}
+
+impl Table {
+    /// The table as text.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n\n", self.title);
+        let width = self
+            .rows
+            .iter()
+            .map(|(name, ..)| name.len())
+            .max()
+            .unwrap_or(0)
+            .max(9);
+        out += &format!(
+            "{:width$}  {:>10}  {:>9}  {:>8}  {:>10}  {:>6}\n",
+            "behaviour", "operations", "per s", "wrong", "unexpected", "hangs"
+        );
+        for (name, counts, seconds) in &self.rows {
+            let rate = match *seconds > 0.0 {
+                true => format!("{:.0}", counts.operations as f64 / seconds),
+                false => String::new(),
+            };
+            out += &format!(
+                "{name:width$}  {:>10}  {rate:>9}  {:>8}  {:>10}  {:>6}{}\n",
+                counts.operations,
+                counts.wrong,
+                counts.unexpected,
+                counts.hangs,
+                if counts.clean() { "" } else { "  <--" }
+            );
+        }
+        out
+    }
+
+    /// Whether every row is clean.
+    pub fn clean(&self) -> bool {
+        self.rows.iter().all(|(_, counts, _)| counts.clean())
+    }
+
+    /// The table for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let row = |(name, counts, seconds): &(String, Counts, f64)| {
+            serde_json::json!({
+                "behaviour": name,
+                "operations": counts.operations,
+                "seconds": seconds,
+                "wrong": counts.wrong,
+                "unexpected": counts.unexpected,
+                "hangs": counts.hangs,
+                "clean": counts.clean(),
+            })
+        };
+        serde_json::json!({
+            "title": self.title,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "clean": self.clean(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, Table, Tally};
+    use crate::failure::{Failure, Kind};
+
+    #[test]
+    fn every_kind_has_its_column_and_no_operation_is_not_clean() {
+        let mut tally = Tally::default();
+        tally.count("a", &Ok(()));
+        assert!(tally.0["a"].clean());
+        for kind in [Kind::Wrong, Kind::Unexpected, Kind::Hang] {
+            tally.count("b", &Err(Failure::new(kind, "x")));
+        }
+        let counts = tally.0["b"];
+        assert_eq!((counts.wrong, counts.unexpected, counts.hangs), (1, 1, 1));
+        assert!(!Counts::default().clean());
+        let rows = vec![
+            ("a".to_owned(), tally.0["a"], 1.0),
+            ("b".to_owned(), counts, 1.0),
+        ];
+        let table = Table {
+            title: "t".to_owned(),
+            rows,
+        };
+        assert!(!table.clean());
+        assert_eq!(table.json()["rows"][1]["hangs"], 1);
+    }
+}
