@@ -4,8 +4,9 @@
 //! one), the connection layer [`sockets::Sockets`] above it, a [`mailbox::Mailbox`], and the
 //! decisions of `howdah_pooler`.
 
-mod blocks;
+mod connections;
 pub mod driver;
 pub mod mailbox;
+mod output;
 pub mod sockets;
 pub mod worker;

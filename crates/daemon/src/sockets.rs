@@ -18,9 +18,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use howdah_pooler::event::{Address, Close, Ends, Event, LooseSocket, Peer, Time};
 use howdah_pooler::note::{Level, Note};
 
-use crate::blocks::Blocks;
+use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
+use crate::output::Memory;
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
@@ -52,14 +53,8 @@ pub enum Happening {
 /// See the module.
 pub struct Sockets<D> {
     driver: D,
-    slots: Vec<Connection>,
-    free: Vec<u32>,
-    /// By index of the peer: its slot.
-    clients: Vec<u32>,
-    servers: Vec<u32>,
-    blocks: Blocks,
-    /// Outputs nobody uses.
-    outputs: Vec<Box<Output>>,
+    table: Connections,
+    memory: Memory,
     /// Connections with a block to hand to the driver.
     dirty: Vec<Key>,
     /// When a connection that is ending must have ended. Entries may be out of date.
@@ -67,64 +62,6 @@ pub struct Sockets<D> {
     happened: VecDeque<Happening>,
     accepting: Accepting,
     now: Time,
-}
-
-const NOWHERE: u32 = u32::MAX;
-
-/// A slot.
-struct Connection {
-    peer: Peer,
-    generation: u32,
-    stage: Stage,
-    flags: Flags,
-    output: Option<Box<Output>>,
-}
-
-// Ten thousand idle clients must cost little.
-const _: () = assert!(size_of::<Connection>() <= 32);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The slot is not in use.
-    Free,
-    Connecting,
-    Open,
-    /// To be detached when everything is sent.
-    Detaching,
-    /// The driver was asked to detach it.
-    Leaving,
-    /// To be closed when everything is sent; then lingers as long as the [`Close`] asks for.
-    Flushing(Close),
-    /// Everything is sent and our side shut down; the peer's end of file is awaited.
-    Lingering,
-    /// The driver was asked to close it.
-    Closing,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Flags {
-    /// The decisions want to receive.
-    receiving: bool,
-    /// The driver said that the stream ended.
-    ended: bool,
-    /// A send failed.
-    broken: bool,
-    /// `Lost` was told.
-    lost: bool,
-    /// A block is with the driver.
-    sending: bool,
-    /// Listed in `dirty`.
-    dirty: bool,
-    congested: bool,
-}
-
-/// What waits to be sent to one peer.
-#[derive(Default)]
-struct Output {
-    /// Not empty, each; the last one is being filled.
-    blocks: VecDeque<Vec<u8>>,
-    /// Bytes in `blocks` and in the block that is with the driver.
-    queued: usize,
 }
 
 #[derive(Default)]
@@ -140,12 +77,8 @@ impl<D: Driver> Sockets<D> {
         let now = driver.now();
         Sockets {
             driver,
-            slots: Vec::new(),
-            free: Vec::new(),
-            clients: Vec::new(),
-            servers: Vec::new(),
-            blocks: Blocks::default(),
-            outputs: Vec::new(),
+            table: Connections::default(),
+            memory: Memory::default(),
             dirty: Vec::new(),
             limits: BinaryHeap::new(),
             happened: VecDeque::new(),
@@ -161,7 +94,7 @@ impl<D: Driver> Sockets<D> {
 
     /// How many connections there are, those that are ending included.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.table.len()
     }
 
     /// Whether there are none.
@@ -171,9 +104,7 @@ impl<D: Driver> Sockets<D> {
 
     /// Bytes of memory held for sending, used or not.
     pub fn output_memory(&self) -> usize {
-        let outputs = self.slots.iter().filter_map(|c| c.output.as_ref());
-        let blocks = outputs.flat_map(|o| o.blocks.iter().map(Vec::capacity));
-        blocks.sum::<usize>() + self.blocks.held()
+        self.table.output_memory() + self.memory.held()
     }
 
     /// When [`Sockets::wait`] must return for this layer's own sake.
@@ -246,7 +177,7 @@ impl<D: Driver> Sockets<D> {
 
     /// Takes a socket in as this peer, and receives from it.
     pub fn adopt(&mut self, peer: Peer, socket: LooseSocket) {
-        let key = self.insert(peer, Stage::Open);
+        let key = self.table.insert(peer, Stage::Open);
         self.driver.attach(key, socket);
         self.driver.receive(key, true);
     }
@@ -259,13 +190,13 @@ impl<D: Driver> Sockets<D> {
 
     /// Opens a connection; `Connected` answers, and receiving is on then.
     pub fn connect(&mut self, peer: Peer, address: &Address) {
-        let key = self.insert(peer, Stage::Connecting);
+        let key = self.table.insert(peer, Stage::Connecting);
         self.driver.connect(key, address);
     }
 
     /// Starts or stops receiving.
     pub fn receive(&mut self, peer: Peer, on: bool) {
-        let Some((key, connection)) = self.find(peer) else {
+        let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
         connection.flags.receiving = on;
@@ -276,27 +207,26 @@ impl<D: Driver> Sockets<D> {
 
     /// Appends to the peer's output. What is sent to a peer that is gone or ending is dropped.
     pub fn send(&mut self, peer: Peer, bytes: &[u8]) {
-        let Some(slot) = self.slot_of(peer) else {
-            return;
-        };
-        self.slots[slot as usize].append(bytes, &mut self.blocks, &mut self.outputs);
-        self.after_append(slot);
+        if let Some((key, connection)) = self.table.find(peer)
+            && connection.append(bytes, &mut self.memory)
+        {
+            self.appended(key);
+        }
     }
 
     /// Appends a part of the chunk at hand to the peer's output.
     pub fn relay(&mut self, peer: Peer, chunk: Chunk, range: std::ops::Range<usize>) {
-        let Some(slot) = self.slot_of(peer) else {
-            return;
-        };
-        let bytes = &self.driver.bytes(chunk)[range];
-        self.slots[slot as usize].append(bytes, &mut self.blocks, &mut self.outputs);
-        self.after_append(slot);
+        if let Some((key, connection)) = self.table.find(peer)
+            && connection.append(&self.driver.bytes(chunk)[range], &mut self.memory)
+        {
+            self.appended(key);
+        }
     }
 
     /// Ends a connection; `Closed` answers, and nothing else is told of this peer any more.
     pub fn close(&mut self, peer: Peer, how: Close) {
         let limit = Time(self.now.0 + CLOSE_LIMIT);
-        let Some((key, connection)) = self.find(peer) else {
+        let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
         let connecting = connection.stage == Stage::Connecting;
@@ -312,7 +242,7 @@ impl<D: Driver> Sockets<D> {
 
     /// Sends what is queued and takes the socket out; `Detached` answers, or `Lost`.
     pub fn detach(&mut self, peer: Peer) {
-        let Some((key, connection)) = self.find(peer) else {
+        let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
         if connection.stage == Stage::Open && !connection.flags.ended && !connection.flags.broken {
@@ -328,11 +258,13 @@ impl<D: Driver> Sockets<D> {
         // Blocks taken at once may make room for more, which is appended.
         while let Some(key) = self.dirty.get(next).copied() {
             next += 1;
-            let Some(connection) = self.get(key) else {
+            let Some(connection) = self.table.get(key) else {
                 continue;
             };
             connection.flags.dirty = false;
-            if connection.flags.sending || connection.stage == Stage::Connecting {
+            if connection.flags.sending
+                || matches!(connection.stage, Stage::Connecting | Stage::Leaving)
+            {
                 continue;
             }
             let block = connection
@@ -341,7 +273,14 @@ impl<D: Driver> Sockets<D> {
                 .and_then(|output| output.blocks.pop_front());
             let Some(block) = block else { continue };
             connection.flags.sending = true;
-            if let Some(block) = self.driver.send(key, block) {
+            // Someone waits for it: the next block, or the end of the connection.
+            let prompt = connection.stage != Stage::Open
+                || connection.flags.congested
+                || connection
+                    .output
+                    .as_ref()
+                    .is_some_and(|output| !output.blocks.is_empty());
+            if let Some(block) = self.driver.send(key, block, prompt) {
                 self.sent(key, block, Ok(()));
             }
         }
@@ -359,7 +298,7 @@ impl<D: Driver> Sockets<D> {
 impl<D: Driver> Sockets<D> {
     fn complete(&mut self, done: Completion) -> Option<Happening> {
         match done {
-            Completion::Received { key, chunk } => match self.get(key) {
+            Completion::Received { key, chunk } => match self.table.get(key) {
                 Some(Connection {
                     stage, flags, peer, ..
                 }) if !flags.lost
@@ -383,7 +322,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn connected(&mut self, key: Key, result: Result<Box<Ends>, Errno>) {
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         if connection.stage != Stage::Connecting {
@@ -409,7 +348,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn ended(&mut self, key: Key, error: Option<Errno>) {
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         connection.flags.ended = true;
@@ -425,7 +364,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn lose(&mut self, key: Key, error: Option<Errno>) {
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         if !std::mem::replace(&mut connection.flags.lost, true) {
@@ -436,8 +375,8 @@ impl<D: Driver> Sockets<D> {
 
     fn sent(&mut self, key: Key, block: Vec<u8>, result: Result<(), Errno>) {
         let len = block.len();
-        self.blocks.give(block);
-        let Some(connection) = self.get(key) else {
+        self.memory.give(block);
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         connection.flags.sending = false;
@@ -453,14 +392,10 @@ impl<D: Driver> Sockets<D> {
             connection.flags.congested = false;
             self.tell(Event::Drained(peer));
         }
-        let Some(connection) = self.get(key) else {
-            return;
-        };
         if left > 0 {
             return self.mark_dirty(key);
         }
-        let output = connection.output.take();
-        self.outputs.extend(output);
+        self.drop_output(key);
         self.progress(key);
     }
 
@@ -468,7 +403,7 @@ impl<D: Driver> Sockets<D> {
     /// and PostgreSQL's last words matter: `Lost` waits for the end of the stream, if receiving.
     fn send_failed(&mut self, key: Key, error: Errno) {
         self.drop_output(key);
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         connection.flags.broken = true;
@@ -485,12 +420,23 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn detached(&mut self, key: Key, socket: LooseSocket) {
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return self.driver.discard(socket);
         };
         let (peer, stage) = (connection.peer, connection.stage);
-        if stage == Stage::Leaving {
-            self.remove(key);
+        if stage == Stage::Leaving && connection.output.is_some() {
+            // What came last was answered: that is sent first.
+            connection.stage = Stage::Detaching;
+            connection.generation = connection.generation.wrapping_add(1);
+            let key = Key {
+                generation: connection.generation,
+                ..key
+            };
+            self.driver.attach(key, socket);
+            self.mark_dirty(key);
+        } else if stage == Stage::Leaving {
+            self.drop_output(key);
+            self.table.remove(key);
             self.tell(Event::Detached(peer, socket));
         } else {
             // Closed while leaving.
@@ -500,12 +446,13 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn closed(&mut self, key: Key) {
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         let peer = connection.peer;
         let gone = connection.flags.ended || connection.flags.broken;
-        self.remove(key);
+        self.drop_output(key);
+        self.table.remove(key);
         self.descriptor_came_free();
         self.tell(Event::Closed { peer, gone });
     }
@@ -513,7 +460,7 @@ impl<D: Driver> Sockets<D> {
     /// Takes the next step of a connection that is ending or leaving, if nothing holds it.
     fn progress(&mut self, key: Key) {
         let limit = Time(self.now.0 + LINGER_LIMIT);
-        let Some(connection) = self.get(key) else {
+        let Some(connection) = self.table.get(key) else {
             return;
         };
         if connection.output.is_some() {
@@ -539,7 +486,7 @@ impl<D: Driver> Sockets<D> {
 
     fn begin_close(&mut self, key: Key) {
         self.drop_output(key);
-        if let Some(connection) = self.get(key)
+        if let Some(connection) = self.table.get(key)
             && connection.stage != Stage::Closing
         {
             // Nothing of a connection that never came to be is left at the other side.
@@ -550,17 +497,9 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn drop_output(&mut self, key: Key) {
-        let Some(connection) = self.get(key) else {
-            return;
-        };
-        let Some(mut output) = connection.output.take() else {
-            return;
-        };
-        for block in output.blocks.drain(..) {
-            self.blocks.give(block);
+        if let Some(output) = self.table.get(key).and_then(|c| c.output.take()) {
+            self.memory.give_output(output);
         }
-        output.queued = 0;
-        self.outputs.push(output);
     }
 
     fn pass_limits(&mut self) {
@@ -568,7 +507,7 @@ impl<D: Driver> Sockets<D> {
             && at <= self.now
         {
             self.limits.pop();
-            if let Some(connection) = self.get(key)
+            if let Some(connection) = self.table.get(key)
                 && matches!(connection.stage, Stage::Flushing(_) | Stage::Lingering)
             {
                 self.begin_close(key);
@@ -606,102 +545,15 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    fn tell(&mut self, event: Event<'static>) {
-        self.happened.push_back(Happening::Event(event));
-    }
-}
-
-/// The table.
-impl<D: Driver> Sockets<D> {
-    fn insert(&mut self, peer: Peer, stage: Stage) -> Key {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Connection {
-                peer,
-                generation: 0,
-                stage: Stage::Free,
-                flags: Flags::default(),
-                output: None,
-            });
-            self.slots.len() as u32 - 1
-        });
-        let connection = &mut self.slots[slot as usize];
-        connection.peer = peer;
-        connection.stage = stage;
-        connection.flags = Flags {
-            receiving: true,
-            ..Flags::default()
-        };
-        let key = Key {
-            slot,
-            generation: connection.generation,
-        };
-        let (table, index) = match peer {
-            Peer::Client(id) => (&mut self.clients, id.index as usize),
-            Peer::Server(id) => (&mut self.servers, id.index as usize),
-        };
-        if table.len() <= index {
-            table.resize(index + 1, NOWHERE);
-        }
-        debug_assert_eq!(table[index], NOWHERE, "{peer:?} is in use");
-        table[index] = slot;
-        key
-    }
-
-    fn remove(&mut self, key: Key) {
-        self.drop_output(key);
-        let connection = &mut self.slots[key.slot as usize];
-        connection.stage = Stage::Free;
-        connection.generation = connection.generation.wrapping_add(1);
-        match connection.peer {
-            Peer::Client(id) => self.clients[id.index as usize] = NOWHERE,
-            Peer::Server(id) => self.servers[id.index as usize] = NOWHERE,
-        }
-        self.free.push(key.slot);
-    }
-
-    /// The connection of a key that is not out of date.
-    fn get(&mut self, key: Key) -> Option<&mut Connection> {
-        let connection = &mut self.slots[key.slot as usize];
-        (connection.generation == key.generation).then_some(connection)
-    }
-
-    /// The slot of a peer that is not ending.
-    fn slot_of(&self, peer: Peer) -> Option<u32> {
-        let slot = match peer {
-            Peer::Client(id) => *self.clients.get(id.index as usize)?,
-            Peer::Server(id) => *self.servers.get(id.index as usize)?,
-        };
-        let connection = self.slots.get(slot as usize)?;
-        let alive = matches!(
-            connection.stage,
-            Stage::Connecting | Stage::Open | Stage::Detaching | Stage::Leaving
-        );
-        (alive && connection.peer == peer).then_some(slot)
-    }
-
-    fn find(&mut self, peer: Peer) -> Option<(Key, &mut Connection)> {
-        let slot = self.slot_of(peer)?;
-        let connection = &mut self.slots[slot as usize];
-        Some((
-            Key {
-                slot,
-                generation: connection.generation,
-            },
-            connection,
-        ))
-    }
-
     fn mark_dirty(&mut self, key: Key) {
-        if self.get(key).is_some_and(Connection::flag_dirty) {
+        if self.table.get(key).is_some_and(Connection::flag_dirty) {
             self.dirty.push(key);
         }
     }
 
-    fn after_append(&mut self, slot: u32) {
-        let connection = &mut self.slots[slot as usize];
-        let key = Key {
-            slot,
-            generation: connection.generation,
+    fn appended(&mut self, key: Key) {
+        let Some(connection) = self.table.get(key) else {
+            return;
         };
         if connection.flag_dirty() {
             self.dirty.push(key);
@@ -713,32 +565,9 @@ impl<D: Driver> Sockets<D> {
             self.tell(Event::Congested(peer));
         }
     }
-}
 
-impl Connection {
-    fn append(&mut self, bytes: &[u8], blocks: &mut Blocks, outputs: &mut Vec<Box<Output>>) {
-        if bytes.is_empty() || self.flags.broken || self.stage == Stage::Leaving {
-            return;
-        }
-        let output = self
-            .output
-            .get_or_insert_with(|| outputs.pop().unwrap_or_default());
-        output.queued += bytes.len();
-        match output.blocks.back_mut() {
-            Some(last) if last.len() + bytes.len() <= Blocks::FULL => last.extend_from_slice(bytes),
-            _ => {
-                let mut block = blocks.take(bytes.len());
-                block.extend_from_slice(bytes);
-                output.blocks.push_back(block);
-            }
-        }
-    }
-
-    /// True when it has to be listed as dirty.
-    fn flag_dirty(&mut self) -> bool {
-        let flag = self.output.is_some() && !self.flags.sending && !self.flags.dirty;
-        self.flags.dirty |= flag;
-        flag
+    fn tell(&mut self, event: Event<'static>) {
+        self.happened.push_back(Happening::Event(event));
     }
 }
 

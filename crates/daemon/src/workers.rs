@@ -170,6 +170,7 @@ impl Seat {
             shared_seed: self.shared_seed,
             started: wall_clock_at_origin(),
             driver: driver_story,
+            uid: rustix::process::geteuid().as_raw(),
         });
         let outside = Outside {
             // Nobody hears when the process is ending.

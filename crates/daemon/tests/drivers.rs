@@ -62,6 +62,7 @@ suite! {
 }
 
 /// Decisions made by a closure.
+#[allow(clippy::type_complexity)]
 struct Scripted<'a>(Box<dyn FnMut(Event<'_>, &mut Out) + 'a>);
 
 impl Decide for Scripted<'_> {

@@ -209,12 +209,11 @@ impl<'r> Client<'r> {
                 "the load itself left an operation unfinished",
             ));
         }
-        if let Some(connection) = self.connection.as_mut() {
-            if connection.has_surplus() {
-                let wants = [];
-                let message = connection.next()?;
-                return Err(crate::expect::difference(connection, &wants, &message));
-            }
+        if let Some(connection) = self.connection.as_mut()
+            && connection.has_surplus()
+        {
+            let message = connection.next()?;
+            return Err(crate::expect::difference(connection, &[], &message));
         }
         Ok(())
     }

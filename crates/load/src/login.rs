@@ -126,8 +126,11 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Salted passwords by (password, salt, rounds): a load logs in too often to derive each anew.
-static SALTED: Mutex<Option<HashMap<(String, Vec<u8>, u32), [u8; 32]>>> = Mutex::new(None);
+/// Password, salt and rounds.
+type Recipe = (String, Vec<u8>, u32);
+
+/// Salted passwords: a load logs in too often to derive each anew.
+static SALTED: Mutex<Option<HashMap<Recipe, [u8; 32]>>> = Mutex::new(None);
 
 fn keyed(key: &[u8], data: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any key length is fine");

@@ -93,6 +93,13 @@ pub struct Errand {
     sent: bool,
 }
 
+impl Errand {
+    /// How many clients' cancel requests it carries.
+    pub fn requests(&self) -> u32 {
+        self.askers.len() as u32
+    }
+}
+
 impl Pooler {
     /// A client sent a CancelRequest: it goes to the worker that the key names.
     pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
@@ -132,7 +139,7 @@ impl Pooler {
                 return self.send_cancel(server, Some(from), out);
             }
             // Nothing runs. Nothing is sent, so nothing later can be hit.
-            _ => self.consoles.cancelled(id),
+            _ => self.console_cancelled(id, out),
         }
         out.push(Action::Post(from.0, Mail::Cancelled(from.1)));
     }

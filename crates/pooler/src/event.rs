@@ -130,6 +130,14 @@ pub enum Order {
     Pause(Option<String>),
     /// Undo a pause.
     Resume(Option<String>),
+    /// Close servers, each when it is given back. Of one database, or all.
+    Reconnect(Option<String>),
+    /// Take no new clients for a database.
+    Disable(String),
+    /// Take them again.
+    Enable(String),
+    /// Drop all clients and servers of a database, or of all that have any, and leave it paused.
+    Kill(Option<String>),
     /// Take no new clients; end when the last client leaves.
     ShutdownWaitForClients,
     /// Take no new clients, drop waiting ones; end when the last server is released.

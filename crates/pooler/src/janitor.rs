@@ -44,6 +44,7 @@ pub struct Janitor {
     next_hunger: Option<Time>,
     paused_all: bool,
     paused: HashSet<String, foldhash::quality::FixedState>,
+    disabled: HashSet<String, foldhash::quality::FixedState>,
     /// How often all servers were called in (RECONNECT, changed settings).
     epoch: u64,
     ending: Option<Ending>,
@@ -52,6 +53,7 @@ pub struct Janitor {
     /// Admissions of clients that had left before the answer came.
     pub(crate) orphans: u32,
     stats_at: Time,
+    older_stats_at: Time,
 }
 
 impl Janitor {
@@ -68,6 +70,26 @@ impl Janitor {
     /// PAUSE holds for everything.
     pub fn is_paused_all(&self) -> bool {
         self.paused_all
+    }
+
+    /// PAUSE holds for this database by its name.
+    pub fn is_paused_alone(&self, database: &str) -> bool {
+        self.paused.contains(database)
+    }
+
+    /// PAUSE holds for some databases by their names.
+    pub fn pauses_some(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// DISABLE holds for this database.
+    pub fn is_disabled(&self, database: &str) -> bool {
+        self.disabled.contains(database)
+    }
+
+    /// When the pools' `older_stats` were taken.
+    pub fn older_stats_at(&self) -> Time {
+        self.older_stats_at
     }
 
     /// No new clients.
@@ -202,16 +224,22 @@ impl Pooler {
     /// At the end of each `stats_period`.
     fn average(&mut self, out: &mut Out) {
         let period = nanos(self.config.globals.stats_period).max(1);
+        if self.janitor.stats_at == Time(0) {
+            self.janitor.stats_at = self.now;
+            self.janitor.older_stats_at = self.now;
+        }
         if self.now.0.saturating_sub(self.janitor.stats_at.0) < period {
             return;
         }
+        self.janitor.older_stats_at = self.janitor.stats_at;
         self.janitor.stats_at = self.now;
+        self.consoles.end_period();
         let mut total = crate::stats::Stats::default();
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.average = pool.stats.since(&pool.last_stats);
+            total.add(&pool.stats.since(&pool.last_stats));
+            pool.older_stats = pool.last_stats;
             pool.last_stats = pool.stats;
-            total.add(&pool.average);
         }
         let seconds = (period / 1_000_000_000).max(1);
         if self.config.globals.log_stats {
@@ -423,6 +451,19 @@ impl Pooler {
                 out.note(Note { level: Level::Warning, text });
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
+            Order::Reconnect(database) => {
+                self.janitor.epoch += 1;
+                for id in self.pools_of(database.as_deref()) {
+                    self.call_in(id, "RECONNECT command issued", out);
+                }
+            }
+            Order::Disable(database) => {
+                self.janitor.disabled.insert(database.clone());
+            }
+            Order::Enable(database) => {
+                self.janitor.disabled.remove(database);
+            }
+            Order::Kill(database) => self.kill(database.as_deref(), out),
             Order::ShutdownWaitForClients => self.shut_down(Ending::Clients, out),
             Order::ShutdownWaitForServers => self.shut_down(Ending::Servers, out),
         }
@@ -445,15 +486,40 @@ impl Pooler {
                 }
             }
         }
-        self.consoles_move(out);
+    }
+
+    /// The pools of one database, or all.
+    pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
+        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
+        self.pools.iter().filter(|(_, pool)| wanted(&pool.key)).map(|(id, _)| id).collect()
+    }
+
+    /// KILL: clients and servers go at once, and PAUSE holds from then.
+    fn kill(&mut self, database: Option<&str>, out: &mut Out) {
+        if let Some(name) = database {
+            self.pause(Some(name), out);
+        }
+        for id in self.pools_of(database) {
+            let name = self.pools.at(id).key.database.clone();
+            self.pause(Some(&name), out);
+            self.kill_pool(id, out);
+            let rest: Vec<_> = self
+                .servers
+                .iter()
+                .filter(|(_, s)| s.pool == id && !matches!(s.state, server::State::Cancel(_)))
+                .map(|(id, _)| id)
+                .collect();
+            for server in rest {
+                self.close_server(server, "database removed", Close::Abort, out);
+            }
+        }
     }
 
     fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
         match database {
-            None => {
-                self.janitor.paused_all = false;
-                self.janitor.paused.clear();
-            }
+            // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
+            None if self.janitor.paused_all => self.janitor.paused_all = false,
+            None => self.janitor.paused.clear(),
             Some(name) => {
                 self.janitor.paused.remove(name);
             }
@@ -463,12 +529,12 @@ impl Pooler {
             pool.paused = self.janitor.is_paused(&pool.key.database);
             self.need(id, out);
         }
-        self.consoles_move(out);
     }
 
     fn shut_down(&mut self, ending: Ending, out: &mut Out) {
         self.janitor.ending = Some(ending);
         if ending == Ending::Servers {
+            self.janitor.paused_all = true;
             for id in self.pools.ids() {
                 self.drop_waiters(id, &Fault::ServerShuttingDown, out);
                 let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();

@@ -112,6 +112,8 @@ pub struct Ledger {
     /// Changes of the server's statements that entries carry, in order.
     pub set_ops: VecDeque<SetOp>,
     group: u32,
+    /// Groups below this number are answered.
+    answered: u32,
     group_open: bool,
     group_sure: bool,
     flushed: bool,
@@ -139,6 +141,11 @@ impl Ledger {
     /// The number of the group being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
         self.group
+    }
+
+    /// Whether all that was sent in a group is answered.
+    pub fn is_answered(&self, group: u32) -> bool {
+        self.entries.is_empty() && !self.group_open || group.wrapping_sub(self.answered) as i32 <= -1
     }
 
     /// Extended messages were sent, and no Sync or Query after them.
@@ -194,7 +201,13 @@ impl Ledger {
     pub fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.barriers -= u32::from(entry.barrier);
-        self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        if matches!(entry.reply, Reply::Query | Reply::Sync) {
+            self.readies -= 1;
+            self.answered = self.answered.wrapping_add(1);
+        }
+        if self.entries.is_empty() && !self.group_open {
+            self.answered = self.group;
+        }
         Some(entry)
     }
 
@@ -243,6 +256,11 @@ impl Ledger {
             !eat
         });
         self.readies -= eaten;
+        // A Sync that was eaten has ended nothing.
+        let extended = self.front().is_some_and(|entry| entry.reply == Reply::Execute);
+        if extended && self.readies == 0 {
+            self.group_open = true;
+        }
         (before - self.entries.len(), end.is_some())
     }
 

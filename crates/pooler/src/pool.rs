@@ -110,8 +110,8 @@ pub struct Pool {
     pub stats: Stats,
     /// `stats` as of the last period.
     pub last_stats: Stats,
-    /// `stats` as of the period before.
-    pub average: Stats,
+    /// `last_stats` as of one period earlier: the console's averages begin here.
+    pub older_stats: Stats,
     /// When its last client left; while it has clients, now and then corrected.
     pub quiet: Time,
 }
@@ -137,7 +137,7 @@ impl Pool {
             next_host: 0,
             stats: Stats::default(),
             last_stats: Stats::default(),
-            average: Stats::default(),
+            older_stats: Stats::default(),
             quiet: now,
         }
     }

@@ -40,6 +40,8 @@ pub struct PoolerSetup {
     pub started: f64,
     /// Which driver was chosen, and why, for the console.
     pub driver: String,
+    /// The user id the process runs as: its own user may enter the console by unix socket.
+    pub uid: u32,
 }
 
 /// What all connections of a worker share.
@@ -72,6 +74,7 @@ pub struct Pooler {
     pub(crate) config: Arc<Config>,
     pub(crate) started: f64,
     pub(crate) driver: String,
+    pub(crate) uid: u32,
     pub(crate) shared: Shared,
     pub(crate) clients: Table<ClientId, Client>,
     pub(crate) servers: Table<ServerId, Server>,
@@ -121,6 +124,7 @@ impl Pooler {
             config: setup.config,
             started: setup.started,
             driver: setup.driver,
+            uid: setup.uid,
             shared,
             clients: Table::default(),
             servers: Table::default(),
@@ -164,6 +168,9 @@ impl Pooler {
             Event::Order(order) => self.order(&order, out),
             Event::Tick => self.tick(out),
         }
+        if self.consoles.are_owed() {
+            self.settle_orders(out);
+        }
     }
 
     fn mail(&mut self, mail: Mail, out: &mut Out) {
@@ -179,7 +186,7 @@ impl Pooler {
             Mail::Cancel { pid, secret, from } => self.cancel_wanted(pid, &secret, from, out),
             Mail::Cancelled(client) => self.cancel_done(client, out),
             Mail::Order(order) => self.order(&order, out),
-            Mail::Survey(survey) => self.survey(&survey, out),
+            Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),
         }
     }

@@ -400,6 +400,7 @@ impl Pooler {
         server.sql_prepared = false;
         server.state = server::State::Resetting;
         server.since = self.now;
+        server.now_unnamed(Unnamed::Known(None));
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, b"DEALLOCATE ALL"));
         self.watch_server(id);
@@ -425,6 +426,7 @@ impl Server {
             params: Arc::new(crate::params::Params::none()),
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
+            unnamed_group: 0,
             bound_forgets: Forgets::Nothing,
             copy_in: false,
             copy_broken: false,

@@ -120,6 +120,11 @@ impl<K: Key, T> Table<K, T> {
         self.slots.len() - self.free.len()
     }
 
+    /// How many slots are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

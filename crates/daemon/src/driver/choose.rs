@@ -108,7 +108,7 @@ fn try_uring() -> Result<(), String> {
                     let block = driver.bytes(chunk).to_vec();
                     driver.release(chunk);
                     if received == 4 {
-                        sent = driver.send(key, block).is_some();
+                        sent = driver.send(key, block, true).is_some();
                     }
                 }
                 Completion::Sent { result, .. } => {
@@ -130,6 +130,14 @@ fn try_uring() -> Result<(), String> {
     }
     let mut back = [0; 4];
     ours.read_exact(&mut back).map_err(setup)?;
+    // More than fits, so that the driver must not take it for sent.
+    driver.send(key, vec![0; 16 << 20], false);
+    driver.wait(Some(Time(0)));
+    while let Some(completion) = driver.next() {
+        if let Completion::Sent { result: Ok(()), .. } = completion {
+            return Err("a send that would block is told as done".to_owned());
+        }
+    }
     driver.close(key);
     let deadline = Time(driver.now().0 + 2_000_000_000);
     while driver.now() < deadline {

@@ -469,7 +469,7 @@ impl Driver for Epoll {
         }
     }
 
-    fn send(&mut self, key: Key, block: Vec<u8>) -> Option<Vec<u8>> {
+    fn send(&mut self, key: Key, block: Vec<u8>, _prompt: bool) -> Option<Vec<u8>> {
         let Some(connection) = self.get(key) else {
             return Some(block);
         };

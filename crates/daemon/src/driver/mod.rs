@@ -147,8 +147,9 @@ pub trait Driver {
     /// Starts or stops receiving.
     fn receive(&mut self, key: Key, on: bool);
     /// Sends a block, which is not empty. `Some` means the kernel took all of it at once and no
-    /// `Sent` follows.
-    fn send(&mut self, key: Key, block: Vec<u8>) -> Option<Vec<u8>>;
+    /// `Sent` follows. Unless `prompt`, the `Sent` of a success may wait until the driver has
+    /// something else to tell: nobody is woken for it.
+    fn send(&mut self, key: Key, block: Vec<u8>, prompt: bool) -> Option<Vec<u8>>;
     /// Ends our direction of the stream. No send may be under way.
     fn shutdown(&mut self, key: Key);
     /// Takes the socket out. No send may be under way.

@@ -6,12 +6,18 @@
 //! connection's receive is off, armed, stopping or starved, only a terminal completion makes an
 //! armed one off, and it is armed anew only then. Those that starved wait in line until buffers are
 //! back in the ring: arming them at once would spin.
+//!
+//! A send whose end nobody waits for is *quiet*: it does not wait in the kernel, and completes
+//! there while it is submitted, so that only a failure (or a part left over) needs a completion
+//! entry. A quiet send of which nothing is heard when the call that submitted it has returned has
+//! succeeded. Answers with an entry for each would wake every wait at once, for nothing.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
+use io_uring::squeue::Flags;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::PollFlags;
@@ -41,6 +47,10 @@ pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
     sends: Vec<Sending>,
+    /// Connections with a quiet send that is not yet known to have succeeded.
+    quiet: Vec<Key>,
+    /// Some of them were submitted before the next `wait`.
+    quiet_early: bool,
     free_sends: Vec<u32>,
     listeners: Vec<Listening>,
     options: SocketOptions,
@@ -111,6 +121,8 @@ enum Receive {
 struct Sending {
     block: Vec<u8>,
     sent: usize,
+    /// No completion entry means success.
+    quiet: bool,
 }
 
 impl Uring {
@@ -142,6 +154,8 @@ impl Uring {
             ring,
             buffers,
             sends: Vec::new(),
+            quiet: Vec::new(),
+            quiet_early: false,
             free_sends: Vec::new(),
             listeners: listeners.collect(),
             options: SocketOptions::default(),
@@ -190,6 +204,7 @@ impl Uring {
         // SAFETY: as said above, what the entry points to stays valid.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0, None);
+            self.quiet_early = !self.quiet.is_empty();
         }
     }
 
@@ -292,7 +307,7 @@ impl Uring {
                 let buffer = cqueue::buffer_select(flags);
                 return self.received(tag.key, result, buffer, more);
             }
-            SEND => return self.sent(tag.key, result),
+            SEND => self.sent(tag.key, result),
             ACCEPT => self.accepted(tag.key.slot as usize, result, more),
             CONNECT => self.connected(tag.key),
             BELL if !more => self.watch_bell(),
@@ -386,34 +401,79 @@ impl Uring {
             return;
         };
         let rest = &sending.block[sending.sent..];
-        let flags = SendFlags::NOSIGNAL.bits() | WAIT_FOR_ALL;
+        let (mut how, mut flags) = (SendFlags::NOSIGNAL.bits() | WAIT_FOR_ALL, Flags::empty());
+        if sending.quiet {
+            how |= SendFlags::DONTWAIT.bits();
+            flags = Flags::SKIP_SUCCESS;
+        }
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
-            .flags(flags as i32)
-            .build();
+            .flags(how as i32)
+            .build()
+            .flags(flags);
         self.push(entry.user_data(Tag::new(SEND, key).pack()));
     }
 
-    fn sent(&mut self, key: Key, result: Result<usize, Errno>) -> Option<Completion> {
-        let connection = self.get(key)?;
+    /// Tells of the quiet sends that have succeeded. To be called when everything is submitted and
+    /// all completion entries have been collected.
+    fn hear_quiet_sends(&mut self) {
+        for arrived in &self.arrived {
+            if arrived.tag.kind == SEND
+                && let Some(connection) = self.connections.get(arrived.tag.key.slot as usize)
+                && let Some(sending) = self.sends.get_mut(connection.sending as usize)
+            {
+                sending.quiet = false;
+            }
+        }
+        let mut quiet = std::mem::take(&mut self.quiet);
+        for key in quiet.drain(..) {
+            let Some(connection) = self.get(key) else {
+                continue;
+            };
+            let index = connection.sending;
+            match self.sends.get_mut(index as usize) {
+                Some(sending) if sending.quiet => {
+                    let block = std::mem::take(&mut sending.block);
+                    self.sent_all(key, block, Ok(()));
+                }
+                _ => {}
+            }
+        }
+        self.quiet = quiet;
+    }
+
+    /// The block under way goes back.
+    fn sent_all(&mut self, key: Key, block: Vec<u8>, result: Result<(), Errno>) {
+        if let Some(connection) = self.get(key) {
+            let index = std::mem::replace(&mut connection.sending, NONE);
+            self.free_sends.push(index);
+        }
+        self.ready
+            .push_back(Completion::Sent { key, block, result });
+        self.settle(key);
+    }
+
+    fn sent(&mut self, key: Key, result: Result<usize, Errno>) {
+        let Some(connection) = self.get(key) else {
+            return;
+        };
         let (index, closing) = (connection.sending, connection.purpose == Purpose::Closing);
-        let sending = self.sends.get_mut(index as usize)?;
+        let Some(sending) = self.sends.get_mut(index as usize) else {
+            return;
+        };
+        sending.quiet = false;
         sending.sent += result.unwrap_or(0);
         let whole = sending.sent >= sending.block.len();
         let result = match result {
             _ if whole => Ok(()),
             Err(error @ Errno::CANCELED) => Err(error),
             Err(Errno::INTR | Errno::AGAIN) | Ok(1..) if !closing => {
-                self.send_rest(key);
-                return None;
+                return self.send_rest(key);
             }
             Err(error) => Err(error),
             Ok(_) => Err(Errno::PIPE),
         };
         let block = std::mem::take(&mut sending.block);
-        self.free_sends.push(index);
-        self.get(key)?.sending = NONE;
-        self.settle(key);
-        Some(Completion::Sent { key, block, result })
+        self.sent_all(key, block, result);
     }
 
     fn accepted(&mut self, index: usize, result: Result<usize, Errno>, more: bool) {
@@ -554,7 +614,10 @@ impl Driver for Uring {
         debug_assert!(self.cursor == self.arrived.len());
         self.buffers.refill();
         self.feed_starved();
-        let busy = !self.ready.is_empty() || !self.starved.is_empty() || deadline == Some(Time(0));
+        let busy = !self.ready.is_empty()
+            || !self.starved.is_empty()
+            || std::mem::take(&mut self.quiet_early)
+            || deadline == Some(Time(0));
         let timeout = match deadline {
             Some(deadline) if !busy => {
                 let left = socket::timeout(socket::clock(), deadline);
@@ -575,6 +638,15 @@ impl Driver for Uring {
             result: entry.result(),
             flags: entry.flags(),
         }));
+        if !self.quiet.is_empty() {
+            let queue = self.ring.submission();
+            let all = queue.is_empty() && !queue.cq_overflow();
+            drop(queue);
+            match all {
+                true => self.hear_quiet_sends(),
+                false => self.quiet_early = true,
+            }
+        }
     }
 
     fn next(&mut self) -> Option<Completion> {
@@ -596,6 +668,7 @@ impl Driver for Uring {
         if !self.ring.submission().is_empty() {
             // An error is met again by the next `wait`.
             let _ = self.ring.submit();
+            self.quiet_early = !self.quiet.is_empty();
         }
     }
 
@@ -677,7 +750,7 @@ impl Driver for Uring {
         }
     }
 
-    fn send(&mut self, key: Key, block: Vec<u8>) -> Option<Vec<u8>> {
+    fn send(&mut self, key: Key, block: Vec<u8>, prompt: bool) -> Option<Vec<u8>> {
         let index = self.free_sends.pop().unwrap_or(self.sends.len() as u32);
         match self.get(key) {
             Some(connection) => {
@@ -692,10 +765,17 @@ impl Driver for Uring {
                 return Some(block);
             }
         }
-        let sending = Sending { block, sent: 0 };
+        let sending = Sending {
+            block,
+            sent: 0,
+            quiet: !prompt,
+        };
         match self.sends.get_mut(index as usize) {
             Some(free) => *free = sending,
             None => self.sends.push(sending),
+        }
+        if !prompt {
+            self.quiet.push(key);
         }
         self.send_rest(key);
         None

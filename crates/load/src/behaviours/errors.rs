@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::expect::{Text, Want, error};
 use crate::failure::Outcome;
-use crate::messages::{Arguments, Message, column, oid, row_description};
+use crate::messages::Arguments;
 use crate::session::Part;
 
 /// Where PostgreSQL notices an error.
@@ -186,16 +186,9 @@ fn timeout(client: &mut Client) -> Outcome {
         "set local statement_timeout = 3",
         &[Part::Tag("SET".to_owned())],
     )?;
-    let columns = [column("pg_sleep", oid::VOID)];
-    let head = Want::Exact(Message {
-        tag: b'T',
-        body: row_description(&columns, &[]),
-    });
     let late = error("57014", "canceling statement due to statement timeout");
-    client.query(
-        "select pg_sleep(10)",
-        &[Part::Raw(vec![head]), Part::Error(late)],
-    )?;
+    let sql = "do $$ begin perform pg_sleep(10); end $$";
+    client.query(sql, &[Part::Error(late)])?;
     client.query("rollback", &[Part::Rollback])
 }
 

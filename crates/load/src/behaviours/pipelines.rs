@@ -227,24 +227,22 @@ pub(super) fn group_error(client: &mut Client) -> Outcome {
 }
 
 fn put_any_message(client: &mut Client) {
-    let name = if client.random.one_in(4) {
-        ""
-    } else {
-        any_name(client)
+    // Failing statements keep to a name of their own: other behaviours call what they find.
+    let name = match client.random.below(12) {
+        0..=2 => "",
+        3 => "failing",
+        _ => any_name(client),
     };
     let portal = *client.random.pick(&["", "", "", "p1", "p2"]);
     let known = client.session.statement(name);
     match client.random.below(14) {
         0 | 1 => {
-            let shape = match client.random.below(12) {
-                0 => Some(Shape::Broken),
-                1 => Some(Shape::Fails),
-                _ => None,
+            let statement = match client.random.below(12) {
+                0 => Statement::of(Shape::Broken),
+                _ if name == "failing" => Statement::of(Shape::Fails),
+                _ => Statement::any(&mut client.random),
             };
-            let any = Statement::any(&mut client.random);
-            client
-                .session
-                .parse(name, &shape.map_or(any, Statement::of));
+            client.session.parse(name, &statement);
         }
         2 => client.session.close_statement(name),
         3 => client.session.close_portal(portal),

@@ -67,7 +67,6 @@ impl Pooler {
             client.state = State::Closing;
             return;
         }
-        let was_console = matches!(client.state, State::Console(_));
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();
@@ -83,9 +82,6 @@ impl Pooler {
         if admitted {
             let left = ToBroker::Left { login: std::sync::Arc::new(login) };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
-        }
-        if was_console {
-            self.consoles.left(id);
         }
         out.push(Action::Close { peer: Peer::Client(id), how });
     }
@@ -164,6 +160,16 @@ impl Pooler {
                 });
             });
             server.ledger.push(Entry::swallow(Reply::CopyEnd), true);
+        }
+        if server.ledger.group_open() {
+            // A Sync alone would commit what the group has done; its client has not asked for
+            // that. An Execute that must fail undoes it.
+            out.send_with(Peer::Server(id), |buf| {
+                write::message(buf, frontend::EXECUTE, |buf| {
+                    buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
+                });
+            });
+            server.ledger.push(Entry::swallow(Reply::Execute), true);
         }
         if server.ledger.group_open() || extended {
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));

@@ -43,6 +43,9 @@ impl Pooler {
     pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
         let Some(client) = self.clients.get(id) else { return };
         let user = client.user.clone();
+        if self.is_our_own_user(id) {
+            return self.logged_in(id, None, out);
+        }
         let method = match self.config.globals.auth_type {
             AuthType::Any => Method::Any,
             AuthType::Trust => Method::Trust,

@@ -310,6 +310,9 @@ impl Pooler {
         if self.janitor.is_shutting_down() {
             return self.disconnect(id, Fault::ShuttingDown, out);
         }
+        if self.janitor.is_disabled(&wish.database) {
+            return self.disconnect(id, Fault::DatabaseDisabled(wish.database), out);
+        }
         let config = &self.config;
         let database = config.database(&wish.database);
         let user = config.user(&wish.user);

@@ -72,18 +72,23 @@ impl Upstream<'_> {
         let client = self.lookup(b"");
         let to = self.to();
         let server = self.linked();
+        let (said, ledger) = (server.unnamed_group, &server.ledger);
+        if said != ledger.group() && !ledger.is_answered(said) {
+            // What was sent for it in an earlier group may have been skipped.
+            server.unnamed = Unnamed::Unknown;
+        }
         match (&client, &server.unnamed) {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
             (None, Unnamed::Known(None)) => {}
             (Some(ours), _) => {
                 let ours = ours.clone();
-                server.unnamed = Unnamed::Known(Some(ours.clone()));
+                server.now_unnamed(Unnamed::Known(Some(ours.clone())));
                 self.out.send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
                 self.push(Entry::swallow(Reply::Parse));
             }
             (None, _) => {
-                server.unnamed = Unnamed::Known(None);
+                server.now_unnamed(Unnamed::Known(None));
                 self.out.send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
                 self.push(Entry::swallow(Reply::Close));
             }

@@ -233,6 +233,7 @@ impl Pooler {
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
+                self.console_run(id, out);
             }
             Peer::Server(id) => {
                 let Some(server) = self.servers.get_mut(id) else { return };
@@ -414,6 +415,12 @@ impl Pooler {
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
             server.bound_forgets = crate::statement::Forgets::Nothing;
+            if let server::Unnamed::Known(Some(statement)) = &server.unnamed
+                && statement.forgets != crate::statement::Forgets::Nothing
+            {
+                // It was sent with another text, for this client only.
+                server.unnamed = server::Unnamed::Unknown;
+            }
             if server.paused {
                 self.unpause_server(server_id, out);
             }
@@ -493,6 +500,7 @@ impl Pooler {
             return true;
         }
         out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
+        server.now_unnamed(server::Unnamed::Known(None));
         server.ledger.push(Entry::swallow(Reply::Query), true);
         false
     }

@@ -229,7 +229,7 @@ impl Upstream<'_> {
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
-        self.linked().unnamed = Unnamed::Known(None);
+        self.linked().now_unnamed(Unnamed::Known(None));
         self.relay(chunk, header, Some(entry));
         Ok(())
     }
@@ -274,7 +274,7 @@ impl Upstream<'_> {
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = true;
-        self.linked().unnamed = Unnamed::Unknown;
+        self.linked().now_unnamed(Unnamed::Unknown);
         self.push(entry);
         let to = self.to();
         self.out.send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
@@ -306,7 +306,7 @@ impl Upstream<'_> {
         self.counts.client_parses += 1;
         let Ok(parse) = Parse::read(body) else {
             // PostgreSQL has the words for what is wrong with it.
-            self.linked().unnamed = Unnamed::Unknown;
+            self.linked().now_unnamed(Unnamed::Unknown);
             self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
             return Ok(());
         };
@@ -331,8 +331,10 @@ impl Upstream<'_> {
         self.counts.server_parses += 1;
         let server = self.linked();
         match &server.unnamed {
-            Unnamed::Known(Some(known)) if Arc::ptr_eq(known, &statement) => {}
-            _ => server.unnamed = Unnamed::Known(Some(statement)),
+            Unnamed::Known(Some(known)) if Arc::ptr_eq(known, &statement) => {
+                server.unnamed_group = server.ledger.group();
+            }
+            _ => server.now_unnamed(Unnamed::Known(Some(statement))),
         }
         self.relay(chunk, header, Some(entry));
     }
@@ -367,7 +369,7 @@ impl Upstream<'_> {
         let to = self.to();
         self.out.send_with(to, |buf| write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0"));
         self.push(entry);
-        self.linked().unnamed = Unnamed::Known(Some(statement));
+        self.linked().now_unnamed(Unnamed::Known(Some(statement)));
         self.drop(chunk, header);
         Ok(())
     }
@@ -486,7 +488,7 @@ impl Upstream<'_> {
         };
         self.wait_for(name)?;
         if name.is_empty() {
-            self.linked().unnamed = Unnamed::Known(None);
+            self.linked().now_unnamed(Unnamed::Known(None));
             self.push_name_op(Box::default(), Change::Forget);
             entry.name_op = true;
             self.relay(chunk, header, Some(entry));

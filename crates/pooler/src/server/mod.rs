@@ -89,6 +89,8 @@ pub struct Server {
     pub set: ServerSet,
     /// Its unnamed statement.
     pub unnamed: Unnamed,
+    /// The group in which that was sent.
+    pub unnamed_group: u32,
     /// What a bound portal makes clients forget when it is executed.
     pub bound_forgets: crate::statement::Forgets,
     /// It reads a COPY from the client.
@@ -138,6 +140,12 @@ impl Server {
             State::Linked(client) | State::Preparing(client) => Some(client),
             _ => None,
         }
+    }
+
+    /// Notes which unnamed statement PostgreSQL has once what was just sent is done.
+    pub fn now_unnamed(&mut self, unnamed: Unnamed) {
+        self.unnamed = unnamed;
+        self.unnamed_group = self.ledger.group();
     }
 
     /// The last ReadyForQuery did not tell of a failed transaction.

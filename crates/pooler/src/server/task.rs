@@ -3,7 +3,7 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
-use super::State;
+use super::{State, Unnamed};
 use crate::event::{Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
@@ -30,6 +30,7 @@ impl Pooler {
         server.state = state;
         server.since = self.now;
         server.request = self.now;
+        server.now_unnamed(Unnamed::Known(None));
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
         self.watch_server(id);
@@ -91,6 +92,7 @@ impl Pooler {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
             server.rolled_back = true;
+            server.now_unnamed(Unnamed::Known(None));
             server.ledger.push(Entry::swallow(Reply::Query), true);
             out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
             return;

@@ -61,13 +61,13 @@ pub struct Reading {
     pub resident: Option<u64>,
 }
 
-/// Left out at either end of the run when processor time is read.
-const MARGIN: Duration = Duration::from_millis(150);
+/// Between two readings of processor time.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 impl Load {
-    /// Runs it against a target. Processor time is read twice while all clients are logged in and
-    /// at work, so that neither logins nor farewells count: time used per second, divided by
-    /// transactions per second.
+    /// Runs it against a target. Processor time is read again and again while all clients are
+    /// logged in and at work. The first and the last reading count, so that neither logins nor
+    /// farewells do: time used per second, divided by transactions per second.
     ///
     /// # Errors
     /// pgbench fails, a transaction fails, or a client is lost on the way.
@@ -124,20 +124,32 @@ impl Load {
 
     fn watch(&self, pgbench: &mut Child, pooler: &Process, port: u16) -> io::Result<Usage> {
         let patience = Duration::from_secs(30) + Duration::from_millis(20) * self.clients as u32;
-        wait_until(patience, || {
-            established(port) == self.clients || !matches!(pgbench.try_wait(), Ok(None))
-        });
-        sleep(MARGIN);
-        let (start, before) = (Instant::now(), pooler.cpu_nanoseconds());
-        sleep(Duration::from_secs(self.seconds).saturating_sub(3 * MARGIN));
-        let (elapsed, after) = (start.elapsed(), pooler.cpu_nanoseconds());
-        let clients = established(port);
-        let resident = pooler.resident_kilobytes();
-        if clients != self.clients && matches!(pgbench.try_wait(), Ok(None)) {
-            return Err(io::Error::other(format!(
-                "{clients} of {} clients",
-                self.clients
-            )));
+        let mut ended = || !matches!(pgbench.try_wait(), Ok(None));
+        let all_are_there = || established(port) == self.clients;
+        wait_until(patience, || all_are_there() || ended());
+        let (mut first, mut last) = (None, None);
+        let mut resident = 0;
+        // A reading counts if all clients are still there after it was taken.
+        while !ended() {
+            sleep(INTERVAL);
+            let reading = (Instant::now(), pooler.cpu_nanoseconds());
+            let memory = pooler.resident_kilobytes();
+            if all_are_there() {
+                first = first.or(Some(reading));
+                last = Some(reading);
+                resident = memory;
+            } else if first.is_some() {
+                break;
+            }
+        }
+        let (Some((start, before)), Some((end, after))) = (first, last) else {
+            return Err(io::Error::other("never were all clients there"));
+        };
+        let elapsed = end - start;
+        if elapsed < Duration::from_secs(self.seconds) / 2 {
+            return Err(io::Error::other(
+                "a client was lost, or the machine is too busy",
+            ));
         }
         Ok(Usage {
             share: (after - before) as f64 / elapsed.as_nanos() as f64,

@@ -1,0 +1,173 @@
+//! Which connections a worker has: the table under the connection layer.
+
+use howdah_pooler::event::{Close, Peer};
+
+use crate::driver::Key;
+use crate::output::{Memory, Output};
+
+/// No slot.
+const NOWHERE: u32 = u32::MAX;
+
+/// A slot.
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    pub(crate) generation: u32,
+    pub(crate) stage: Stage,
+    pub(crate) flags: Flags,
+    pub(crate) output: Option<Box<Output>>,
+}
+
+// Ten thousand idle clients must cost little.
+const _: () = assert!(size_of::<Connection>() <= 32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The slot is not in use.
+    Free,
+    Connecting,
+    Open,
+    /// To be detached when everything is sent.
+    Detaching,
+    /// The driver was asked to detach it.
+    Leaving,
+    /// To be closed when everything is sent; then lingers as long as the [`Close`] asks for.
+    Flushing(Close),
+    /// Everything is sent and our side shut down; the peer's end of file is awaited.
+    Lingering,
+    /// The driver was asked to close it.
+    Closing,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Flags {
+    /// The decisions want to receive.
+    pub(crate) receiving: bool,
+    /// The driver said that the stream ended.
+    pub(crate) ended: bool,
+    /// A send failed.
+    pub(crate) broken: bool,
+    /// `Lost` was told.
+    pub(crate) lost: bool,
+    /// A block is with the driver.
+    pub(crate) sending: bool,
+    /// Listed in `dirty`.
+    pub(crate) dirty: bool,
+    pub(crate) congested: bool,
+}
+
+/// All connections of a worker, by key and by peer.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Vec<Connection>,
+    free: Vec<u32>,
+    /// By index of the peer: its slot.
+    clients: Vec<u32>,
+    servers: Vec<u32>,
+}
+
+impl Connections {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Bytes of memory of all that waits to be sent.
+    pub(crate) fn output_memory(&self) -> usize {
+        let outputs = self.slots.iter().filter_map(|c| c.output.as_ref());
+        outputs
+            .flat_map(|o| o.blocks.iter().map(Vec::capacity))
+            .sum()
+    }
+
+    /// Gives a peer a slot.
+    pub(crate) fn insert(&mut self, peer: Peer, stage: Stage) -> Key {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Connection {
+                peer,
+                generation: 0,
+                stage: Stage::Free,
+                flags: Flags::default(),
+                output: None,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let connection = &mut self.slots[slot as usize];
+        connection.peer = peer;
+        connection.stage = stage;
+        connection.flags = Flags {
+            receiving: true,
+            ..Flags::default()
+        };
+        let key = Key {
+            slot,
+            generation: connection.generation,
+        };
+        let (table, index) = match peer {
+            Peer::Client(id) => (&mut self.clients, id.index as usize),
+            Peer::Server(id) => (&mut self.servers, id.index as usize),
+        };
+        if table.len() <= index {
+            table.resize(index + 1, NOWHERE);
+        }
+        debug_assert_eq!(table[index], NOWHERE, "{peer:?} is in use");
+        table[index] = slot;
+        key
+    }
+
+    /// The slot is free again. Its output must have been taken.
+    pub(crate) fn remove(&mut self, key: Key) {
+        let connection = &mut self.slots[key.slot as usize];
+        connection.stage = Stage::Free;
+        debug_assert!(connection.output.is_none());
+        connection.generation = connection.generation.wrapping_add(1);
+        match connection.peer {
+            Peer::Client(id) => self.clients[id.index as usize] = NOWHERE,
+            Peer::Server(id) => self.servers[id.index as usize] = NOWHERE,
+        }
+        self.free.push(key.slot);
+    }
+
+    /// The connection of a key that is not out of date.
+    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        let connection = &mut self.slots[key.slot as usize];
+        (connection.generation == key.generation).then_some(connection)
+    }
+
+    /// A peer that is not ending.
+    pub(crate) fn find(&mut self, peer: Peer) -> Option<(Key, &mut Connection)> {
+        let slot = match peer {
+            Peer::Client(id) => *self.clients.get(id.index as usize)?,
+            Peer::Server(id) => *self.servers.get(id.index as usize)?,
+        };
+        let connection = self.slots.get_mut(slot as usize)?;
+        let alive = matches!(
+            connection.stage,
+            Stage::Connecting | Stage::Open | Stage::Detaching | Stage::Leaving
+        );
+        let key = Key {
+            slot,
+            generation: connection.generation,
+        };
+        (alive && connection.peer == peer).then_some((key, connection))
+    }
+}
+
+impl Connection {
+    /// Appends to the output. False when nothing was appended: the peer is gone.
+    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) -> bool {
+        if bytes.is_empty() || self.flags.broken {
+            return false;
+        }
+        self.output
+            .get_or_insert_with(|| memory.output())
+            .append(bytes, memory);
+        true
+    }
+
+    /// True when it has to be listed as dirty.
+    pub(crate) fn flag_dirty(&mut self) -> bool {
+        let flag = self.output.is_some() && !self.flags.sending && !self.flags.dirty;
+        self.flags.dirty |= flag;
+        flag
+    }
+}

@@ -1,0 +1,90 @@
+//! What waits to be sent, and the memory for it.
+
+use std::collections::VecDeque;
+
+/// What waits to be sent to one peer.
+#[derive(Default)]
+pub(crate) struct Output {
+    /// Not empty, each; the last one is being filled.
+    pub(crate) blocks: VecDeque<Vec<u8>>,
+    /// Bytes in `blocks` and in the block that is with the driver.
+    pub(crate) queued: usize,
+}
+
+impl Output {
+    /// Appends a copy of the bytes.
+    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) {
+        self.queued += bytes.len();
+        match self.blocks.back_mut() {
+            Some(last) if last.len() + bytes.len() <= Memory::FULL => last.extend_from_slice(bytes),
+            _ => {
+                let mut block = memory.take(bytes.len());
+                block.extend_from_slice(bytes);
+                self.blocks.push_back(block);
+            }
+        }
+    }
+}
+
+/// Memory and outputs that nobody uses, last in, first out: the hottest are used again first.
+#[derive(Default)]
+pub(crate) struct Memory {
+    free: Vec<Vec<u8>>,
+    #[allow(clippy::vec_box)] // They move between here and a peer's slot.
+    outputs: Vec<Box<Output>>,
+    /// Capacity of all of `free`.
+    held: usize,
+}
+
+impl Memory {
+    /// A new block's capacity.
+    const SMALL: usize = 4 * 1024;
+    /// A block is not filled beyond this.
+    const FULL: usize = 64 * 1024;
+    /// More unused outputs than this are given back.
+    const OUTPUTS: usize = 1024;
+    /// More unused memory than this is given back.
+    const HOLD: usize = 1024 * 1024;
+
+    /// An output with nothing in it.
+    pub(crate) fn output(&mut self) -> Box<Output> {
+        self.outputs.pop().unwrap_or_default()
+    }
+
+    /// Takes an output back, whatever is in it.
+    pub(crate) fn give_output(&mut self, mut output: Box<Output>) {
+        while let Some(block) = output.blocks.pop_front() {
+            self.give(block);
+        }
+        output.queued = 0;
+        // A burst is not remembered for ever.
+        if self.outputs.len() < Memory::OUTPUTS && output.blocks.capacity() <= 64 {
+            self.outputs.push(output);
+        }
+    }
+
+    /// An empty block.
+    fn take(&mut self, at_least: usize) -> Vec<u8> {
+        match self.free.pop() {
+            Some(block) => {
+                self.held -= block.capacity();
+                block
+            }
+            None => Vec::with_capacity(Memory::SMALL.max(at_least)),
+        }
+    }
+
+    /// Takes a block back, whatever is in it.
+    pub(crate) fn give(&mut self, mut block: Vec<u8>) {
+        if self.held + block.capacity() <= Memory::HOLD {
+            block.clear();
+            self.held += block.capacity();
+            self.free.push(block);
+        }
+    }
+
+    /// Bytes of memory of the blocks nobody uses.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+}

@@ -1,0 +1,192 @@
+//! The columns of each SHOW: names, order and types are what dashboards rely on.
+
+use super::show::Show;
+
+/// Names of columns, and of their types: `s` text, `i` int4, `n` numeric.
+pub type Columns = &'static [(&'static str, char)];
+
+impl Show {
+    /// Its columns.
+    pub fn columns(self) -> Columns {
+        match self {
+            Show::Clients | Show::Servers => SOCKETS,
+            Show::Config => &[("key", 's'), ("value", 's'), ("default", 's'), ("changeable", 's')],
+            Show::Databases => DATABASES,
+            Show::Lists => &[("list", 's'), ("items", 'i')],
+            Show::Peers => &[("peer_id", 'i'), ("host", 's'), ("port", 'i'), ("pool_size", 'i')],
+            Show::PeerPools => PEER_POOLS,
+            Show::Pools => POOLS,
+            Show::State => &[("key", 's'), ("value", 's')],
+            Show::Stats => STATS,
+            Show::StatsAverages => STATS_AVERAGES,
+            Show::StatsTotals => STATS_TOTALS,
+            Show::Totals => &[("name", 's'), ("value", 'n')],
+            Show::Users => USERS,
+            Show::Version => &[("version", 's')],
+            Show::Workers => WORKERS,
+        }
+    }
+}
+
+/// The names of [`Stats::columns`] in SHOW TOTALS.
+pub const TOTALS: [&str; 12] = [
+    "server_assignment_count",
+    "xact_count",
+    "query_count",
+    "client_bytes",
+    "server_bytes",
+    "xact_time",
+    "query_time",
+    "wait_time",
+    "ps_client_parse_count",
+    "ps_server_parse_count",
+    "ps_bind_count",
+    "client_login_count",
+];
+
+const WORKERS: Columns =
+    &[("worker", 'i'), ("clients", 'i'), ("servers", 'i'), ("xact_count", 'n'), ("lends", 'n')];
+
+const SOCKETS: Columns = &[
+    ("type", 's'),
+    ("user", 's'),
+    ("database", 's'),
+    ("replication", 's'),
+    ("state", 's'),
+    ("addr", 's'),
+    ("port", 'i'),
+    ("local_addr", 's'),
+    ("local_port", 'i'),
+    ("connect_time", 's'),
+    ("request_time", 's'),
+    ("wait", 'i'),
+    ("wait_us", 'i'),
+    ("close_needed", 'i'),
+    ("ptr", 's'),
+    ("link", 's'),
+    ("remote_pid", 'i'),
+    ("tls", 's'),
+    ("application_name", 's'),
+    ("prepared_statements", 'i'),
+    ("id", 'i'),
+];
+
+const DATABASES: Columns = &[
+    ("name", 's'),
+    ("host", 's'),
+    ("port", 'i'),
+    ("database", 's'),
+    ("force_user", 's'),
+    ("pool_size", 'i'),
+    ("min_pool_size", 'i'),
+    ("reserve_pool_size", 'i'),
+    ("server_lifetime", 'i'),
+    ("pool_mode", 's'),
+    ("load_balance_hosts", 's'),
+    ("max_connections", 'i'),
+    ("current_connections", 'i'),
+    ("max_client_connections", 'i'),
+    ("current_client_connections", 'i'),
+    ("paused", 'i'),
+    ("disabled", 'i'),
+];
+
+const PEER_POOLS: Columns = &[
+    ("peer_id", 'i'),
+    ("cl_active_cancel_req", 'i'),
+    ("cl_waiting_cancel_req", 'i'),
+    ("sv_active_cancel", 'i'),
+    ("sv_login", 'i'),
+];
+
+const POOLS: Columns = &[
+    ("database", 's'),
+    ("user", 's'),
+    ("cl_active", 'i'),
+    ("cl_waiting", 'i'),
+    ("cl_active_cancel_req", 'i'),
+    ("cl_waiting_cancel_req", 'i'),
+    ("sv_active", 'i'),
+    ("sv_active_cancel", 'i'),
+    ("sv_being_canceled", 'i'),
+    ("sv_idle", 'i'),
+    ("sv_used", 'i'),
+    ("sv_tested", 'i'),
+    ("sv_login", 'i'),
+    ("maxwait", 'i'),
+    ("maxwait_us", 'i'),
+    ("pool_mode", 's'),
+    ("load_balance_hosts", 's'),
+];
+
+const USERS: Columns = &[
+    ("name", 's'),
+    ("pool_size", 's'),
+    ("reserve_pool_size", 's'),
+    ("pool_mode", 's'),
+    ("max_user_connections", 'i'),
+    ("current_connections", 'i'),
+    ("max_user_client_connections", 'i'),
+    ("current_client_connections", 'i'),
+];
+
+const STATS: Columns = &[
+    ("database", 's'),
+    ("total_server_assignment_count", 'n'),
+    ("total_xact_count", 'n'),
+    ("total_query_count", 'n'),
+    ("total_received", 'n'),
+    ("total_sent", 'n'),
+    ("total_xact_time", 'n'),
+    ("total_query_time", 'n'),
+    ("total_wait_time", 'n'),
+    ("total_client_parse_count", 'n'),
+    ("total_server_parse_count", 'n'),
+    ("total_bind_count", 'n'),
+    ("total_client_login_count", 'n'),
+    ("avg_server_assignment_count", 'n'),
+    ("avg_xact_count", 'n'),
+    ("avg_query_count", 'n'),
+    ("avg_recv", 'n'),
+    ("avg_sent", 'n'),
+    ("avg_xact_time", 'n'),
+    ("avg_query_time", 'n'),
+    ("avg_wait_time", 'n'),
+    ("avg_client_parse_count", 'n'),
+    ("avg_server_parse_count", 'n'),
+    ("avg_bind_count", 'n'),
+    ("avg_client_login_count", 'n'),
+];
+
+const STATS_TOTALS: Columns = &[
+    ("database", 's'),
+    ("server_assignment_count", 'n'),
+    ("xact_count", 'n'),
+    ("query_count", 'n'),
+    ("bytes_received", 'n'),
+    ("bytes_sent", 'n'),
+    ("xact_time", 'n'),
+    ("query_time", 'n'),
+    ("wait_time", 'n'),
+    ("client_parse_count", 'n'),
+    ("server_parse_count", 'n'),
+    ("bind_count", 'n'),
+    ("client_login_count", 'n'),
+];
+
+const STATS_AVERAGES: Columns = &[
+    ("database", 's'),
+    ("server_assignment_count", 'n'),
+    ("xact_count", 'n'),
+    ("query_count", 'n'),
+    ("bytes_received", 'n'),
+    ("bytes_sent", 'n'),
+    ("xact_time", 'n'),
+    ("query_time", 'n'),
+    ("wait_time", 'n'),
+    ("avg_client_parse_count", 'n'),
+    ("avg_server_parse_count", 'n'),
+    ("avg_bind_count", 'n'),
+    ("avg_client_login_count", 'n'),
+];
+

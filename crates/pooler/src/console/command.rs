@@ -1,0 +1,391 @@
+//! The console's grammar, and what each command does.
+
+use howdah_wire::write;
+
+use super::show::{Show, Table};
+use super::{Goal, Want, is_console};
+use crate::config::Database;
+use crate::event::{Action, ClientId, Order, Out, Peer, Question};
+use crate::fault::Fault;
+use crate::note::{Level, Note};
+use crate::pooler::{Asker, Pooler};
+
+/// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
+const NAME_MAX: usize = 15;
+const ARGUMENT_MAX: usize = 63;
+const VALUE_MAX: usize = 255;
+
+const NO_ADMIN: &str = "admin access needed";
+
+/// Settings of sessions that drivers ask for or set, and what they are told.
+const OF_DRIVERS: [(&str, &str); 5] = [
+    ("client_encoding", "UTF-8"),
+    ("default_transaction_isolation", "read committed"),
+    ("standard_conforming_strings", "on"),
+    ("datestyle", "ISO"),
+    ("timezone", "GMT"),
+];
+
+/// A statement, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sentence {
+    /// A command's name, and its argument if there is one.
+    Command(String, Option<String>),
+    /// SET: a setting's name and its value.
+    Set(String, String),
+}
+
+/// Why a statement can't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It has no form we know.
+    Syntax,
+    /// A word is too long.
+    Arguments,
+}
+
+/// Cuts a Query into statements at each `;` outside of quotes. Always gives at least one.
+pub fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        if c == ';' && quote.is_none() {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    let filled: Vec<String> =
+        parts.iter().map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect();
+    if filled.is_empty() || parts.len() <= 2 && filled.len() == 1 {
+        // As it was sent, with its `;`: errors repeat it.
+        return vec![text.to_string()];
+    }
+    filled
+}
+
+/// Reads one statement.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(text: &str) -> Result<Sentence, Unread> {
+    let rest = text.trim_start_matches(BLANKS);
+    let (name, rest) = word(rest).ok_or(Unread::Syntax)?;
+    let after = rest.trim_start_matches(BLANKS);
+    if is_end(after) {
+        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, None));
+    }
+    if after.len() == rest.len() {
+        return Err(Unread::Syntax);
+    }
+    let (argument, rest) = word(after).ok_or(Unread::Syntax)?;
+    let after = rest.trim_start_matches(BLANKS);
+    if is_end(after) {
+        let argument = bounded(argument, ARGUMENT_MAX)?;
+        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, Some(argument)));
+    }
+    if !name.eq_ignore_ascii_case("set") {
+        return Err(Unread::Syntax);
+    }
+    let after = match after.as_bytes() {
+        [b'=', ..] => &after[1..],
+        [b't' | b'T', b'o' | b'O', ..] => &after[2..],
+        _ => return Err(Unread::Syntax),
+    };
+    let after = after.trim_start_matches(BLANKS);
+    let (value, rest) = quoted(after, '\'').or_else(|| word(after)).ok_or(Unread::Syntax)?;
+    if !is_end(rest.trim_start_matches(BLANKS)) {
+        return Err(Unread::Syntax);
+    }
+    if argument.is_empty() {
+        return Err(Unread::Arguments);
+    }
+    Ok(Sentence::Set(bounded(argument, ARGUMENT_MAX)?, bounded(value, VALUE_MAX)?))
+}
+
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// Nothing is left, or a `;`.
+fn is_end(rest: &str) -> bool {
+    rest.strip_prefix(';').unwrap_or(rest).trim_start_matches(BLANKS).is_empty()
+}
+
+/// A bare or double-quoted word, and what follows it.
+fn word(text: &str) -> Option<(String, &str)> {
+    if text.starts_with('"') {
+        return quoted(text, '"');
+    }
+    let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = text.find(|c| !of_word(c)).unwrap_or(text.len());
+    (end > 0).then(|| (text[..end].to_string(), &text[end..]))
+}
+
+/// Text between quotes, which stand doubled inside, and what follows it.
+fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix(quote)?;
+    let mut inside = String::new();
+    loop {
+        let end = rest.find(quote)?;
+        inside.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix(quote) {
+            Some(more) => {
+                inside.push(quote);
+                rest = more;
+            }
+            None => return Some((inside, rest)),
+        }
+    }
+}
+
+fn bounded(word: String, max: usize) -> Result<String, Unread> {
+    if word.len() <= max { Ok(word) } else { Err(Unread::Arguments) }
+}
+
+impl Pooler {
+    /// Carries out one statement, or begins to.
+    pub(crate) fn command(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        let (name, argument) = match read(text) {
+            Ok(Sentence::Set(key, value)) => return self.set_setting(id, key, value, out),
+            Ok(Sentence::Command(name, argument)) => (name.to_ascii_lowercase(), argument),
+            Err(Unread::Syntax) => return self.unknown(id, text, out),
+            Err(Unread::Arguments) => return self.refuse(id, "bad arguments", out),
+        };
+        let argument = argument.filter(|argument| !argument.is_empty());
+        match (&*name, argument) {
+            ("show" | "select", Some(what)) => self.show_what(id, text, &what, out),
+            (
+                "pause" | "resume" | "reconnect" | "kill" | "disable" | "enable" | "wait_close"
+                | "kill_client" | "shutdown" | "reload" | "suspend",
+                argument,
+            ) => self.administer(id, text, &name, argument, out),
+            _ => self.unknown(id, text, out),
+        }
+    }
+
+    fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        self.refuse(id, &format!("invalid command '{text}', use SHOW HELP;"), out);
+    }
+
+    fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
+        let what = what.to_ascii_lowercase();
+        if let Some((name, value)) = OF_DRIVERS.iter().find(|(name, _)| *name == what) {
+            let table = Table::of_one(name, value);
+            return out.send_with(Peer::Client(id), |buf| table.write(buf));
+        }
+        if what == "help" {
+            out.send_with(Peer::Client(id), |buf| {
+                write::notice(buf, "NOTICE", "00000", "Console usage", Some(HELP));
+            });
+            return self.complete(id, "SHOW", out);
+        }
+        if what == "fds" && !self.is_admin(id) {
+            return self.refuse(id, NO_ADMIN, out);
+        }
+        if NOT_BUILT.contains(&&*what) {
+            let text = format!("SHOW {} is not built yet", what.to_ascii_uppercase());
+            return self.refuse(id, &text, out);
+        }
+        let Some(show) = Show::named(&what) else { return self.unknown(id, text, out) };
+        match show.want() {
+            Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
+            None => {
+                let table = self.table(show, Vec::new(), Vec::new());
+                out.send_with(Peer::Client(id), |buf| table.write(buf));
+            }
+        }
+    }
+
+    fn is_admin(&mut self, id: ClientId) -> bool {
+        self.session(id).is_some_and(|session| session.admin)
+    }
+
+    fn set_setting(&mut self, id: ClientId, key: String, value: String, out: &mut Out) {
+        if OF_DRIVERS.iter().any(|(name, _)| name.eq_ignore_ascii_case(&key)) {
+            out.send_with(Peer::Client(id), |buf| {
+                write::notice(buf, "NOTICE", "00000", "SET ignored", None);
+            });
+            return self.complete(id, "SET", out);
+        }
+        if !self.is_admin(id) {
+            return self.refuse(id, NO_ADMIN, out);
+        }
+        let key = key.to_ascii_lowercase();
+        self.await_goal(id, Goal::Set(format!("SET {key}={value}")));
+        let question = |ticket| Question::Set { ticket, key, value };
+        self.ask(Asker::Console(id), question, out);
+    }
+
+    /// A command that changes something.
+    fn administer(
+        &mut self,
+        id: ClientId,
+        text: &str,
+        name: &str,
+        argument: Option<String>,
+        out: &mut Out,
+    ) {
+        if matches!((name, &argument), ("reload" | "suspend", Some(_))) {
+            return self.unknown(id, text, out);
+        }
+        let ending = match (name, argument.as_deref().map(str::to_ascii_lowercase).as_deref()) {
+            ("shutdown", Some("wait_for_servers")) => Some(Order::ShutdownWaitForServers),
+            ("shutdown", Some("wait_for_clients")) => Some(Order::ShutdownWaitForClients),
+            ("shutdown", Some(_)) => return self.unknown(id, text, out),
+            _ => None,
+        };
+        if !self.is_admin(id) {
+            return self.refuse(id, NO_ADMIN, out);
+        }
+        let refusal = match name {
+            "kill_client" => match argument.as_deref().and_then(leading_number) {
+                Some(number) => {
+                    let want = Want::KillClient(number);
+                    return self.ask_workers(id, Goal::KillClient, want, out);
+                }
+                None => Some("invalid client pointer supplied".to_string()),
+            },
+            "suspend" => Some("SUSPEND is not built yet: use PAUSE".to_string()),
+            _ => self.objection(name, argument.as_deref()),
+        };
+        if let Some(text) = refusal {
+            return self.refuse(id, &text, out);
+        }
+        self.note_command(name, argument.as_deref(), out);
+        match name {
+            "reload" => {
+                self.await_goal(id, Goal::Reload);
+                self.ask(Asker::Console(id), |ticket| Question::Reload { ticket }, out);
+            }
+            "shutdown" => self.shutdown(id, ending, out),
+            "wait_close" => {
+                let goal = Goal::Order("WAIT_CLOSE", None);
+                self.ask_workers(id, goal, Want::Closed(argument), out);
+            }
+            _ => self.order_all(id, name, argument, out),
+        }
+    }
+
+    /// What speaks against a command, given what is paused and which databases there are.
+    fn objection(&self, name: &str, database: Option<&str>) -> Option<String> {
+        let janitor = &self.janitor;
+        let Some(database) = database else {
+            return match name {
+                "disable" | "enable" => Some("a database is required".into()),
+                "pause" | "kill" if janitor.is_paused_all() => {
+                    Some("already suspended/paused".into())
+                }
+                "resume" if janitor.is_shutting_down() => Some("pooler is shutting down".into()),
+                "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
+                    Some("pooler is not paused/suspended".into())
+                }
+                _ => None,
+            };
+        };
+        let verb = match name {
+            "pause" | "kill" if janitor.is_paused_all() => {
+                return Some("already suspended/paused".into());
+            }
+            "resume" if janitor.is_paused_alone(database) => return None,
+            "resume" if is_console(database) || self.knows(database) => {
+                return Some(format!("database {database} is not paused"));
+            }
+            "wait_close" => "wait in",
+            "shutdown" => return None,
+            name => name,
+        };
+        if is_console(database) {
+            return Some(format!("cannot {verb} admin db: {database}"));
+        }
+        (!self.knows(database)).then(|| format!("no such database: {database}"))
+    }
+
+    /// The database stands in the configuration, by name or by `*`.
+    fn knows(&self, database: &str) -> bool {
+        self.config.database(database).is_some()
+    }
+
+    fn note_command(&self, name: &str, argument: Option<&str>, out: &mut Out) {
+        let name = name.to_ascii_uppercase();
+        let text = match argument {
+            None => format!("{name} command issued"),
+            Some(argument) if name == "SHUTDOWN" => {
+                format!("SHUTDOWN {} command issued", argument.to_ascii_uppercase())
+            }
+            Some(database) => format!("{name} '{database}' command issued"),
+        };
+        out.note(Note { level: Level::Log, text });
+    }
+
+    fn shutdown(&mut self, id: ClientId, ending: Option<Order>, out: &mut Out) {
+        let Some(order) = ending else {
+            // No answer: the connection stays until the process is gone.
+            self.await_goal(id, Goal::End);
+            return out.push(Action::Ask(Question::Exit(0)));
+        };
+        out.push(Action::Ask(Question::StopListening { keep_unix: true }));
+        self.ask_workers(id, Goal::Order("SHUTDOWN", None), Want::Order(order), out);
+    }
+
+    fn order_all(&mut self, id: ClientId, name: &str, database: Option<String>, out: &mut Out) {
+        let (tag, order, undo) = match (name, database) {
+            ("pause", database) => {
+                ("PAUSE", Order::Pause(database.clone()), Some(Order::Resume(database)))
+            }
+            ("resume", database) => ("RESUME", Order::Resume(database), None),
+            ("reconnect", database) => ("RECONNECT", Order::Reconnect(database), None),
+            ("kill", database) => ("KILL", Order::Kill(database), None),
+            ("disable", Some(database)) => ("DISABLE", Order::Disable(database), None),
+            ("enable", Some(database)) => ("ENABLE", Order::Enable(database), None),
+            _ => return,
+        };
+        self.ask_workers(id, Goal::Order(tag, undo), Want::Order(order), out);
+    }
+
+    /// KILL_CLIENT. True if the client was here.
+    pub(super) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
+        let found = self.clients.iter().find(|(_, client)| {
+            client.number == number && !matches!(client.state, crate::client::State::Closing)
+        });
+        let Some((id, _)) = found else { return false };
+        self.disconnect(id, Fault::Forced, out);
+        true
+    }
+}
+
+/// The number a text begins with, as C's `sscanf` would read it.
+fn leading_number(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+/// Whether several hosts stand in a database's entry, so that how they are used means something.
+pub(super) fn has_host_list(database: &Database) -> bool {
+    database.host.as_ref().is_some_and(|host| host.contains(','))
+}
+
+/// What SHOW could tell in PgBouncer and can't here yet.
+const NOT_BUILT: [&str; 6] = ["fds", "mem", "sockets", "active_sockets", "dns_hosts", "dns_zones"];
+
+const HELP: &str = "
+\tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION
+\tSHOW PEERS|PEER_POOLS
+\tSHOW LISTS|STATE|WORKERS
+\tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
+\tSET key = arg
+\tRELOAD
+\tPAUSE [<db>]
+\tRESUME [<db>]
+\tDISABLE <db>
+\tENABLE <db>
+\tRECONNECT [<db>]
+\tKILL [<db>]
+\tKILL_CLIENT <client_id>
+\tSHUTDOWN
+\tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
+\tWAIT_CLOSE [<db>]";

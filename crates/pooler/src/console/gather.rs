@@ -1,0 +1,350 @@
+//! What one worker has, as its answer to a console.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::show::{Row, date_time};
+use crate::client::{self, Client, Replication};
+use crate::config::{Database, PoolMode};
+use crate::event::{Ends, Time, WorkerId};
+use crate::params::Params;
+use crate::place;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::pooling::nanos;
+use crate::server::{self, Server};
+use crate::stats::Stats;
+
+/// Clients and servers of a pool, by state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct States {
+    /// Logged in, and not waiting.
+    pub cl_active: u32,
+    /// Waiting for a server.
+    pub cl_waiting: u32,
+    /// Cancel requests under way to PostgreSQL.
+    pub cl_active_cancel: u32,
+    /// Bound to clients.
+    pub sv_active: u32,
+    /// Carriers of cancel requests.
+    pub sv_active_cancel: u32,
+    /// Free, but a cancel for them is under way.
+    pub sv_being_canceled: u32,
+    /// Ready for use.
+    pub sv_idle: u32,
+    /// Idle for so long that they are tested before use.
+    pub sv_used: u32,
+    /// Being tested, reset or brought to rest.
+    pub sv_tested: u32,
+    /// Not yet logged in.
+    pub sv_login: u32,
+    /// How long the oldest waiter has waited, in nanoseconds.
+    pub max_wait: u64,
+}
+
+/// A worker's share of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolShare {
+    /// Which.
+    pub key: Arc<PoolKey>,
+    /// Its database.
+    pub database: Arc<Database>,
+    /// When servers go back.
+    pub mode: PoolMode,
+    /// Its clients and servers.
+    pub states: States,
+    /// Servers that count against limits.
+    pub connections: u32,
+    /// Counts since the start.
+    pub stats: Stats,
+    /// Counts as of when the averages begin.
+    pub older: Stats,
+}
+
+/// What a worker has.
+#[derive(Clone, Debug)]
+pub struct Holdings {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// Its pools.
+    pub pools: Vec<PoolShare>,
+    /// Admitted clients by database and user.
+    pub admitted: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    /// All clients, those that log in and consoles included.
+    pub clients: u32,
+    /// Clients that have not proved who they are.
+    pub login_clients: u32,
+    /// Consoles.
+    pub consoles: u32,
+    /// Free slots for clients.
+    pub free_clients: u32,
+    /// All servers.
+    pub servers: u32,
+    /// Free slots for servers.
+    pub free_servers: u32,
+    /// What its consoles count.
+    pub console_stats: Stats,
+    /// The same as of when the averages begin.
+    pub console_older: Stats,
+    /// Nanoseconds since the averages begin.
+    pub window: u64,
+}
+
+/// A server's state in the console.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    Active,
+    ActiveCancel,
+    BeingCanceled,
+    Idle,
+    Used,
+    Tested,
+    New,
+}
+
+impl Seen {
+    fn word(self) -> &'static str {
+        match self {
+            Seen::Active => "active",
+            Seen::ActiveCancel => "active_cancel",
+            Seen::BeingCanceled => "being_canceled",
+            Seen::Idle => "idle",
+            Seen::Used => "used",
+            Seen::Tested => "tested",
+            Seen::New => "new",
+        }
+    }
+}
+
+impl Pooler {
+    /// Pools and counts.
+    pub(super) fn holdings(&mut self) -> Holdings {
+        for id in self.pools.ids() {
+            self.trim_waiting(id);
+        }
+        let mut shares: BTreeMap<PoolId, PoolShare> =
+            self.pools.ids().into_iter().map(|id| (id, self.share(id))).collect();
+        let mut admitted = BTreeMap::new();
+        let (mut login_clients, mut consoles) = (0, 0);
+        for (_, client) in self.clients.iter() {
+            if client.admitted {
+                let login = (client.database.clone(), client.user.clone());
+                *admitted.entry(login).or_default() += 1;
+            }
+            let states = client.pool.and_then(|id| shares.get_mut(&id)).map(|s| &mut s.states);
+            match (&client.state, states) {
+                (client::State::Console(_), _) => consoles += 1,
+                (client::State::Canceller | client::State::Closing, _) => {}
+                (client::State::Waiting | client::State::Welcome, Some(states)) => {
+                    states.cl_waiting += 1;
+                }
+                (_, Some(states)) => states.cl_active += 1,
+                (_, None) => login_clients += 1,
+            }
+        }
+        for (_, server) in self.servers.iter() {
+            let Some(share) = shares.get_mut(&server.pool) else { continue };
+            share.connections += u32::from(server.permitted);
+            self.count_server(server, &mut share.states);
+        }
+        Holdings {
+            worker: self.worker,
+            pools: shares.into_values().collect(),
+            admitted,
+            clients: self.clients.len() as u32,
+            login_clients,
+            consoles,
+            free_clients: self.clients.free() as u32,
+            servers: self.servers.len() as u32,
+            free_servers: self.servers.free() as u32,
+            console_stats: self.consoles.stats,
+            console_older: self.consoles.older_stats,
+            window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),
+        }
+    }
+
+    fn share(&self, id: PoolId) -> PoolShare {
+        let pool = self.pools.at(id);
+        let max_wait = pool.longest_wait(self.now).unwrap_or(0);
+        PoolShare {
+            key: pool.key.clone(),
+            database: pool.terms.database.clone(),
+            mode: pool.terms.mode,
+            states: States { max_wait, ..States::default() },
+            connections: 0,
+            stats: pool.stats,
+            older: pool.older_stats,
+        }
+    }
+
+    fn count_server(&self, server: &Server, states: &mut States) {
+        if let server::State::Cancel(errand) = &server.state {
+            states.cl_active_cancel += errand.requests();
+        }
+        let Some(seen) = self.seen(server) else { return };
+        *match seen {
+            Seen::Active => &mut states.sv_active,
+            Seen::ActiveCancel => &mut states.sv_active_cancel,
+            Seen::BeingCanceled => &mut states.sv_being_canceled,
+            Seen::Idle => &mut states.sv_idle,
+            Seen::Used => &mut states.sv_used,
+            Seen::Tested => &mut states.sv_tested,
+            Seen::New => &mut states.sv_login,
+        } += 1;
+    }
+
+    /// `None` for a server that is being closed: PgBouncer has none in that state.
+    fn seen(&self, server: &Server) -> Option<Seen> {
+        use server::State;
+        Some(match &server.state {
+            State::Preparing(_) | State::Linked(_) => Seen::Active,
+            State::Cancel(_) => Seen::ActiveCancel,
+            State::BeingCancelled => Seen::BeingCanceled,
+            State::Idle if self.is_stale(server) => Seen::Used,
+            State::Idle | State::Lent(_) => Seen::Idle,
+            State::Used => Seen::Used,
+            State::Checking | State::Resetting | State::Draining => Seen::Tested,
+            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
+                Seen::New
+            }
+            State::Closing => return None,
+        })
+    }
+
+    /// It would be tested before its next use.
+    fn is_stale(&self, server: &Server) -> bool {
+        let globals = &self.config.globals;
+        let rested = self.now.0.saturating_sub(server.since.0);
+        !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
+    }
+
+    /// Rows of SHOW CLIENTS.
+    pub(super) fn client_rows(&self) -> Vec<Row> {
+        self.clients.iter().filter_map(|(_, client)| self.client_row(client)).collect()
+    }
+
+    fn client_row(&self, client: &Client) -> Option<Row> {
+        use client::State;
+        let state = match (&client.state, client.pool) {
+            (State::Linked(_) | State::Preparing(_), _) => "active",
+            (State::Idle | State::Console(_), _) => "idle",
+            (State::Waiting, _) | (State::Welcome, Some(_)) => "waiting",
+            (State::Canceller, _) => "active_cancel_req",
+            _ => return None,
+        };
+        let named = |name: &str, none: &str| {
+            if name.is_empty() { none.to_string() } else { name.to_string() }
+        };
+        let link = client.link().and_then(|id| self.servers.get(id)).map(|s| s.number);
+        let waits = state == "waiting";
+        Some(self.socket_row(&Socket {
+            kind: "C",
+            user: named(&client.user, "(nouser)"),
+            database: named(&client.database, "(nodb)"),
+            replication: client.replication,
+            state,
+            ends: Some(&client.ends),
+            connected: client.connected,
+            request: client.request,
+            wait: if waits { self.now.0.saturating_sub(client.request.0) } else { 0 },
+            close_needed: false,
+            number: client.number,
+            link,
+            pid: client.ends.unix_peer.map_or(0, |peer| peer.pid),
+            params: client.params.as_deref(),
+            statements: client.names.len(),
+        }))
+    }
+
+    /// Rows of SHOW SERVERS.
+    pub(super) fn server_rows(&self) -> Vec<Row> {
+        self.servers.iter().filter_map(|(_, server)| self.server_row(server)).collect()
+    }
+
+    fn server_row(&self, server: &Server) -> Option<Row> {
+        let state = self.seen(server)?.word();
+        let key = &self.pools.at(server.pool).key;
+        let client = server.link().and_then(|id| self.clients.get(id));
+        Some(self.socket_row(&Socket {
+            kind: "S",
+            user: key.user.to_string(),
+            database: key.database.to_string(),
+            replication: client.map_or(Replication::None, |client| client.replication),
+            state,
+            ends: server.ends.as_ref(),
+            connected: server.connected,
+            request: server.request,
+            wait: 0,
+            close_needed: server.close_why.is_some(),
+            number: server.number,
+            link: client.map(|client| client.number),
+            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
+            params: Some(&server.params),
+            statements: server.set.len(),
+        }))
+    }
+
+    fn socket_row(&self, socket: &Socket<'_>) -> Row {
+        let pointer = |number: u64| format!("{number:#x}");
+        let replication = match socket.replication {
+            Replication::None => "none",
+            Replication::Logical => "logical",
+            Replication::Physical => "physical",
+        };
+        let end = |address: Option<&crate::event::Address>| match address {
+            Some(address) => (place::host(address), place::port(address)),
+            None => (String::new(), 0),
+        };
+        let (host, port) = end(socket.ends.map(|ends| &ends.remote));
+        let (local_host, local_port) = end(socket.ends.map(|ends| &ends.local));
+        let application = self
+            .shared
+            .tracked
+            .position(b"application_name")
+            .and_then(|position| socket.params?.get(position))
+            .map_or_else(String::new, |name| String::from_utf8_lossy(name).into_owned());
+        let columns = [
+            socket.kind.to_string(),
+            socket.user.clone(),
+            socket.database.clone(),
+            replication.to_string(),
+            socket.state.to_string(),
+            host,
+            port.to_string(),
+            local_host,
+            local_port.to_string(),
+            date_time(self.started, socket.connected),
+            date_time(self.started, socket.request),
+            (socket.wait / 1_000_000_000).to_string(),
+            (socket.wait / 1000 % 1_000_000).to_string(),
+            u8::from(socket.close_needed).to_string(),
+            pointer(socket.number),
+            socket.link.map_or_else(String::new, pointer),
+            socket.pid.to_string(),
+            String::new(),
+            application,
+            socket.statements.to_string(),
+            socket.number.to_string(),
+        ];
+        columns.into_iter().map(Some).collect()
+    }
+}
+
+/// What a row of SHOW CLIENTS and SHOW SERVERS tells.
+struct Socket<'a> {
+    kind: &'static str,
+    user: String,
+    database: String,
+    replication: Replication,
+    state: &'static str,
+    ends: Option<&'a Ends>,
+    connected: Time,
+    request: Time,
+    wait: u64,
+    close_needed: bool,
+    number: u64,
+    link: Option<u64>,
+    pid: u32,
+    params: Option<&'a Params>,
+    statements: usize,
+}

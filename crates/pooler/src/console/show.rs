@@ -1,0 +1,494 @@
+//! What SHOW tells: one function for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use howdah_wire::write::{self, Column};
+
+use super::columns::TOTALS;
+use super::command::has_host_list;
+use super::gather::{Holdings, PoolShare, States};
+use super::{VERSION, Want};
+use crate::config::{CONSOLE, Database};
+use crate::event::Time;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::stats::Stats;
+
+/// Values of one row; `None` is NULL.
+pub type Row = Vec<Option<String>>;
+
+/// What SHOW can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Show {
+    /// Clients.
+    Clients,
+    /// Settings.
+    Config,
+    /// Databases.
+    Databases,
+    /// How many there are of what.
+    Lists,
+    /// Other poolers: none.
+    Peers,
+    /// Pools of other poolers: none.
+    PeerPools,
+    /// Pools.
+    Pools,
+    /// Servers.
+    Servers,
+    /// Paused or not.
+    State,
+    /// Counts and averages of databases.
+    Stats,
+    /// Averages of databases.
+    StatsAverages,
+    /// Counts of databases.
+    StatsTotals,
+    /// Counts and averages of everything.
+    Totals,
+    /// Users.
+    Users,
+    /// The version.
+    Version,
+    /// What each worker has.
+    Workers,
+}
+
+impl Show {
+    /// The one of this name, in lower case.
+    pub fn named(name: &str) -> Option<Show> {
+        Some(match name {
+            "clients" => Show::Clients,
+            "config" => Show::Config,
+            "databases" => Show::Databases,
+            "lists" => Show::Lists,
+            "peers" => Show::Peers,
+            "peer_pools" => Show::PeerPools,
+            "pools" => Show::Pools,
+            "servers" => Show::Servers,
+            "state" => Show::State,
+            "stats" => Show::Stats,
+            "stats_averages" => Show::StatsAverages,
+            "stats_totals" => Show::StatsTotals,
+            "totals" => Show::Totals,
+            "users" => Show::Users,
+            "version" => Show::Version,
+            "workers" => Show::Workers,
+            _ => return None,
+        })
+    }
+
+    /// What the workers must be asked for.
+    pub fn want(self) -> Option<Want> {
+        match self {
+            Show::Clients => Some(Want::Clients),
+            Show::Servers => Some(Want::Servers),
+            Show::Config | Show::Peers | Show::PeerPools | Show::State | Show::Version => None,
+            _ => Some(Want::Holdings),
+        }
+    }
+}
+
+/// An answer to SHOW.
+#[derive(Debug)]
+pub struct Table<'a> {
+    columns: Vec<(&'a str, char)>,
+    rows: Vec<Row>,
+}
+
+impl<'a> Table<'a> {
+    /// One column with one value.
+    pub fn of_one(name: &'a str, value: &str) -> Self {
+        Table { columns: vec![(name, 's')], rows: vec![vec![Some(value.to_string())]] }
+    }
+
+    /// Appends it as messages, up to CommandComplete.
+    pub fn write(&self, buf: &mut Vec<u8>) {
+        let column = |(name, kind): &(&'a str, char)| {
+            let (type_oid, type_size) = match kind {
+                'i' => (23, 4),
+                'n' => (1700, -1),
+                _ => (25, -1),
+            };
+            Column { name, type_oid, type_size }
+        };
+        let columns: Vec<_> = self.columns.iter().map(column).collect();
+        write::row_description(buf, &columns);
+        for row in &self.rows {
+            debug_assert_eq!(row.len(), columns.len());
+            write::data_row(buf, row.iter().map(|value| value.as_ref().map(String::as_bytes)));
+        }
+        write::command_complete(buf, "SHOW");
+    }
+}
+
+/// `YYYY-MM-DD HH:MM:SS UTC` of a moment, given the wall clock at `Time(0)`.
+pub fn date_time(started: f64, at: Time) -> String {
+    let seconds = (started + at.0 as f64 / 1e9).max(0.0) as u64;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (mut year, mut left) = (1970, days);
+    let length = |year: u64| {
+        let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+        (365 + u64::from(leap), leap)
+    };
+    while left >= length(year).0 {
+        left -= length(year).0;
+        year += 1;
+    }
+    let february = if length(year).1 { 29 } else { 28 };
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < days {
+            break;
+        }
+        left -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", left + 1)
+}
+
+impl Pooler {
+    /// The answer to a SHOW, from what all workers have.
+    pub(super) fn table(
+        &self,
+        show: Show,
+        mut holdings: Vec<Holdings>,
+        rows: Vec<Row>,
+    ) -> Table<'static> {
+        holdings.sort_by_key(|holding| holding.worker);
+        let rows = match show {
+            Show::Clients | Show::Servers => sorted_sockets(rows),
+            Show::Config => self.show_config(),
+            Show::Databases => self.show_databases(&holdings),
+            Show::Lists => self.show_lists(&holdings),
+            Show::Peers | Show::PeerPools => Vec::new(),
+            Show::Pools => show_pools(&holdings),
+            Show::State => self.show_state(),
+            Show::Stats => of_databases(&holdings, |counts| {
+                counts.totals().into_iter().chain(counts.averages()).collect()
+            }),
+            Show::StatsAverages => of_databases(&holdings, |counts| counts.averages().into()),
+            Show::StatsTotals => of_databases(&holdings, |counts| counts.totals().into()),
+            Show::Totals => show_totals(&holdings),
+            Show::Users => self.show_users(&holdings),
+            Show::Version => vec![vec![text(VERSION)]],
+            Show::Workers => show_workers(&holdings),
+        };
+        Table { columns: show.columns().to_vec(), rows }
+    }
+
+    fn show_config(&self) -> Vec<Row> {
+        let row = |shown: crate::config::Shown| {
+            let value = match shown.key {
+                "workers" => Some(self.workers.to_string()),
+                "io_driver" => Some(self.chosen_driver().to_string()),
+                _ => shown.value,
+            };
+            let changeable = if shown.changeable { "yes" } else { "no" };
+            vec![text(shown.key), value, shown.default.map(str::to_string), text(changeable)]
+        };
+        self.config.show().map(row).collect()
+    }
+
+    /// The driver's name, without the reason it was chosen for.
+    fn chosen_driver(&self) -> &str {
+        let end = self.driver.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        &self.driver[..end.unwrap_or(self.driver.len())]
+    }
+
+    fn show_state(&self) -> Vec<Row> {
+        let yes = |is: bool| text(if is { "yes" } else { "no" });
+        let paused = self.janitor.is_paused_all();
+        vec![
+            vec![text("active"), yes(!paused)],
+            vec![text("paused"), yes(paused)],
+            vec![text("suspended"), yes(false)],
+            vec![text("workers"), number(self.workers)],
+            vec![text("io_driver"), text(&self.driver)],
+        ]
+    }
+
+    fn show_databases(&self, holdings: &[Holdings]) -> Vec<Row> {
+        let mut databases: BTreeMap<String, Arc<Database>> = self.config.databases.clone();
+        for share in shares(holdings).filter(|share| share.database.auto) {
+            databases.entry(share.key.database.to_string()).or_insert(share.database.clone());
+        }
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+        for (name, database) in &databases {
+            rows.insert(name.clone(), self.database_row(name, database, holdings));
+        }
+        rows.insert(CONSOLE.to_string(), self.console_row(holdings));
+        rows.into_values().collect()
+    }
+
+    fn database_row(&self, name: &str, database: &Database, holdings: &[Holdings]) -> Row {
+        let of = |key: &PoolKey| *key.database == *name;
+        let config = &self.config;
+        let servers: u32 =
+            shares(holdings).filter(|share| of(&share.key)).map(|share| share.connections).sum();
+        let balance = has_host_list(database).then(|| database.load_balance_hosts.to_string());
+        vec![
+            text(name),
+            database.host.clone(),
+            number(database.port),
+            text(database.target()),
+            database.forced_user.clone(),
+            number(database.pool_size.unwrap_or(config.globals.default_pool_size)),
+            number(config.min_pool_size(database)),
+            number(database.reserve_pool_size.unwrap_or(config.globals.reserve_pool_size)),
+            number(config.server_lifetime(database).as_secs()),
+            database.pool_mode.map(|mode| mode.to_string()),
+            balance,
+            number(config.max_db_connections(database)),
+            number(servers),
+            number(config.max_db_client_connections(database)),
+            number(admitted(holdings, |database, _| database == name)),
+            number(u8::from(self.janitor.is_paused_alone(name))),
+            number(u8::from(self.janitor.is_disabled(name))),
+        ]
+    }
+
+    /// The console's own row in SHOW DATABASES.
+    fn console_row(&self, holdings: &[Holdings]) -> Row {
+        let globals = &self.config.globals;
+        vec![
+            text(CONSOLE),
+            None,
+            number(globals.listen_port),
+            text(CONSOLE),
+            text(CONSOLE),
+            number(2),
+            number(globals.min_pool_size),
+            number(globals.reserve_pool_size),
+            number(globals.server_lifetime.as_secs()),
+            text("statement"),
+            None,
+            number(globals.max_db_connections),
+            number(0),
+            number(globals.max_db_client_connections),
+            number(consoles(holdings)),
+            number(0),
+            number(0),
+        ]
+    }
+
+    fn show_users(&self, holdings: &[Holdings]) -> Vec<Row> {
+        let mut names: BTreeSet<&str> = self.config.users.keys().map(String::as_str).collect();
+        names.insert(CONSOLE);
+        let limit = |value: Option<u32>| Some(value.map_or_else(String::new, |n| format!("{n:9}")));
+        let row = |name: &str| {
+            let user = self.config.user(name).map(|user| &**user);
+            let of = |key: &PoolKey| *key.user == *name;
+            let servers: u32 =
+                shares(holdings).filter(|share| of(&share.key)).map(|s| s.connections).sum();
+            vec![
+                text(name),
+                limit(user.and_then(|user| user.pool_size)),
+                limit(user.and_then(|user| user.reserve_pool_size)),
+                user.and_then(|user| user.pool_mode).map(|mode| mode.to_string()),
+                number(self.config.max_user_connections(user)),
+                number(servers),
+                number(self.config.max_user_client_connections(user)),
+                number(admitted(holdings, |_, user| user == name)),
+            ]
+        };
+        names.into_iter().map(row).collect()
+    }
+
+    fn show_lists(&self, holdings: &[Holdings]) -> Vec<Row> {
+        let sum = |count: fn(&Holdings) -> u32| holdings.iter().map(count).sum::<u32>();
+        let rows = [
+            ("databases", self.show_databases(holdings).len() as u32),
+            ("users", self.show_users(holdings).len() as u32),
+            ("peers", 0),
+            ("pools", show_pools(holdings).len() as u32),
+            ("peer_pools", 0),
+            ("free_clients", sum(|holding| holding.free_clients)),
+            ("used_clients", sum(|holding| holding.clients)),
+            ("login_clients", sum(|holding| holding.login_clients)),
+            ("free_servers", sum(|holding| holding.free_servers)),
+            ("used_servers", sum(|holding| holding.servers)),
+            // Names are looked up anew for each connection, by the control thread.
+            ("dns_names", 0),
+            ("dns_zones", 0),
+            ("dns_queries", 0),
+            ("dns_pending", 0),
+        ];
+        rows.into_iter().map(|(list, items)| vec![text(list), number(items)]).collect()
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    Some(value.to_string())
+}
+
+fn number(value: impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+fn shares(holdings: &[Holdings]) -> impl Iterator<Item = &PoolShare> {
+    holdings.iter().flat_map(|holding| &holding.pools)
+}
+
+fn consoles(holdings: &[Holdings]) -> u32 {
+    holdings.iter().map(|holding| holding.consoles).sum()
+}
+
+/// How many admitted clients have such a database and user.
+fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
+    let logins = holdings.iter().flat_map(|holding| &holding.admitted);
+    logins.filter(|((database, user), _)| which(database, user)).map(|(_, count)| count).sum()
+}
+
+/// By database, user and number.
+fn sorted_sockets(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by_cached_key(|row| {
+        let number: u64 = row[20].as_ref().and_then(|n| n.parse().ok()).unwrap_or(0);
+        (row[2].clone(), row[1].clone(), number)
+    });
+    rows
+}
+
+fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
+    let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
+    for share in shares(holdings) {
+        let empty = (States::default(), share);
+        pools.entry(share.key.clone()).or_insert(empty).0.add(&share.states);
+    }
+    let mut rows: BTreeMap<PoolKey, Row> = BTreeMap::new();
+    for (key, (states, share)) in &pools {
+        let database = &share.database;
+        let balance = has_host_list(database).then(|| database.load_balance_hosts.to_string());
+        rows.insert((**key).clone(), pool_row(key, states, &share.mode.to_string(), balance));
+    }
+    let console = PoolKey { database: CONSOLE.into(), user: CONSOLE.into() };
+    let states = States { cl_active: consoles(holdings), ..States::default() };
+    let row = pool_row(&console, &states, "statement", None);
+    rows.insert(console, row);
+    rows.into_values().collect()
+}
+
+fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>) -> Row {
+    let counts = [
+        states.cl_active,
+        states.cl_waiting,
+        states.cl_active_cancel,
+        // None ever waits for a connection to carry it.
+        0,
+        states.sv_active,
+        states.sv_active_cancel,
+        states.sv_being_canceled,
+        states.sv_idle,
+        states.sv_used,
+        states.sv_tested,
+        states.sv_login,
+    ];
+    let mut row = vec![text(&key.database), text(&key.user)];
+    row.extend(counts.map(number));
+    row.push(number(states.max_wait / 1_000_000_000));
+    row.push(number(states.max_wait / 1000 % 1_000_000));
+    row.push(text(mode));
+    row.push(balance);
+    row
+}
+
+impl States {
+    fn add(&mut self, other: &States) {
+        self.cl_active += other.cl_active;
+        self.cl_waiting += other.cl_waiting;
+        self.cl_active_cancel += other.cl_active_cancel;
+        self.sv_active += other.sv_active;
+        self.sv_active_cancel += other.sv_active_cancel;
+        self.sv_being_canceled += other.sv_being_canceled;
+        self.sv_idle += other.sv_idle;
+        self.sv_used += other.sv_used;
+        self.sv_tested += other.sv_tested;
+        self.sv_login += other.sv_login;
+        self.max_wait = self.max_wait.max(other.max_wait);
+    }
+}
+
+/// Counts of a database, or of everything.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Since the start.
+    stats: Stats,
+    /// Since the averages begin.
+    recent: Stats,
+    /// Nanoseconds since then.
+    window: u64,
+}
+
+impl Counts {
+    fn add(&mut self, stats: &Stats, older: &Stats, window: u64) {
+        self.stats.add(stats);
+        self.recent.add(&stats.since(older));
+        self.window = self.window.max(window);
+    }
+
+    fn totals(&self) -> [u64; 12] {
+        self.stats.columns()
+    }
+
+    /// Per second; times per transaction, query and assignment.
+    fn averages(&self) -> [u64; 12] {
+        let recent = &self.recent;
+        let window = u128::from(self.window.max(1));
+        let mut columns = recent
+            .columns()
+            .map(|count| (u128::from(count) * 1_000_000_000 / window) as u64);
+        let per = |ns: u64, count: u64| (ns / 1000).checked_div(count).unwrap_or(0);
+        columns[5] = per(recent.transaction_ns, recent.transactions);
+        columns[6] = per(recent.query_ns, recent.queries);
+        columns[7] = per(recent.wait_ns, recent.server_assignments);
+        columns
+    }
+}
+
+/// A row for each database, the console's included.
+fn of_databases(holdings: &[Holdings], values: impl Fn(&Counts) -> Vec<u64>) -> Vec<Row> {
+    let mut databases: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
+    for holding in holdings {
+        for share in &holding.pools {
+            let counts = databases.entry(share.key.database.clone()).or_default();
+            counts.add(&share.stats, &share.older, holding.window);
+        }
+        let counts = databases.entry(CONSOLE.into()).or_default();
+        counts.add(&holding.console_stats, &holding.console_older, holding.window);
+    }
+    let row = |(name, counts): (&Arc<str>, &Counts)| {
+        std::iter::once(text(name)).chain(values(counts).into_iter().map(number)).collect()
+    };
+    databases.iter().map(row).collect()
+}
+
+fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
+    let mut all = Counts::default();
+    for holding in holdings {
+        for share in &holding.pools {
+            all.add(&share.stats, &share.older, holding.window);
+        }
+        all.add(&holding.console_stats, &holding.console_older, holding.window);
+    }
+    let rows = |kind: &'static str, values: [u64; 12]| {
+        let named = TOTALS.into_iter().zip(values);
+        named.map(move |(name, value)| vec![text(&format!("{kind}_{name}")), number(value)])
+    };
+    rows("total", all.totals()).chain(rows("avg", all.averages())).collect()
+}
+
+fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
+    let row = |holding: &Holdings| {
+        let sum = |count: fn(&PoolShare) -> u64| holding.pools.iter().map(count).sum::<u64>();
+        vec![
+            number(holding.worker.0),
+            number(holding.clients),
+            number(holding.servers),
+            number(sum(|share| share.stats.transactions)),
+            number(sum(|share| share.stats.lends)),
+        ]
+    };
+    holdings.iter().map(row).collect()
+}

@@ -1,0 +1,178 @@
+//! The simulated network and clock.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use howdah_pooler::event::{Address, Ends, Time};
+
+use crate::chance::Chance;
+
+/// Names a socket of the world.
+pub type SocketId = usize;
+
+/// Bytes that may lie unread in one direction; a sender waits for room.
+pub const ROOM: usize = 64 * 1024;
+
+/// Shared by drivers and the test.
+pub type Shared = Rc<RefCell<World>>;
+
+/// See the module.
+pub struct World {
+    /// The time.
+    pub now: Time,
+    /// Decides everything that is not determined.
+    pub chance: Chance,
+    sockets: Vec<Socket>,
+    /// By address listened on: sockets connected and not yet accepted.
+    backlogs: HashMap<Address, VecDeque<SocketId>>,
+    next_port: u16,
+}
+
+/// One end of a connection.
+struct Socket {
+    other: SocketId,
+    ends: Ends,
+    /// Sent by the other end, unread.
+    inbound: VecDeque<u8>,
+    /// The other end sends no more.
+    ended: bool,
+    reset: bool,
+    closed: bool,
+}
+
+/// What a read found.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Read {
+    /// This.
+    Bytes(Vec<u8>),
+    /// Nothing yet.
+    Nothing,
+    /// End of file.
+    End,
+    /// The other end has reset the connection.
+    Reset,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(seed: u64) -> Shared {
+        Rc::new(RefCell::new(World {
+            now: Time(1_000_000_000),
+            chance: Chance::new(seed),
+            sockets: Vec::new(),
+            backlogs: HashMap::new(),
+            next_port: 40_000,
+        }))
+    }
+
+    /// Listens on an address; for what is outside of Howdah.
+    pub fn listen(&mut self, address: Address) {
+        self.backlogs.entry(address).or_default();
+    }
+
+    /// Stops listening; those not yet accepted are reset.
+    pub fn stop_listening(&mut self, address: &Address) {
+        for waiting in self.backlogs.remove(address).into_iter().flatten() {
+            self.reset(waiting);
+        }
+    }
+
+    /// Connects to an address; None when nobody listens there.
+    pub fn connect(&mut self, to: &Address) -> Option<SocketId> {
+        let backlog = self.backlogs.get_mut(to)?;
+        let (ours, theirs) = (self.sockets.len(), self.sockets.len() + 1);
+        backlog.push_back(theirs);
+        self.next_port = self.next_port.wrapping_add(1);
+        let from = match to {
+            Address::Tcp(ip, _) => Address::Tcp(*ip, self.next_port),
+            unix => unix.clone(),
+        };
+        for (other, remote, local) in [(theirs, to, &from), (ours, &from, to)] {
+            let ends = Ends {
+                remote: remote.clone(),
+                local: local.clone(),
+                unix_peer: None,
+            };
+            let inbound = VecDeque::new();
+            self.sockets.push(Socket {
+                other,
+                ends,
+                inbound,
+                ended: false,
+                reset: false,
+                closed: false,
+            });
+        }
+        Some(ours)
+    }
+
+    /// The oldest connection that nobody has accepted on this address.
+    pub fn accept(&mut self, on: &Address) -> Option<SocketId> {
+        self.backlogs.get_mut(on)?.pop_front()
+    }
+
+    /// The ends of a socket.
+    pub fn ends(&self, socket: SocketId) -> Ends {
+        self.sockets[socket].ends.clone()
+    }
+
+    /// Writes as much as there is room for; None when the other end is gone.
+    pub fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Option<usize> {
+        let other = self.sockets[socket].other;
+        if self.sockets[socket].reset || self.sockets[other].closed {
+            return None;
+        }
+        let inbound = &mut self.sockets[other].inbound;
+        let len = bytes.len().min(ROOM - inbound.len());
+        inbound.extend(&bytes[..len]);
+        Some(len)
+    }
+
+    /// Reads at most `most` bytes.
+    pub fn read(&mut self, socket: SocketId, most: usize) -> Read {
+        let socket = &mut self.sockets[socket];
+        let len = socket.inbound.len().min(most);
+        if len > 0 {
+            return Read::Bytes(socket.inbound.drain(..len).collect());
+        }
+        match (socket.reset, socket.ended) {
+            (true, _) => Read::Reset,
+            (false, true) => Read::End,
+            (false, false) => Read::Nothing,
+        }
+    }
+
+    /// Ends our direction.
+    pub fn shutdown(&mut self, socket: SocketId) {
+        let other = self.sockets[socket].other;
+        self.sockets[other].ended = true;
+    }
+
+    /// Closes: unread bytes make it a reset, as with TCP.
+    pub fn close(&mut self, socket: SocketId) {
+        let closing = &mut self.sockets[socket];
+        assert!(!closing.closed, "a socket is closed twice");
+        closing.closed = true;
+        let unread = !closing.inbound.is_empty();
+        let other = closing.other;
+        self.sockets[other].ended = true;
+        self.sockets[other].reset |= unread;
+    }
+
+    /// Breaks the connection for both ends; what is unread is lost, or not.
+    pub fn reset(&mut self, socket: SocketId) {
+        let other = self.sockets[socket].other;
+        for end in [socket, other] {
+            self.sockets[end].reset = true;
+            if self.chance.once_in(2) {
+                self.sockets[end].inbound.clear();
+            }
+        }
+    }
+
+    /// Whether this end was closed.
+    pub fn is_closed(&self, socket: SocketId) -> bool {
+        self.sockets[socket].closed
+    }
+}

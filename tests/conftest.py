@@ -1,0 +1,202 @@
+"""What all process tests share: PostgreSQL clusters, the two io drivers, and howdahs on demand."""
+
+import os
+import re
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+from harness import machine, postgres as pg  # noqa: E402
+from harness.howdah import Howdah  # noqa: E402
+
+DEFAULT_PROGRAM = os.path.join(os.path.dirname(HERE), "target", "debug", "howdah")
+PROGRAM = os.environ.get("HOWDAH", DEFAULT_PROGRAM)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
+    parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
+                     help="the io driver to test with (default: each in turn)")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
+    config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--quick"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("slow")]
+    for item in left_out:
+        item.add_marker(pytest.mark.skip(reason="slow, and this is a quick run"))
+
+
+def pytest_generate_tests(metafunc):
+    if "driver" in metafunc.fixturenames:
+        wanted = metafunc.config.getoption("--driver")
+        drivers = ["epoll", "io_uring"] if wanted == "both" else [wanted]
+        if "pgbouncer" in os.path.basename(PROGRAM):
+            drivers = ["epoll"]
+        metafunc.parametrize("driver", drivers, scope="session", indirect=True)
+
+
+@pytest.fixture(scope="session")
+def driver(request):
+    """The io driver a test runs on; every test that starts a Howdah runs once on each."""
+    if request.param == "io_uring" and not machine.io_uring_works():
+        pytest.skip("this machine does not let processes use io_uring")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def scratch():
+    """A folder for everything this run writes."""
+    return machine.scratch()
+
+
+@pytest.fixture(scope="session")
+def programs(scratch):
+    """PostgreSQL's programs by major version."""
+    found = {version: pg.Programs(version, path, scratch)
+             for version, path in sorted(pg.installations().items())}
+    assert found, "no PostgreSQL found; ./test installs one"
+    return found
+
+
+@pytest.fixture(scope="session")
+def system_programs(programs):
+    """The programs of the machine's own PostgreSQL: the oldest version found."""
+    return programs[min(programs)]
+
+
+@pytest.fixture(scope="session")
+def postgres(system_programs, scratch):
+    """The shared cluster. Tests make roles and tables of their own and stop nothing in it."""
+    cluster = pg.Postgres(system_programs, scratch, f"pg{system_programs.version}")
+    prepare(cluster)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def newest_postgres(programs, scratch):
+    """A shared cluster of the newest version found."""
+    cluster = pg.Postgres(programs[max(programs)], scratch, f"newest{max(programs)}")
+    prepare(cluster)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def own_postgres(system_programs, scratch, request):
+    """A cluster for one test, which may stop it."""
+    cluster = pg.Postgres(system_programs, scratch, unique_name(request, "pg"))
+    yield cluster
+    cluster.stop()
+
+
+def prepare(cluster):
+    """Roles, passwords and tables the tests use."""
+    cluster.sql("create database other")
+    cluster.sql("""
+        create role admin login superuser;
+        create role plain_user login password 'secret';
+        create role limited login connection limit 4;
+        set password_encryption = 'md5';
+        create role md5_user login password 'secret';
+        set password_encryption = 'scram-sha-256';
+        create role scram_user login password 'secret';
+        create table numbers (id int primary key, name text);
+        insert into numbers select i, 'row ' || i from generate_series(1, 100) i;
+        grant all on numbers to public;
+        grant all on schema public to public;
+        create table copied (id int primary key, name text);
+        grant all on copied to public;
+    """)
+
+
+_count = 0
+
+
+def unique_name(request, kind):
+    """A short folder name of its own (a unix socket's path must be short)."""
+    global _count
+    _count += 1
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return f"{kind}{worker}{_count}"
+
+
+def start_howdah(request, driver, scratch, opened, **options):
+    """Starts a Howdah which lives as long as the fixture that keeps `opened`."""
+    options.setdefault("driver", driver)
+    howdah = Howdah(PROGRAM, scratch, unique_name(request, "h"), start=False, **options)
+    opened.append(howdah)
+    return howdah
+
+
+def read_back(howdah):
+    """Sees on the console that the wanted driver is the one in use."""
+    if not howdah.is_pgbouncer and howdah.driver != "auto":
+        assert howdah.setting("io_driver") == howdah.driver
+
+
+@pytest.fixture
+def make_howdah(request, driver, scratch, postgres):
+    """Starts Howdahs for one test: make_howdah(pool_mode="session", ...)."""
+    opened = []
+
+    def make(start=True, read_driver=True, **options):
+        options.setdefault("postgres", postgres)
+        howdah = start_howdah(request, driver, scratch, opened, **options)
+        if start:
+            howdah.start()
+            if read_driver:
+                read_back(howdah)
+        return howdah
+
+    yield make
+    finish(opened)
+
+
+@pytest.fixture(scope="module")
+def shared_howdah(request, driver, scratch, postgres):
+    """Starts Howdahs which all tests of a file share, one for each set of options."""
+    opened, by_options = [], {}
+
+    def make(**options):
+        key = repr(sorted((name, repr(value)) for name, value in options.items()))
+        if key not in by_options or not by_options[key].running():
+            options.setdefault("postgres", postgres)
+            howdah = start_howdah(request, driver, scratch, opened, **options)
+            howdah.start()
+            read_back(howdah)
+            by_options[key] = howdah
+        return by_options[key]
+
+    yield make
+    finish(opened)
+
+
+def finish(opened):
+    """Stops Howdahs and looks for signs of a fault in their logs."""
+    faults = []
+    for howdah in opened:
+        crashed = howdah.child is not None and howdah.child.poll() not in (None, 0)
+        code = howdah.child.returncode if howdah.child else None
+        howdah.stop()
+        panics = re.findall(r".*panicked.*|.*FATAL.*Assert.*", howdah_output(howdah))
+        if crashed or panics:
+            faults.append(f"exit code {code}: {panics}\n{howdah_output(howdah)[-3000:]}")
+    assert not faults, "\n".join(faults)
+
+
+def howdah_output(howdah):
+    """Log and standard error of a Howdah that may never have started."""
+    try:
+        return howdah.said()
+    except FileNotFoundError:
+        return howdah.log()

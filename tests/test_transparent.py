@@ -1,0 +1,844 @@
+"""The same bytes, sent to PostgreSQL and through Howdah, must give the same replies.
+
+A script is a list of steps; a step sends bytes and reads replies up to a stated point. Between
+two steps, whenever our client is outside a transaction, an interloper uses the same pool, with
+statements of the same names and other texts, so that whatever a client leaves on a server and
+should not would be seen. Every script ends with a query of its own: a stray reply would show
+before its answer.
+"""
+
+import struct
+from typing import NamedTuple
+
+import pytest
+
+from harness import wire
+from harness.wire import (
+    bind, close, copy_data, copy_done, copy_fail, describe, execute, flush, function_call,
+    message, parse, query, sync, terminate,
+)
+
+END = "end"
+
+
+class Step(NamedTuple):
+    """Bytes to send and how far to read: a number of ReadyForQuery, a tag, or to the end."""
+
+    data: bytes
+    until: object
+
+
+def ready(*parts, count=1):
+    """Sends, and reads up to `count` ReadyForQuery."""
+    return Step(b"".join(parts), count)
+
+
+def upto(tag, *parts):
+    """Sends, and reads up to the first message of a tag."""
+    return Step(b"".join(parts), tag)
+
+
+def nothing(*parts):
+    """Sends, and reads nothing yet."""
+    return Step(b"".join(parts), 0)
+
+
+def ends(*parts):
+    """Sends, and reads until the connection is closed."""
+    return Step(b"".join(parts), END)
+
+
+def run(sql):
+    """One extended group of a statement without parameters, without its Sync."""
+    return parse(sql) + bind() + describe(kind="P") + execute()
+
+
+ROWS = "select id, name from numbers where id <= 7 order by id"
+INT4 = 23
+TEXT = 25
+
+SCRIPTS = {
+    # Simple protocol
+    "simple": [ready(query("select 1, 'one'::text, null"))],
+    "simple several statements": [ready(query("select 1; select 2, 3; select 'x' where false"))],
+    "simple empty": [ready(query("")), ready(query(" ; ;")), ready(query("-- only a comment"))],
+    "simple error": [ready(query("select nonsense")), ready(query("selec 1")),
+                     ready(query("select 1/0"))],
+    "simple error in the middle": [ready(query("select 1; select 1/0; select 2"))],
+    "simple transaction": [ready(query("begin")), ready(query("select 1")), ready(query("commit"))],
+    "simple failed transaction": [
+        ready(query("begin")), ready(query("select 1/0")), ready(query("select 1")),
+        ready(query("rollback")), ready(query("select 2")),
+    ],
+    "simple commit of a failed transaction": [
+        ready(query("begin; select 1/0")), ready(query("commit")), ready(query("select 1")),
+    ],
+    "simple savepoints": [
+        ready(query("begin; savepoint a")), ready(query("select nonsense")),
+        ready(query("rollback to a")), ready(query("select 1")), ready(query("commit")),
+    ],
+    "simple transaction across one message": [
+        ready(query("select 1; begin; select 2")), ready(query("commit; select 3")),
+    ],
+    "simple pipeline": [ready(query("select 1"), query("select 2"), query("select 3"), count=3)],
+    "simple pipeline with errors": [
+        ready(query("select 1"), query("select 1/0"), query("begin"), query("oops"),
+              query("rollback"), query("select 3"), count=6),
+    ],
+    "simple pipeline of transactions": [
+        ready(query("begin"), query("select 1"), query("commit"), query("begin"),
+              query("select 2"), query("rollback"), count=6),
+    ],
+    "notices": [
+        ready(query("do $$ begin raise notice 'hello'; raise warning 'careful'; end $$")),
+        ready(query("commit")), ready(query("begin")), ready(query("begin")),
+        ready(query("rollback")),
+    ],
+    "error with all fields": [
+        ready(query("do $$ begin raise exception 'no' using detail = 'd', hint = 'h', "
+                    "errcode = 'ABCDE', table = 't', column = 'c', schema = 's', "
+                    "constraint = 'k', datatype = 'y'; end $$")),
+    ],
+    "large row": [ready(query("select repeat('x', 300000), repeat('y', 3)"))],
+    "many rows": [ready(query("select i, repeat('r', 100) from generate_series(1, 3000) i"))],
+    "large statement": [ready(query("select length('" + "z" * 200_000 + "')"))],
+    "cursor": [
+        ready(query("begin; declare c cursor for " + ROWS)), ready(query("fetch 3 from c")),
+        ready(query("fetch all from c")), ready(query("close c; commit")),
+    ],
+
+    # Settings
+    "application_name": [
+        ready(query("set application_name to 'ours'")), ready(query("show application_name")),
+        ready(query("select current_setting('application_name')")),
+        ready(query("reset application_name")), ready(query("show application_name")),
+    ],
+    "application_name in a rolled back transaction": [
+        ready(query("begin; set application_name to 'gone'")), ready(query("rollback")),
+        ready(query("show application_name")),
+    ],
+    "datestyle": [
+        ready(query("set datestyle to 'SQL, DMY'")),
+        ready(query("select '2001-02-03'::date")), ready(query("show datestyle")),
+        ready(query("set datestyle to 'ISO'")), ready(query("select '2001-02-03'::date")),
+    ],
+    "timezone": [
+        ready(query("set timezone to 'America/New_York'")),
+        ready(query("select '2001-02-03 04:05:06+00'::timestamptz")),
+        ready(query("show timezone")),
+    ],
+    "client_encoding": [
+        ready(query("set client_encoding to 'LATIN1'")), ready(query("select chr(233)")),
+        ready(query("show client_encoding")),
+    ],
+    "standard_conforming_strings": [
+        ready(query("set standard_conforming_strings to off")),
+        ready(query("show standard_conforming_strings")), ready(query("select 'a\\\\b'")),
+    ],
+    "intervalstyle": [
+        ready(query("set intervalstyle to 'iso_8601'")),
+        ready(query("select interval '1 day 2 hours'")),
+    ],
+    "settings of one transaction": [
+        ready(query("begin; set local timezone to 'Asia/Tokyo'")), ready(query("show timezone")),
+        ready(query("commit")), ready(query("show timezone")),
+    ],
+    "setting with a bad value": [
+        ready(query("set datestyle to 'nonsense'")), ready(query("show datestyle")),
+    ],
+    "settings by the extended protocol": [
+        ready(run("set application_name to 'extended'"), sync()),
+        ready(run("show application_name"), sync()),
+    ],
+    "odd values of settings": [
+        ready(query("set application_name to 'it''s \\ \"odd\" %s; select 1'")),
+        ready(query("show application_name")), ready(query("set application_name to ''")),
+        ready(query("show application_name")),
+    ],
+
+    # Extended protocol, unnamed statement
+    "extended": [ready(parse("select $1::int + 1", types=[INT4]), bind(values=[41]), execute(),
+                       sync())],
+    "extended with descriptions": [
+        ready(parse(ROWS.replace("7", "$1")), describe(), bind(values=[2]), describe(kind="P"),
+              execute(), sync()),
+    ],
+    "extended binary": [
+        ready(parse("select $1::int, $2::text, $3::bytea"),
+              bind(values=[struct.pack("!i", 7), b"seven", b"\0\1\xff"], formats=[1], results=[1]),
+              describe(kind="P"), execute(), sync()),
+    ],
+    "extended mixed formats and null": [
+        ready(parse("select $1::int, $2::text, $3::int"),
+              bind(values=[struct.pack("!i", 7), None, "9"], formats=[1, 0, 0],
+                   results=[0, 1, 1]), execute(), sync()),
+    ],
+    "extended empty statement": [
+        ready(parse(""), describe(), bind(), describe(kind="P"), execute(), sync()),
+        ready(parse("-- nothing"), bind(), execute(), sync()),
+    ],
+    "extended no rows": [ready(run("select 1 where false"), sync()),
+                         ready(run("set local timezone to 'UTC'"), sync())],
+    "unnamed parsed, then bound in the next group": [
+        ready(parse("select $1::text || ' ours'"), sync()),
+        ready(bind(values=["is"]), execute(), sync()),
+        ready(bind(values=["again"]), execute(), sync()),
+    ],
+    "unnamed parsed and described, then bound": [
+        ready(parse("select $1::int * 2"), describe(), sync()),
+        ready(describe(), sync()),
+        ready(bind(values=["21"]), describe(kind="P"), execute(), sync()),
+    ],
+    "unnamed ended by a simple query": [
+        ready(parse("select 'ours'"), sync()), ready(query("select 'simple'")),
+        ready(bind(), execute(), sync()),
+    ],
+    "unnamed replaced by one that fails": [
+        ready(parse("select 'first'"), sync()), ready(parse("select nonsense"), sync()),
+        ready(bind(), execute(), sync()),
+    ],
+    "unnamed closed": [
+        ready(parse("select 'ours'"), sync()), ready(close(), sync()),
+        ready(bind(), execute(), sync()), ready(describe(), sync()),
+    ],
+    "unnamed that never was": [ready(bind(), execute(), sync()), ready(describe(), sync())],
+    "unnamed in a transaction": [
+        ready(query("begin")), ready(parse("select 'inside'"), sync()),
+        ready(bind(), execute(), sync()), ready(query("commit")),
+        ready(bind(), execute(), sync()),
+    ],
+    "unnamed, then named, then unnamed": [
+        ready(parse("select 'u1'"), parse("select 'n1'", "n1"), bind("n1"), execute(), bind(),
+              execute(), sync()),
+        ready(bind(), execute(), sync()), ready(bind("n1"), execute(), sync()),
+    ],
+    "unnamed with the types of its parameters": [
+        ready(parse("select $1", types=[TEXT]), describe(), sync()),
+        ready(parse("select $1", types=[INT4]), describe(), sync()),
+        ready(bind(values=["5"]), execute(), sync()),
+    ],
+
+    # Extended protocol, named statements
+    "named": [
+        ready(parse("select $1::int + 100", "s1"), sync()),
+        ready(bind("s1", [1]), execute(), sync()), ready(bind("s1", [2]), execute(), sync()),
+        ready(close("s1"), sync()), ready(bind("s1", [3]), execute(), sync()),
+    ],
+    "named, described later": [
+        ready(parse(ROWS, "s1"), sync()), ready(describe("s1"), sync()),
+        ready(bind("s1"), describe(kind="P"), execute(), sync()),
+    ],
+    "named twice": [
+        ready(parse("select 'first'", "s1"), sync()), ready(parse("select 'second'", "s1"), sync()),
+        ready(bind("s1"), execute(), sync()), ready(parse("select 'first'", "s1"), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "named twice in one group": [
+        ready(parse("select 'first'", "s1"), parse("select 'second'", "s1"), bind("s1"), execute(),
+              sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "named that never was": [
+        ready(bind("unknown"), execute(), sync()), ready(describe("unknown"), sync()),
+        ready(close("unknown"), sync()), ready(query("select 1")),
+    ],
+    "named that failed, then parsed well": [
+        ready(parse("select * from missing", "s1"), sync()), ready(bind("s1"), execute(), sync()),
+        ready(parse("select 'well'", "s1"), sync()), ready(bind("s1"), execute(), sync()),
+    ],
+    "named that failed, then closed": [
+        ready(parse("select * from missing", "s1"), sync()), ready(close("s1"), sync()),
+        ready(parse("select * from missing", "s1"), close("s1"), sync()),
+        ready(parse("select 'well'", "s1"), bind("s1"), execute(), sync()),
+    ],
+    "named, closed and parsed again in one group": [
+        ready(parse("select 'first'", "s1"), sync()),
+        ready(close("s1"), parse("select 'second'", "s1"), bind("s1"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "named, parsed and closed in one group": [
+        ready(parse("select 'first'", "s1"), bind("s1"), execute(), close("s1"),
+              parse("select 'second'", "s1"), bind("s1"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "named, the group fails after it": [
+        ready(parse("select 'kept'", "s1"), bind("s1"), execute(), run("select 1/0"), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "named, the group fails before it": [
+        ready(run("select 1/0"), parse("select 'never'", "s1"), sync()),
+        ready(bind("s1"), execute(), sync()),
+        ready(parse("select 'now'", "s1"), bind("s1"), execute(), sync()),
+    ],
+    "closed, the group fails before it": [
+        ready(parse("select 'kept'", "s1"), sync()),
+        ready(run("select 1/0"), close("s1"), sync()), ready(bind("s1"), execute(), sync()),
+    ],
+    "closed, the group fails after it": [
+        ready(parse("select 'gone'", "s1"), sync()),
+        ready(close("s1"), run("select 1/0"), sync()), ready(bind("s1"), execute(), sync()),
+    ],
+    "named in a rolled back transaction": [
+        ready(query("begin")), ready(parse("select 'survives'", "s1"), sync()),
+        ready(query("rollback")), ready(bind("s1"), execute(), sync()),
+    ],
+    "many names of one text": [
+        ready(*(parse("select 'same'", f"n{i}") for i in range(20)), sync()),
+        ready(*(bind(f"n{i}") + execute() for i in range(20)), sync()),
+        ready(*(close(f"n{i}") for i in range(0, 20, 2)), sync()),
+        ready(bind("n1"), execute(), sync()), ready(bind("n2"), execute(), sync()),
+    ],
+    "more statements than a cache holds": [
+        ready(*(parse(f"select {i}", f"n{i}") for i in range(300)), sync()),
+        ready(*(bind(f"n{i}") + execute() for i in range(300)), sync()),
+        ready(*(bind(f"n{i}") + execute() + sync() for i in range(0, 300, 10)), count=30),
+    ],
+    "a type that must be found out": [
+        ready(parse("select $1 + 1.5, $2 || 'x'", "s1"), describe("s1"), sync()),
+        ready(bind("s1", ["2", "y"]), execute(), sync()),
+    ],
+    "result type changes under a statement": [
+        ready(query("create table if not exists shape (a int); insert into shape values (1)")),
+        ready(parse("select * from shape", "s1"), bind("s1"), execute(), sync()),
+        ready(query("alter table shape add b text default 'x'")),
+        ready(bind("s1"), execute(), sync()), ready(query("drop table shape")),
+    ],
+
+    # Errors in the extended protocol
+    "parse errors": [
+        ready(parse("selec 1"), sync()), ready(parse("select 1; select 2"), sync()),
+        ready(parse("select $1"), bind(values=["untyped"]), execute(), sync()),
+    ],
+    "bind errors": [
+        ready(parse("select $1::int"), bind(), execute(), sync()),
+        ready(parse("select $1::int"), bind(values=["abc"]), execute(), sync()),
+        ready(parse("select 1"), bind(values=["too", "many"]), execute(), sync()),
+        ready(parse("select $1::int"), bind(values=[b"ab"], formats=[1]), execute(), sync()),
+        ready(parse("select 1"), bind(results=[7]), execute(), sync()),
+    ],
+    "execute errors": [
+        ready(parse("select 1/$1::int"), bind(values=["0"]), execute(), sync()),
+        ready(execute("nowhere"), sync()), ready(describe("nowhere", "P"), sync()),
+        ready(close("nowhere", "P"), sync()),
+    ],
+    "all after an error is skipped": [
+        ready(run("select 1"), run("select 1/0"), run("select 2"), parse("select 3", "s1"),
+              describe("s1"), close("s1"), flush(), sync()),
+        ready(bind("s1"), sync()),
+    ],
+    "an error undoes its group": [
+        ready(run("insert into copied values (1, 'undone')"), run("select 1/0"), sync()),
+        ready(query("select count(*) from copied")),
+    ],
+    "errors in a transaction": [
+        ready(query("begin")), ready(run("select 1/0"), sync()), ready(run("select 1"), sync()),
+        ready(parse("select 2", "s1"), sync()), ready(bind("s1"), execute(), sync()),
+        ready(run("rollback"), sync()), ready(bind("s1"), execute(), sync()),
+    ],
+    "a known statement in a failed transaction": [
+        ready(parse("select 'known'", "s1"), sync()), ready(query("begin")),
+        ready(query("select 1/0")), ready(bind("s1"), execute(), sync()),
+        ready(describe("s1"), sync()), ready(parse("select 'known'", "s2"), sync()),
+        ready(close("s1"), sync()), ready(query("rollback")),
+        ready(bind("s1"), execute(), sync()), ready(bind("s2"), execute(), sync()),
+    ],
+
+    # Shapes of groups
+    "sync alone": [ready(sync()), ready(sync(), sync(), sync(), count=3)],
+    "flush alone": [nothing(flush()), ready(query("select 1")), nothing(flush(), flush())],
+    "flush for each reply": [
+        upto("1", parse("select $1::int", "s1"), flush()), upto("T", describe("s1"), flush()),
+        upto("2", bind("s1", [5]), flush()), upto("C", execute(), flush()), ready(sync()),
+    ],
+    "flush after an error": [
+        upto("E", parse("selec"), flush()), nothing(parse("select 1"), bind(), execute(), flush()),
+        ready(sync()),
+    ],
+    "parse, describe, flush, then bind": [
+        upto("T", parse("select $1::text"), describe(), flush()),
+        ready(bind(values=["x"]), execute(), sync()),
+    ],
+    "pipeline of groups": [
+        ready(*(run(f"select {i}") + sync() for i in range(30)), count=30),
+    ],
+    "pipeline with a failing group": [
+        ready(run("select 1"), sync(), run("select 1/0"), run("select 2"), sync(), run("select 3"),
+              sync(), count=3),
+    ],
+    "pipeline with an unknown statement": [
+        ready(parse("select 'known'", "s1"), sync(), bind("unknown"), execute(), sync(),
+              bind("s1"), execute(), sync(), count=3),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "pipeline that parses, fails and parses": [
+        ready(parse("select * from missing", "s1"), sync(), bind("s1"), execute(), sync(),
+              parse("select 'second'", "s1"), sync(), bind("s1"), execute(), sync(), count=4),
+    ],
+    "pipeline that parses twice": [
+        ready(parse("select 'one'", "s1"), sync(), parse("select 'two'", "s1"), sync(),
+              bind("s1"), execute(), sync(), count=3),
+    ],
+    "pipeline that closes and parses": [
+        ready(parse("select 'one'", "s1"), sync(), close("s1"), sync(),
+              parse("select 'two'", "s1"), sync(), bind("s1"), execute(), sync(), count=4),
+    ],
+    "pipeline with a transaction": [
+        ready(run("begin"), sync(), run("select 1"), sync(), run("select 1/0"), sync(),
+              run("select 2"), sync(), run("rollback"), sync(), run("select 3"), sync(), count=6),
+    ],
+    "pipeline, simple and extended": [
+        ready(query("select 1"), run("select 2"), sync(), query("select 3; select 1/0"),
+              run("select 4"), sync(), count=4),
+    ],
+    "query in the middle of a group": [
+        ready(parse("select 'group'"), bind(), query("select 'simple'"), execute(), sync(),
+              count=2),
+    ],
+    "query after a failure in a group": [
+        ready(parse("selec"), query("select 'skipped'"), sync()),
+    ],
+    "begin and commit in one group": [
+        ready(run("begin"), run("select 1"), run("commit"), sync()),
+        ready(run("begin"), run("select 1"), sync()), ready(run("commit"), sync()),
+    ],
+    "statements share names with others": [
+        ready(parse("select 'mine'", "shared"), sync()), ready(bind("shared"), execute(), sync()),
+        ready(bind("shared"), execute(), sync(), bind("shared"), execute(), sync(), count=2),
+    ],
+
+    # Portals
+    "row limits": [
+        ready(parse(ROWS), bind(), execute(rows=3), execute(rows=3), execute(rows=3), execute(),
+              sync()),
+    ],
+    "row limits with flush": [
+        upto("s", parse(ROWS), bind(), execute(rows=2), flush()), upto("s", execute(rows=2), flush()),
+        ready(execute(), sync()),
+    ],
+    "portals over groups in a transaction": [
+        ready(query("begin")),
+        ready(parse(ROWS, "s1"), bind("s1", portal="p1"), execute("p1", 2), sync()),
+        ready(bind("s1", portal="p2"), execute("p2", 3), execute("p1", 2), sync()),
+        ready(close("p1", "P"), execute("p1"), sync()), ready(query("rollback")),
+    ],
+    "portals die with their group": [
+        ready(parse(ROWS), bind(portal="p1"), execute("p1", 2), sync()),
+        ready(execute("p1"), sync()),
+    ],
+    "two portals of one name": [
+        ready(parse("select 1", "s1"), bind("s1", portal="p"), bind("s1", portal="p"), sync()),
+    ],
+    "statement closed under its portal": [
+        ready(parse("select 'held'", "s1"), bind("s1", portal="p"), close("s1"), execute("p"),
+              sync()),
+    ],
+
+    # SQL that changes the session's statements
+    "deallocate by name": [
+        ready(parse("select 'ours'", "s1"), sync()), ready(query("deallocate s1")),
+        ready(bind("s1"), execute(), sync()), ready(query("deallocate s1")),
+        ready(parse("select 'new'", "s1"), bind("s1"), execute(), sync()),
+    ],
+    "deallocate by name, extended": [
+        ready(parse("select 'ours'", "s1"), sync()), ready(run("deallocate s1"), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "deallocate all": [
+        ready(parse("select 'one'", "s1"), parse("select 'two'", "s2"), sync()),
+        ready(query("deallocate all")), ready(bind("s1"), execute(), sync()),
+        ready(parse("select 'again'", "s1"), bind("s1"), execute(), sync()),
+    ],
+    "deallocate all in a pipeline": [
+        ready(parse("select 'one'", "s1"), sync()),
+        ready(run("deallocate all"), parse("select 'two'", "s1"), bind("s1"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "discard all": [
+        ready(parse("select 'one'", "s1"), sync()), ready(query("set application_name to 'x'")),
+        ready(query("discard all")), ready(bind("s1"), execute(), sync()),
+        ready(query("show application_name")),
+    ],
+    "sql prepare in a transaction": [
+        ready(query("begin; prepare mine as select 'prepared'")), ready(query("execute mine")),
+        ready(query("deallocate mine; commit")),
+    ],
+
+    # COPY
+    "copy out": [
+        ready(query("copy (select i, 'row' from generate_series(1, 50) i) to stdout")),
+        ready(run("copy (select 1, 2) to stdout"), sync()),
+        ready(query("copy missing to stdout")),
+        ready(query("copy (select 1/(3-i) from generate_series(1, 5) i) to stdout")),
+    ],
+    "copy in": [
+        upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"1\tone\n2\ttwo\n"), copy_data(b"3\tthree\n"), copy_done()),
+        ready(query("select * from copied order by id; delete from copied")),
+    ],
+    "copy in, all at once": [
+        ready(query("copy copied from stdin"), copy_data(b"1\tone\n"), copy_done()),
+        ready(query("delete from copied")),
+    ],
+    "copy in, extended": [
+        upto("G", parse("copy copied from stdin"), bind(), execute(), flush()),
+        ready(copy_data(b"7\tseven\n"), copy_done(), sync()),
+        ready(query("delete from copied")),
+    ],
+    "copy in, extended, Sync sent at once": [
+        upto("G", parse("copy copied from stdin"), bind(), execute(), sync()),
+        ready(copy_data(b"7\tseven\n"), copy_done(), sync()),
+        ready(query("delete from copied")),
+    ],
+    "copy in given up": [
+        upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"1\tone\n"), copy_fail("changed my mind")),
+        ready(query("select count(*) from copied")),
+    ],
+    "copy in with a bad row": [
+        upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"not a number\tx\n"), copy_data(b"2\ttwo\n" * 1000), copy_done()),
+        ready(query("select count(*) from copied")),
+    ],
+    "copy in with a bad row, extended": [
+        upto("G", parse("copy copied from stdin"), bind(), execute(), flush()),
+        ready(copy_data(b"bad\n"), copy_data(b"2\ttwo\n"), copy_done(), sync()),
+        ready(run("select 'after'"), sync()),
+    ],
+    "copy in with a bad row, more sent after the error was read": [
+        upto("G", query("copy copied from stdin")), ready(copy_data(b"bad\n"), copy_done()),
+        nothing(copy_data(b"3\tlate\n"), copy_data(b"4\tlate\n"), copy_done()),
+        ready(query("select count(*) from copied")),
+    ],
+    "copy in a transaction that fails": [
+        ready(query("begin")), upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"1\ta\n1\ta\n"), copy_done()),
+        nothing(copy_data(b"2\tb\n"), copy_done()), ready(query("select 1")),
+        ready(query("rollback")),
+    ],
+    "copy messages where there is no copy": [
+        nothing(copy_data(b"1\n")), nothing(copy_done()), nothing(copy_fail("no")),
+        ready(query("select 1")), nothing(copy_data(b"x" * 100)), ready(run("select 2"), sync()),
+    ],
+    "query in the middle of copy": [
+        upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"1\tone\n"), query("select 1")), ready(query("select 2")),
+    ],
+    "flush and sync in the middle of copy": [
+        upto("G", query("copy copied from stdin")),
+        ready(copy_data(b"1\tone\n"), flush(), sync(), copy_data(b"2\ttwo\n"), copy_done()),
+        ready(query("delete from copied")),
+    ],
+    "two copies in one query": [
+        upto("G", query("copy copied from stdin; copy copied from stdin; select 'done'")),
+        upto("G", copy_data(b"1\ta\n"), copy_done()),
+        ready(copy_data(b"2\tb\n"), copy_done()), ready(query("delete from copied")),
+    ],
+
+    # The rest of the protocol
+    "function call": [
+        ready(function_call(177, [struct.pack("!i", 2), struct.pack("!i", 3)])),
+        ready(function_call(177, [b"4", b"5"], formats=(0,), result=0)),
+        ready(function_call(177, [None, b"5"], formats=(0,), result=0)),
+        ready(function_call(4_000_000_000, [])),
+    ],
+    "function call in a failed transaction": [
+        ready(query("begin")), ready(query("select 1/0")),
+        ready(function_call(177, [b"4", b"5"], formats=(0,), result=0)), ready(query("rollback")),
+    ],
+    "terminate": [ends(terminate())],
+    "terminate behind a query": [ends(query("select 1"), terminate())],
+    "terminate in a transaction": [ready(query("begin; select 1")), ends(terminate())],
+    "terminate in the middle of a group": [ends(parse("select 1"), bind(), terminate())],
+    "terminate behind a pipeline": [
+        ends(run("select 1"), sync(), query("select 2"), terminate()),
+    ],
+    "unknown message": [ends(message("!", b"what?"))],
+    "unknown message behind a query": [ends(query("select 1"), message("y"))],
+    "bad messages": [
+        ready(message("B", b"\0\0\0\1"), sync()), ready(message("Q", b"select 1\0 tail")),
+        ready(message("P", b"s1\0select 1\0\0\5"), sync()), ready(message("C", b"Xs1\0"), sync()),
+        ready(message("D", b"Ys1\0"), sync()), ready(message("E", b"\0"), sync()),
+    ],
+}
+
+SESSION_SCRIPTS = {
+    "notifications": [
+        ready(query("listen news")), ready(query("notify news, 'first'")),
+        ready(query("begin; notify news, 'second'; notify news, 'third'")),
+        ready(query("commit")), ready(run("notify news"), sync()), ready(query("unlisten *")),
+    ],
+    "settings of a session": [
+        ready(query("set statement_timeout to 12345")), ready(query("show statement_timeout")),
+        ready(run("select set_config('work_mem', '5MB', false)"), sync()),
+        ready(query("show work_mem")),
+    ],
+    "temporary tables": [
+        ready(query("create temp table mine (a int); insert into mine values (1)")),
+        ready(query("select a + 0 from mine")), ready(query("discard temp")),
+        ready(query("select * from mine")),
+    ],
+    "sql prepare": [
+        ready(query("prepare p as select $1::int")), ready(query("execute p(3)")),
+        ready(bind("p", [4]), execute(), sync()), ready(query("deallocate p")),
+    ],
+}
+
+
+def comparable(got):
+    """A message in the form that must be equal: key, process id and source lines left out."""
+    if got.tag == "K":
+        return ("K", len(got.body))
+    if got.tag == "A":
+        return ("A", got.body[4:])
+    return (got.tag, got.body)
+
+
+def differences(direct, through):
+    """What differs, as text; nothing if the two lists of messages are equal."""
+    if [comparable(got) for got in direct] == [comparable(got) for got in through]:
+        return ""
+    lines = []
+    for index in range(max(len(direct), len(through))):
+        ours = through[index] if index < len(through) else None
+        theirs = direct[index] if index < len(direct) else None
+        if ours and theirs and comparable(ours) == comparable(theirs):
+            continue
+        if ours and theirs and same_error(theirs, ours):
+            continue
+        lines.append(f"  message {index}: PostgreSQL {show(theirs)}\n"
+                     f"             through Howdah {show(ours)}")
+    return "\n".join(lines[:8])
+
+
+def same_error(theirs, ours):
+    """Errors we make ourselves have all fields of PostgreSQL's but the lines of its source."""
+    if theirs.tag != ours.tag or ours.tag not in "EN":
+        return False
+    fields = ours.fields()
+    expected = {k: v for k, v in theirs.fields().items() if k not in "FLR"}
+    return not set("FLR") & set(fields) and fields == expected
+
+
+def show(got):
+    """A message for people."""
+    if got is None:
+        return "nothing"
+    if got.tag in "EN":
+        return f"{got.tag} {got.fields()}"
+    body = got.body if len(got.body) < 100 else got.body[:100] + b"..."
+    return f"{got.tag} {body!r}"
+
+
+def read(client, until):
+    """The messages of a step."""
+    if until == END:
+        return client.read_to_end()
+    if isinstance(until, str):
+        return client.read_until(until + "Z")
+    found = []
+    for _ in range(until):
+        found += client.read_until("Z")
+    return found
+
+
+def play(connection, steps, between=None, send=None):
+    """Plays a script and a last query; gives the messages of each step."""
+    send = send or (lambda client, data: client.send(data))
+    found = []
+    with connection as client:
+        idle = True
+        for step in steps:
+            if between and idle:
+                between()
+            send(client, step.data)
+            try:
+                found.append(read(client, step.until))
+            except (TimeoutError, wire.Ended, ConnectionResetError) as problem:
+                found.append([wire.Message("!", repr(problem).encode())])
+                return found
+            if found[-1] or step.until != 0:
+                idle = bool(found[-1]) and found[-1][-1] == wire.Message("Z", b"I")
+        if steps[-1].until != END:
+            if between and idle:
+                between()
+            client.send(query("select 'the end'"))
+            found.append(client.read_until("Z"))
+            client.send(terminate())
+    return found
+
+
+def compare(direct, through):
+    """Fails with the first step that differs."""
+    for step, (theirs, ours) in enumerate(zip(direct, through)):
+        found = differences(theirs, ours)
+        assert not found, f"step {step + 1} differs:\n{found}"
+    assert len(direct) == len(through), "it ended early"
+
+
+class Interloper:
+    """Another client of the same pool, whose leftovers our client must never meet."""
+
+    def __init__(self, howdah):
+        self.client = howdah.connect()
+        self.turn = 0
+        names = ["s1", "s2", "n1", "shared"]
+        self.client.ask(*(parse(f"select 'interloper {name}'", name) for name in names), sync())
+
+    def __call__(self):
+        self.turn += 1
+        mark = f"interloper {self.turn}"
+        got = self.client.ask(
+            parse(f"select '{mark}'"), bind(), execute(), bind("s1"), execute(), sync(),
+            query(f"set application_name to '{mark}'"))
+        got += self.client.read_until("Z")
+        rows = [row.row() for row in got if row.tag == "D"]
+        assert rows == [[mark.encode()], [b"interloper s1"]], got
+        assert not [row for row in got if row.tag == "E"], got
+        # Leaves an unnamed statement behind.
+        self.client.ask(parse(f"select '{mark} was here'"), sync())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+
+
+MODES = {
+    "transaction-1": {"pool_mode": "transaction", "default_pool_size": 1},
+    "transaction-2": {"pool_mode": "transaction", "default_pool_size": 2},
+    "session": {"pool_mode": "session", "default_pool_size": 5},
+}
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_same_replies(shared_howdah, postgres, mode, name):
+    """Every script, in transaction mode with one and two servers and in session mode."""
+    howdah = shared_howdah(**MODES[mode])
+    direct = play(postgres.connect(), SCRIPTS[name])
+    if mode == "session":
+        through = play(howdah.connect(), SCRIPTS[name])
+    else:
+        with Interloper(howdah) as interloper:
+            through = play(howdah.connect(), SCRIPTS[name], between=interloper)
+    compare(direct, through)
+    howdah.wait_for_pool(cl_active=0, cl_waiting=0, sv_active=0)
+
+
+@pytest.mark.parametrize("name", SESSION_SCRIPTS)
+def test_same_replies_in_a_session(shared_howdah, postgres, name):
+    """What only session mode can do."""
+    howdah = shared_howdah(**MODES["session"])
+    compare(play(postgres.connect(), SESSION_SCRIPTS[name]),
+            play(howdah.connect(), SESSION_SCRIPTS[name]))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_same_replies_newest(shared_howdah, newest_postgres, name):
+    """The newest PostgreSQL at hand, its replies passed on as faithfully."""
+    howdah = shared_howdah(postgres=newest_postgres, **MODES["transaction-1"])
+    direct = play(newest_postgres.connect(), SCRIPTS[name])
+    with Interloper(howdah) as interloper:
+        compare(direct, play(howdah.connect(), SCRIPTS[name], between=interloper))
+
+
+def send_split(at):
+    """A sender that cuts what it sends in two, each part read on its own."""
+    def send(client, data):
+        client.send(data[:at])
+        client.taken()
+        client.send(data[at:])
+    return send
+
+
+def send_bytewise(client, data):
+    """A sender of one byte at a time."""
+    for at in range(len(data)):
+        client.send(data[at:at + 1])
+        client.taken()
+
+
+SPLIT = ["simple several statements", "extended with descriptions", "named twice in one group",
+         "pipeline with an unknown statement", "copy in, all at once", "query in the middle of a group",
+         "unnamed, then named, then unnamed", "function call"]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_split_at_every_byte(shared_howdah, postgres, name):
+    """Where packets end must not matter."""
+    howdah = shared_howdah(**MODES["transaction-1"])
+    steps = SCRIPTS[name]
+    direct = play(postgres.connect(), steps)
+    for at in range(1, max(len(step.data) for step in steps)):
+        compare(direct, play(howdah.connect(), steps, send=send_split(at)))
+    compare(direct, play(howdah.connect(), steps, send=send_bytewise))
+
+
+STARTUPS = {
+    "plain": {},
+    "application_name": {"application_name": "a name"},
+    "client_encoding": {"client_encoding": "LATIN1"},
+    "datestyle": {"datestyle": "German, DMY"},
+    "timezone": {"timezone": "Europe/Berlin"},
+    "standard_conforming_strings": {"standard_conforming_strings": "off"},
+    "intervalstyle": {"intervalstyle": "postgres_verbose"},
+}
+
+
+@pytest.mark.parametrize("mode", ["transaction-1", "session"])
+@pytest.mark.parametrize("name", STARTUPS)
+def test_same_greeting(shared_howdah, postgres, mode, name):
+    """Parameters of the startup packet are in force and are reported."""
+    howdah = shared_howdah(**MODES[mode])
+    found = []
+    for connect in (postgres.connect, howdah.connect):
+        with connect(**STARTUPS[name]) as client:
+            shown = [client.value(f"show {key}") for key in STARTUPS[name]]
+            found.append((client.parameters, shown))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("request_packet", [wire.ssl_request(), wire.gssenc_request()])
+def test_encryption_is_refused_as_postgres_does(shared_howdah, postgres, request_packet):
+    """PostgreSQL without TLS says N, and login goes on."""
+    howdah = shared_howdah(**MODES["transaction-1"])
+    for address in ((postgres.host, postgres.port), howdah.address):
+        with wire.Wire(address) as client:
+            client.send(request_packet)
+            assert client.read_bytes(1) == b"N"
+            client.login("postgres", "postgres")
+            assert client.value("select 1") == "1"
+
+
+@pytest.mark.parametrize("protocol, extra", [
+    (wire.PROTOCOL_3_0, {"_pq_.unheard_of": "x"}),
+    (wire.PROTOCOL_3_2, {}),
+    (wire.PROTOCOL_3_2, {"_pq_.unheard_of": "x", "_pq_.another": "y"}),
+    ((3 << 16) + 9999, {}),
+])
+def test_same_negotiation(shared_howdah, newest_postgres, protocol, extra):
+    """Protocol versions and options: the newest PostgreSQL's answer, its long keys included."""
+    howdah = shared_howdah(postgres=newest_postgres, **MODES["transaction-1"])
+    found = []
+    for address in ((newest_postgres.host, newest_postgres.port), howdah.address):
+        with wire.Wire(address) as client:
+            messages = client.login("postgres", "postgres", protocol=protocol, **extra)
+            found.append([got for got in messages if got.tag == "v"])
+            assert len(client.key) == (4 if protocol == wire.PROTOCOL_3_0 else 32)
+            assert client.value("select 1") == "1"
+    assert found[0] == found[1]
+
+
+def test_the_comparison_has_teeth(postgres):
+    """The comparison itself: two different answers, a missing and a stray one are found."""
+    one = play(postgres.connect(), [ready(query("select 1"))])
+    two = play(postgres.connect(), [ready(query("select 2"))])
+    with pytest.raises(AssertionError, match="step 1 differs"):
+        compare(one, two)
+    with pytest.raises(AssertionError, match="step 1 differs"):
+        compare(one, [one[0] + [wire.Message("Z", b"I")], one[1]])
+    with pytest.raises(AssertionError, match="ended early"):
+        compare(one, one[:1])
