@@ -59,6 +59,7 @@ suite! {
     mail_wakes_a_waiting_worker
     closing_while_everything_is_under_way
     an_idle_worker_does_not_spin
+    one_event_sends_to_hundreds
 }
 
 /// Decisions made by a closure.
@@ -712,4 +713,76 @@ fn an_idle_worker_does_not_spin<D: Make>() {
     let before = *handled.borrow();
     stage.turn();
     assert_eq!(*handled.borrow(), before);
+}
+
+fn one_event_sends_to_hundreds<D: Make>() {
+    const COUNT: u32 = 700;
+    let closed = Rc::new(RefCell::new(0));
+    let count = closed.clone();
+    let mut accepted = 0;
+    let client = |index| {
+        Peer::Client(ClientId {
+            index,
+            generation: 1,
+        })
+    };
+    let decisions = Scripted(Box::new(
+        move |event: Event<'_>, out: &mut Out| match event {
+            Event::Accepted(_) => {
+                let index = accepted;
+                accepted += 1;
+                out.push(Action::Adopt(ClientId {
+                    index,
+                    generation: 1,
+                }));
+            }
+            Event::Answer(Answer::Reloaded(round, _)) => {
+                for index in 0..COUNT {
+                    let peer = client(index);
+                    out.send(peer, &pattern(index as usize, 1000));
+                    out.push(Action::Receive {
+                        peer,
+                        on: round == 2,
+                    });
+                    if round == 2 {
+                        out.push(Action::Close {
+                            peer,
+                            how: Close::Flush,
+                        });
+                    }
+                }
+            }
+            Event::Closed { .. } => *count.borrow_mut() += 1,
+            other => panic!("{other:?}"),
+        },
+    ));
+    let mut stage = Stage::<_, D>::new(decisions);
+    let mut clients = Vec::new();
+    for _ in 0..COUNT {
+        clients.push(stage.connect());
+        stage.until("accepted", |stage| {
+            stage.worker.sockets().len() == clients.len()
+        });
+    }
+    let mut got = vec![Vec::new(); clients.len()];
+    stage.command(1);
+    stage.until("the first words", |_| {
+        for (client, got) in clients.iter_mut().zip(&mut got) {
+            read_some(client, got).unwrap();
+        }
+        got.iter().all(|got| got.len() == 1000)
+    });
+    stage.command(2);
+    stage.until("the last words and the end", |_| {
+        let ends = clients.iter_mut().zip(&mut got);
+        ends.filter_map(|(client, got)| read_some(client, got))
+            .count()
+            == 0
+    });
+    for (index, got) in got.iter().enumerate() {
+        assert!(*got == [pattern(index, 1000), pattern(index, 1000)].concat());
+    }
+    drop(clients);
+    stage.until("closed", |_| *closed.borrow() == COUNT);
+    assert!(stage.worker.sockets().is_empty());
 }

@@ -15,7 +15,7 @@ use crate::messages::{Message, show_got, show_sent};
 use crate::url::Url;
 
 const READ: usize = 64 * 1024;
-const HISTORY: usize = 48;
+const HISTORY: usize = 150;
 const HEAD: usize = 160;
 
 /// What happened on a connection lately.

@@ -70,7 +70,13 @@ impl Broker {
     /// Takes in one mail.
     pub fn handle(&mut self, mail: ToBroker, post: Post<'_>) {
         match mail {
-            ToBroker::Need { worker, pool, age, urgent, bounds } => {
+            ToBroker::Need {
+                worker,
+                pool,
+                age,
+                urgent,
+                bounds,
+            } => {
                 self.pool(&pool, worker).bounds = bounds;
                 let hunger = Hunger { age, urgent };
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
@@ -89,14 +95,24 @@ impl Broker {
                 entry.held[usize::from(to.0)] += 1;
                 entry.hungry[usize::from(to.0)] = None;
             }
-            ToBroker::Warm { worker, pool, wanted, bounds } => {
+            ToBroker::Warm {
+                worker,
+                pool,
+                wanted,
+                bounds,
+            } => {
                 self.pool(&pool, worker).bounds = bounds;
                 let total = self.pool(&pool, worker).total;
                 if total < wanted && self.refusal(&pool, 0).is_none() {
                     self.permit(&pool, worker, true, post);
                 }
             }
-            ToBroker::Admit { worker, client, login, bounds } => {
+            ToBroker::Admit {
+                worker,
+                client,
+                login,
+                bounds,
+            } => {
                 let answer = self.admit(&login, bounds);
                 post(worker, Mail::Brokered(FromBroker::Admitted(client, answer)));
             }
@@ -125,7 +141,9 @@ impl Broker {
 
     /// Gives a hungry worker a permit, or tells the holders of servers about it.
     fn feed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
-        let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else { return };
+        let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
+            return;
+        };
         match self.refusal(key, hunger.age) {
             None => self.permit(key, worker, false, post),
             Some(Refusal::Pool) => self.tell_holders(key, worker, hunger, post),
@@ -166,12 +184,20 @@ impl Broker {
     fn refusal(&self, key: &PoolKey, age: u64) -> Option<Refusal> {
         let pool = self.pools.get(key)?;
         let bounds = pool.bounds;
-        let reserve = if age >= bounds.reserve_after { bounds.reserve } else { 0 };
+        let reserve = if age >= bounds.reserve_after {
+            bounds.reserve
+        } else {
+            0
+        };
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
             return Some(Refusal::Pool);
         }
-        let in_database = self.database_servers.get(&*key.database).copied().unwrap_or(0);
+        let in_database = self
+            .database_servers
+            .get(&*key.database)
+            .copied()
+            .unwrap_or(0);
         if reached(bounds.database, in_database) {
             return Some(Refusal::Database);
         }
@@ -187,9 +213,16 @@ impl Broker {
             pool.hungry[usize::from(worker.0)] = None;
         }
         let reserve = pool.bounds.size > 0 && pool.total > pool.bounds.size;
-        *self.database_servers.entry(key.database.clone()).or_default() += 1;
+        *self
+            .database_servers
+            .entry(key.database.clone())
+            .or_default() += 1;
         *self.user_servers.entry(key.user.clone()).or_default() += 1;
-        let permit = FromBroker::Permit { pool: key.clone(), reserve, warm };
+        let permit = FromBroker::Permit {
+            pool: key.clone(),
+            reserve,
+            warm,
+        };
         post(worker, Mail::Brokered(permit));
     }
 
@@ -215,7 +248,11 @@ impl Broker {
             if *held > 0 && holder != worker {
                 post(
                     holder,
-                    Mail::Brokered(FromBroker::Hungry { worker, pool: key.clone(), age }),
+                    Mail::Brokered(FromBroker::Hungry {
+                        worker,
+                        pool: key.clone(),
+                        age,
+                    }),
                 );
             }
         }
@@ -242,25 +279,36 @@ impl Broker {
         }
         self.evict_turn = self.evict_turn.wrapping_add(1);
         let holder = WorkerId(holders[self.evict_turn % holders.len()] as u16);
-        post(holder, Mail::Brokered(FromBroker::Evict { pool: key.clone(), database }));
+        post(
+            holder,
+            Mail::Brokered(FromBroker::Evict {
+                pool: key.clone(),
+                database,
+            }),
+        );
     }
 
     fn admit(&mut self, login: &PoolKey, bounds: ClientBounds) -> Result<(), &'static str> {
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
-        let count = |map: &HashMap<Arc<str>, u32, Seeded>, name: &str| {
-            map.get(name).copied().unwrap_or(0)
-        };
+        let count =
+            |map: &HashMap<Arc<str>, u32, Seeded>, name: &str| map.get(name).copied().unwrap_or(0);
         if reached(bounds.total, self.clients) {
             return Err("no more connections allowed (max_client_conn)");
         }
-        if reached(bounds.database, count(&self.database_clients, &login.database)) {
+        if reached(
+            bounds.database,
+            count(&self.database_clients, &login.database),
+        ) {
             return Err("client connections exceeded (max_db_client_connections)");
         }
         if reached(bounds.user, count(&self.user_clients, &login.user)) {
             return Err("client connections exceeded (max_user_client_connections)");
         }
         self.clients += 1;
-        *self.database_clients.entry(login.database.clone()).or_default() += 1;
+        *self
+            .database_clients
+            .entry(login.database.clone())
+            .or_default() += 1;
         *self.user_clients.entry(login.user.clone()).or_default() += 1;
         Ok(())
     }
@@ -281,12 +329,21 @@ mod tests {
     use crate::seeded;
 
     fn key(database: &str, user: &str) -> Arc<PoolKey> {
-        Arc::new(PoolKey { database: database.into(), user: user.into() })
+        Arc::new(PoolKey {
+            database: database.into(),
+            user: user.into(),
+        })
     }
 
     fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker {
         let pool = pool.clone();
-        ToBroker::Need { worker: WorkerId(worker), pool, age, urgent: false, bounds }
+        ToBroker::Need {
+            worker: WorkerId(worker),
+            pool,
+            age,
+            urgent: false,
+            bounds,
+        }
     }
 
     fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
@@ -297,7 +354,9 @@ mod tests {
                 FromBroker::Permit { pool, reserve, .. } => {
                     format!("{}: permit {} {reserve}", worker.0, pool.database)
                 }
-                FromBroker::Hungry { worker: who, age, .. } => {
+                FromBroker::Hungry {
+                    worker: who, age, ..
+                } => {
                     format!("{}: {} hungry {age}", worker.0, who.0)
                 }
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
@@ -311,12 +370,32 @@ mod tests {
     fn permits_up_to_the_size_then_reserve_then_hunger() {
         let mut broker = Broker::new(seeded(1));
         let pool = key("d", "u");
-        let bounds = Bounds { size: 1, reserve: 1, reserve_after: 5, ..Bounds::default() };
-        assert_eq!(tell(&mut broker, need(0, &pool, 0, bounds)), ["0: permit d false"]);
-        assert_eq!(tell(&mut broker, need(1, &pool, 4, bounds)), ["0: 1 hungry 4"]);
-        assert_eq!(tell(&mut broker, need(1, &pool, 5, bounds)), ["1: permit d true"]);
-        assert_eq!(tell(&mut broker, need(1, &pool, 6, bounds)), ["0: 1 hungry 6"]);
-        let freed = ToBroker::Freed { worker: WorkerId(0), pool };
+        let bounds = Bounds {
+            size: 1,
+            reserve: 1,
+            reserve_after: 5,
+            ..Bounds::default()
+        };
+        assert_eq!(
+            tell(&mut broker, need(0, &pool, 0, bounds)),
+            ["0: permit d false"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 4, bounds)),
+            ["0: 1 hungry 4"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 5, bounds)),
+            ["1: permit d true"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 6, bounds)),
+            ["0: 1 hungry 6"]
+        );
+        let freed = ToBroker::Freed {
+            worker: WorkerId(0),
+            pool,
+        };
         assert_eq!(tell(&mut broker, freed), ["1: permit d true"]);
     }
 
@@ -324,22 +403,51 @@ mod tests {
     fn bounds_over_pools_evict() {
         let mut broker = Broker::new(seeded(1));
         let (a, b) = (key("d", "a"), key("d", "b"));
-        let bounds = Bounds { size: 9, database: 1, ..Bounds::default() };
-        assert_eq!(tell(&mut broker, need(0, &a, 0, bounds)), ["0: permit d false"]);
-        assert_eq!(tell(&mut broker, need(0, &b, 0, bounds)), ["0: evict for b"]);
-        let freed = ToBroker::Freed { worker: WorkerId(0), pool: a };
+        let bounds = Bounds {
+            size: 9,
+            database: 1,
+            ..Bounds::default()
+        };
+        assert_eq!(
+            tell(&mut broker, need(0, &a, 0, bounds)),
+            ["0: permit d false"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(0, &b, 0, bounds)),
+            ["0: evict for b"]
+        );
+        let freed = ToBroker::Freed {
+            worker: WorkerId(0),
+            pool: a,
+        };
         assert_eq!(tell(&mut broker, freed), ["0: permit d false"]);
     }
 
     #[test]
     fn clients_up_to_each_bound() {
         let mut broker = Broker::new(seeded(1));
-        let bounds = ClientBounds { total: 3, database: 2, user: 1 };
+        let bounds = ClientBounds {
+            total: 3,
+            database: 2,
+            user: 1,
+        };
         let mut admit = |database: &str, user: &str| {
-            let client = crate::event::ClientId { index: 0, generation: 0 };
+            let client = crate::event::ClientId {
+                index: 0,
+                generation: 0,
+            };
             let login = key(database, user);
             let worker = WorkerId(0);
-            tell(&mut broker, ToBroker::Admit { worker, client, login, bounds }).remove(0)
+            tell(
+                &mut broker,
+                ToBroker::Admit {
+                    worker,
+                    client,
+                    login,
+                    bounds,
+                },
+            )
+            .remove(0)
         };
         assert_eq!(admit("d", "a"), "Ok(())");
         assert!(admit("d", "a").contains("max_user_client"));

@@ -108,7 +108,14 @@ impl Pooler {
             return self.cancel_done(id, out);
         }
         let from = (self.worker, id);
-        out.push(Action::Post(worker, Mail::Cancel { pid, secret: secret.into(), from }));
+        out.push(Action::Post(
+            worker,
+            Mail::Cancel {
+                pid,
+                secret: secret.into(),
+                from,
+            },
+        ));
     }
 
     /// A cancel request for a client of this worker, perhaps.
@@ -120,7 +127,9 @@ impl Pooler {
         out: &mut Out,
     ) {
         let found = self.clients.key_at(Keys::slot(pid)).filter(|id| {
-            let Some(client) = self.clients.get(*id) else { return false };
+            let Some(client) = self.clients.get(*id) else {
+                return false;
+            };
             let (_, ours, length) = self.keys.of(*id, client.long_key);
             client.welcomed && secret == &ours[..length]
         });
@@ -145,7 +154,9 @@ impl Pooler {
     }
 
     fn runs(&self, id: ServerId) -> bool {
-        self.servers.get(id).is_some_and(|server| !server.ledger.is_empty())
+        self.servers
+            .get(id)
+            .is_some_and(|server| !server.ledger.is_empty())
     }
 
     /// Cancels what a departed client had left running.
@@ -161,8 +172,10 @@ impl Pooler {
     ) {
         if let Some(carrier) = self.carrier_of(target) {
             // One under way already does for both, unless its signal may be out by now.
-            if let Some(Server { state: server::State::Cancel(errand), .. }) =
-                self.servers.get_mut(carrier)
+            if let Some(Server {
+                state: server::State::Cancel(errand),
+                ..
+            }) = self.servers.get_mut(carrier)
                 && !errand.sent
             {
                 errand.askers.extend(asker);
@@ -170,7 +183,9 @@ impl Pooler {
             }
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
-        let Some(server) = self.servers.get_mut(target) else { return };
+        let Some(server) = self.servers.get_mut(target) else {
+            return;
+        };
         let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
             if let Some((worker, client)) = asker {
                 out.push(Action::Post(worker, Mail::Cancelled(client)));
@@ -179,7 +194,11 @@ impl Pooler {
         };
         server.cancels += 1;
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
-        let errand = Errand { target, askers: asker.into_iter().collect(), sent: false };
+        let errand = Errand {
+            target,
+            askers: asker.into_iter().collect(),
+            sent: false,
+        };
         let carrier = self.servers.insert(|_| Server {
             number,
             state: server::State::Cancel(Box::new(errand)),
@@ -194,10 +213,11 @@ impl Pooler {
         if self.servers.get(target)?.cancels == 0 {
             return None;
         }
-        let carries = |server: &Server| {
-            matches!(&server.state, server::State::Cancel(errand) if errand.target == target)
-        };
-        self.servers.iter().find(|(_, server)| carries(server)).map(|(id, _)| id)
+        let carries = |server: &Server| matches!(&server.state, server::State::Cancel(errand) if errand.target == target);
+        self.servers
+            .iter()
+            .find(|(_, server)| carries(server))
+            .map(|(id, _)| id)
     }
 
     pub(crate) fn carrier_connected(
@@ -206,8 +226,12 @@ impl Pooler {
         result: Result<Ends, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get_mut(id) else { return };
-        let server::State::Cancel(errand) = &mut server.state else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Cancel(errand) = &mut server.state else {
+            return;
+        };
         let ends = match result {
             Ok(ends) => ends,
             Err(error) => {
@@ -220,10 +244,15 @@ impl Pooler {
         server.ends = Some(ends);
         errand.sent = true;
         let target = errand.target;
-        let key = self.servers.get(target).and_then(|server| server.key.clone());
+        let key = self
+            .servers
+            .get(target)
+            .and_then(|server| server.key.clone());
         match key {
             Some((pid, secret)) => {
-                out.send_with(Peer::Server(id), |buf| write::cancel_request(buf, pid, &secret));
+                out.send_with(Peer::Server(id), |buf| {
+                    write::cancel_request(buf, pid, &secret)
+                });
             }
             None => self.end_errand(id, true, out),
         }
@@ -245,16 +274,25 @@ impl Pooler {
     }
 
     fn end_errand(&mut self, id: ServerId, clean: bool, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
-        let server::State::Cancel(errand) = &mut server.state else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Cancel(errand) = &mut server.state else {
+            return;
+        };
         let askers = std::mem::take(&mut errand.askers);
         let target = errand.target;
         server.state = server::State::Closing;
-        out.push(Action::Close { peer: Peer::Server(id), how: Close::Abort });
+        out.push(Action::Close {
+            peer: Peer::Server(id),
+            how: Close::Abort,
+        });
         for (worker, client) in askers {
             out.push(Action::Post(worker, Mail::Cancelled(client)));
         }
-        let Some(server) = self.servers.get_mut(target) else { return };
+        let Some(server) = self.servers.get_mut(target) else {
+            return;
+        };
         server.cancels -= 1;
         if !clean {
             server.close_why.get_or_insert("cancel request failed");
@@ -272,7 +310,11 @@ impl Pooler {
 
     /// What a client asked to cancel is cancelled, or there was nothing to do.
     pub(crate) fn cancel_done(&mut self, id: ClientId, out: &mut Out) {
-        if self.clients.get(id).is_some_and(|c| matches!(c.state, client::State::Canceller)) {
+        if self
+            .clients
+            .get(id)
+            .is_some_and(|c| matches!(c.state, client::State::Canceller))
+        {
             self.disconnect(id, crate::fault::Fault::ClientClosed, out);
         }
     }
@@ -280,7 +322,9 @@ impl Pooler {
     /// A client that waits for a server is told that its statement was cancelled, as if PostgreSQL
     /// had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if !client.welcomed {
             return;
         }
@@ -288,7 +332,12 @@ impl Pooler {
         client.quiet = Time(self.now.0);
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
-            write::error(buf, "ERROR", "57014", "canceling statement due to user request");
+            write::error(
+                buf,
+                "ERROR",
+                "57014",
+                "canceling statement due to user request",
+            );
         });
         // A Query or a FunctionCall ends with its ReadyForQuery; extended messages are skipped up
         // to a Sync.

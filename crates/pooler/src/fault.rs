@@ -132,7 +132,10 @@ impl Fault {
 
     /// True if there is somebody to tell: not if the client itself has left.
     pub fn is_told(&self) -> bool {
-        !matches!(self, Fault::ClientGone(_) | Fault::ClientClosed | Fault::CancelWait)
+        !matches!(
+            self,
+            Fault::ClientGone(_) | Fault::ClientClosed | Fault::CancelWait
+        )
     }
 }
 
@@ -158,10 +161,16 @@ impl fmt::Display for Fault {
             ),
             OptionsSetting(name) => write!(f, "unsupported startup parameter in options: {name}"),
             ReplicationValue(value) => {
-                write!(f, "invalid value for parameter \"replication\": \"{value}\"")
+                write!(
+                    f,
+                    "invalid value for parameter \"replication\": \"{value}\""
+                )
             }
             StatementTooLong(bytes) => {
-                write!(f, "statement of {bytes} bytes is too long to be prepared through the pooler")
+                write!(
+                    f,
+                    "statement of {bytes} bytes is too long to be prepared through the pooler"
+                )
             }
             TransactionBlock => {
                 f.write_str("transaction blocks not allowed in statement pooling mode")

@@ -29,7 +29,9 @@ pub struct Inbox {
 impl Inbox {
     /// Drops the message that the held bytes begin with, the part still to come included.
     pub fn skip_first(&mut self) {
-        let Some(Ok(header)) = howdah_wire::frame::header(&self.held) else { return };
+        let Some(Ok(header)) = howdah_wire::frame::header(&self.held) else {
+            return;
+        };
         let there = header.total().min(self.held.len());
         self.held.drain(..there);
         self.left = (header.total() - there) as u32;

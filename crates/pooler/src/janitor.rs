@@ -1,5 +1,4 @@
-//! What happens because time passes or the administrator says so: timeouts, minimum sizes, pauses,
-//! reloads, the end.
+//! What happens because time passes or the settings change: timeouts, minimum sizes, reloads.
 
 use std::sync::Arc;
 
@@ -8,12 +7,11 @@ use howdah_wire::write;
 
 use crate::client::{self, Client};
 use crate::config::Config;
-use crate::event::{
-    Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId,
-};
+use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
+use crate::orders::Ending;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::pooling::nanos;
@@ -28,27 +26,18 @@ const HUNGER_NS: u64 = 10_000_000;
 /// How long a server may take to come to rest after its client has left, in nanoseconds.
 const REST_NS: u64 = 15_000_000_000;
 
-/// How the process is to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
-    /// When the last client has left.
-    Clients,
-    /// When the last server is free.
-    Servers,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Janitor {
     next: Time,
     next_hunger: Option<Time>,
-    paused_all: bool,
-    paused: HashSet<String, foldhash::quality::FixedState>,
-    disabled: HashSet<String, foldhash::quality::FixedState>,
+    pub(crate) paused_all: bool,
+    pub(crate) paused: HashSet<String, foldhash::quality::FixedState>,
+    pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
     /// How often all servers were called in (RECONNECT, changed settings).
-    epoch: u64,
-    ending: Option<Ending>,
-    told_idle: bool,
+    pub(crate) epoch: u64,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) told_idle: bool,
     turn: u16,
     /// Admissions of clients that had left before the answer came.
     pub(crate) orphans: u32,
@@ -59,7 +48,8 @@ pub struct Janitor {
 impl Janitor {
     /// When there is something to do.
     pub fn next(&self) -> Time {
-        self.next_hunger.map_or(self.next, |hunger| hunger.min(self.next))
+        self.next_hunger
+            .map_or(self.next, |hunger| hunger.min(self.next))
     }
 
     /// PAUSE holds for this database.
@@ -179,7 +169,10 @@ impl Pooler {
         let pool = self.pools.at_mut(id);
         if pool.need && pool.waiting.is_empty() && pool.newcomers.is_empty() {
             pool.need = false;
-            let sated = ToBroker::Sated { worker, pool: pool.key.clone() };
+            let sated = ToBroker::Sated {
+                worker,
+                pool: pool.key.clone(),
+            };
             out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
         }
     }
@@ -215,8 +208,14 @@ impl Pooler {
             nanos(globals.pool_idle_timeout)
         };
         if empty && limit > 0 && idle_for > limit {
-            let text = format!("cleaning up idle pool {}/{}", pool.key.database, pool.key.user);
-            out.note(Note { level: Level::Log, text });
+            let text = format!(
+                "cleaning up idle pool {}/{}",
+                pool.key.database, pool.key.user
+            );
+            out.note(Note {
+                level: Level::Log,
+                text,
+            });
             self.pools.remove(id);
         }
     }
@@ -258,28 +257,41 @@ impl Pooler {
                 per(total.query_ns, total.queries),
                 per(total.wait_ns, total.transactions),
             );
-            out.note(Note { level: Level::Log, text });
+            out.note(Note {
+                level: Level::Log,
+                text,
+            });
         }
     }
 
     /// Makes sure that a client comes up when its next deadline passes.
     pub(crate) fn watch_client(&mut self, id: ClientId, _out: &mut Out) {
-        let Some((at, _)) = self.client_deadline(id) else { return };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some((at, _)) = self.client_deadline(id) else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         self.timers.arm(Peer::Client(id), at, &mut client.timer);
         self.mind_hunger();
     }
 
     /// Likewise for a server.
     pub(crate) fn watch_server(&mut self, id: ServerId) {
-        let Some((at, _)) = self.server_deadline(id) else { return };
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some((at, _)) = self.server_deadline(id) else {
+            return;
+        };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 
     /// A client's entry has come up: it may be an old one, or corrected since.
     fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.timer != at {
             return;
         }
@@ -364,11 +376,17 @@ impl Pooler {
         } else {
             deadlines.add(server.request, terms.query_timeout, Fault::QueryTimeout);
         }
-        deadlines.add(server.linked, terms.transaction_timeout, Fault::TransactionTimeout);
+        deadlines.add(
+            server.linked,
+            terms.transaction_timeout,
+            Fault::TransactionTimeout,
+        );
     }
 
     fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if server.timer != at {
             return;
         }
@@ -381,7 +399,9 @@ impl Pooler {
     }
 
     fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         match server.state {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
             server::State::Resolving
@@ -430,140 +450,17 @@ impl Pooler {
                 }
                 Some(over.min((after(server.since, limit), "server idle timeout")))
             }
-            server::State::Cancel(_) => {
-                Some((after(server.connected, crate::cancel::CARRIER_NS), "cancel timeout"))
-            }
-            server::State::Draining => {
-                Some((after(server.since, REST_NS), "client left, query did not end"))
-            }
+            server::State::Cancel(_) => Some((
+                after(server.connected, crate::cancel::CARRIER_NS),
+                "cancel timeout",
+            )),
+            server::State::Draining => Some((
+                after(server.since, REST_NS),
+                "client left, query did not end",
+            )),
             server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
             server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
             _ => None,
-        }
-    }
-
-    /// The administrator wants something of all workers; each gets this by mail or event.
-    pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
-        match order {
-            Order::Pause(database) => self.pause(database.as_deref(), out),
-            Order::Resume(_) if self.janitor.is_shutting_down() => {
-                let text = "pooler is shutting down, RESUME ignored".to_string();
-                out.note(Note { level: Level::Warning, text });
-            }
-            Order::Resume(database) => self.resume_pools(database.as_deref(), out),
-            Order::Reconnect(database) => {
-                self.janitor.epoch += 1;
-                for id in self.pools_of(database.as_deref()) {
-                    self.call_in(id, "RECONNECT command issued", out);
-                }
-            }
-            Order::Disable(database) => {
-                self.janitor.disabled.insert(database.clone());
-            }
-            Order::Enable(database) => {
-                self.janitor.disabled.remove(database);
-            }
-            Order::Kill(database) => self.kill(database.as_deref(), out),
-            Order::ShutdownWaitForClients => self.shut_down(Ending::Clients, out),
-            Order::ShutdownWaitForServers => self.shut_down(Ending::Servers, out),
-        }
-    }
-
-    fn pause(&mut self, database: Option<&str>, out: &mut Out) {
-        match database {
-            None => self.janitor.paused_all = true,
-            Some(name) => {
-                self.janitor.paused.insert(name.to_string());
-            }
-        }
-        for id in self.pools.ids() {
-            let pool = self.pools.at_mut(id);
-            if database.is_none_or(|name| *pool.key.database == *name) {
-                pool.paused = true;
-                let idle: Vec<_> = pool.idle.iter().copied().collect();
-                for server in idle {
-                    self.close_server(server, "pause mode", Close::Await, out);
-                }
-            }
-        }
-    }
-
-    /// The pools of one database, or all.
-    pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
-        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
-        self.pools.iter().filter(|(_, pool)| wanted(&pool.key)).map(|(id, _)| id).collect()
-    }
-
-    /// KILL: clients and servers go at once, and PAUSE holds from then.
-    fn kill(&mut self, database: Option<&str>, out: &mut Out) {
-        if let Some(name) = database {
-            self.pause(Some(name), out);
-        }
-        for id in self.pools_of(database) {
-            let name = self.pools.at(id).key.database.clone();
-            self.pause(Some(&name), out);
-            self.kill_pool(id, out);
-            let rest: Vec<_> = self
-                .servers
-                .iter()
-                .filter(|(_, s)| s.pool == id && !matches!(s.state, server::State::Cancel(_)))
-                .map(|(id, _)| id)
-                .collect();
-            for server in rest {
-                self.close_server(server, "database removed", Close::Abort, out);
-            }
-        }
-    }
-
-    fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
-        match database {
-            // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
-            None if self.janitor.paused_all => self.janitor.paused_all = false,
-            None => self.janitor.paused.clear(),
-            Some(name) => {
-                self.janitor.paused.remove(name);
-            }
-        }
-        for id in self.pools.ids() {
-            let pool = self.pools.at_mut(id);
-            pool.paused = self.janitor.is_paused(&pool.key.database);
-            self.need(id, out);
-        }
-    }
-
-    fn shut_down(&mut self, ending: Ending, out: &mut Out) {
-        self.janitor.ending = Some(ending);
-        if ending == Ending::Servers {
-            self.janitor.paused_all = true;
-            for id in self.pools.ids() {
-                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
-                let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();
-                for server in idle {
-                    self.close_server(server, "server shutting down", Close::Await, out);
-                }
-                self.pools.at_mut(id).paused = true;
-            }
-        }
-        self.maybe_end(out);
-    }
-
-    /// Ends the process once what it waited for has come. Every worker says so for itself; the
-    /// control thread counts.
-    fn maybe_end(&mut self, out: &mut Out) {
-        let Some(ending) = self.janitor.ending else { return };
-        if self.janitor.told_idle {
-            return;
-        }
-        let counted = |client: &Client| {
-            !matches!(client.state, client::State::Console(_) | client::State::Closing)
-        };
-        let busy = match ending {
-            Ending::Clients => self.clients.iter().any(|(_, client)| counted(client)),
-            Ending::Servers => self.servers.iter().any(|(_, s)| !matches!(s.state, server::State::Idle)),
-        };
-        if !busy {
-            self.janitor.told_idle = true;
-            out.push(Action::Ask(Question::Idle(self.worker)));
         }
     }
 
@@ -603,10 +500,16 @@ impl Pooler {
 
     /// Closes a pool's servers: idle ones now, others when they are given back.
     pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
-        let all: Vec<_> =
-            self.servers.iter().filter(|(_, s)| s.pool == id).map(|(id, _)| id).collect();
+        let all: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.pool == id)
+            .map(|(id, _)| id)
+            .collect();
         for server_id in all {
-            let Some(server) = self.servers.get_mut(server_id) else { continue };
+            let Some(server) = self.servers.get_mut(server_id) else {
+                continue;
+            };
             match server.state {
                 server::State::Idle => self.close_server(server_id, why, Close::Await, out),
                 server::State::Cancel(_) | server::State::Closing => {}
@@ -622,10 +525,14 @@ impl Pooler {
     }
 
     /// The database is gone: so are its clients and servers.
-    fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
+    pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
         let of_pool = |client: &Client| client.pool == Some(id);
-        let clients: Vec<_> =
-            self.clients.iter().filter(|(_, c)| of_pool(c)).map(|(id, _)| id).collect();
+        let clients: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| of_pool(c))
+            .map(|(id, _)| id)
+            .collect();
         for client in clients {
             self.disconnect(client, Fault::DatabaseRemoved, out);
         }

@@ -47,8 +47,10 @@ pub struct Entry {
     pub name_op: bool,
     /// The first of [`Ledger::set_ops`] takes effect with it.
     pub set_op: bool,
-    /// A Parse of the unnamed statement, which drops the old one even if it fails.
+    /// The client's Parse of its unnamed statement, which drops the old one even if it fails.
     pub unnamed: bool,
+    /// The first of [`Ledger::unnamed_ops`] takes effect with it.
+    pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
 }
@@ -62,13 +64,17 @@ impl Entry {
             name_op: false,
             set_op: false,
             unnamed: false,
+            unnamed_op: false,
             barrier: false,
         }
     }
 
     /// An entry whose reply the client does not see.
     pub fn swallow(reply: Reply) -> Self {
-        Entry { swallow: true, ..Entry::forward(reply) }
+        Entry {
+            swallow: true,
+            ..Entry::forward(reply)
+        }
     }
 }
 
@@ -103,6 +109,15 @@ pub struct SetOp {
     pub add: bool,
 }
 
+/// What was sent that changes a server's unnamed statement, once PostgreSQL has agreed.
+#[derive(Clone, Debug)]
+pub struct UnnamedOp {
+    /// The group it was sent in.
+    pub group: u32,
+    /// What it is then.
+    pub statement: Option<Arc<Statement>>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -111,9 +126,9 @@ pub struct Ledger {
     pub name_ops: VecDeque<NameOp>,
     /// Changes of the server's statements that entries carry, in order.
     pub set_ops: VecDeque<SetOp>,
+    /// Changes of the server's unnamed statement that entries carry, in order.
+    pub unnamed_ops: VecDeque<UnnamedOp>,
     group: u32,
-    /// Groups below this number are answered.
-    answered: u32,
     group_open: bool,
     group_sure: bool,
     flushed: bool,
@@ -143,11 +158,6 @@ impl Ledger {
         self.group
     }
 
-    /// Whether all that was sent in a group is answered.
-    pub fn is_answered(&self, group: u32) -> bool {
-        self.entries.is_empty() && !self.group_open || group.wrapping_sub(self.answered) as i32 <= -1
-    }
-
     /// Extended messages were sent, and no Sync or Query after them.
     pub fn group_open(&self) -> bool {
         self.group_open
@@ -174,7 +184,11 @@ impl Ledger {
     /// Whether a group that begins now begins in a transaction known not to be failed, given that
     /// the last ReadyForQuery said so. In a group already open: whether it began so.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {
-        if self.group_open { self.group_sure } else { self.entries.is_empty() && not_failed }
+        if self.group_open {
+            self.group_sure
+        } else {
+            self.entries.is_empty() && not_failed
+        }
     }
 
     /// A message that awaits a reply was sent (or its reply made).
@@ -203,17 +217,15 @@ impl Ledger {
         self.barriers -= u32::from(entry.barrier);
         if matches!(entry.reply, Reply::Query | Reply::Sync) {
             self.readies -= 1;
-            self.answered = self.answered.wrapping_add(1);
-        }
-        if self.entries.is_empty() && !self.group_open {
-            self.answered = self.group;
         }
         Some(entry)
     }
 
     /// The Query in front failed: what it would have changed of the client's names stays.
     pub fn keep_names(&mut self) {
-        let Some(front) = self.entries.front_mut() else { return };
+        let Some(front) = self.entries.front_mut() else {
+            return;
+        };
         if front.name_op && self.name_ops.front().is_some_and(|op| !op.name.is_empty()) {
             front.name_op = false;
             self.name_ops.pop_front();
@@ -257,7 +269,9 @@ impl Ledger {
         });
         self.readies -= eaten;
         // A Sync that was eaten has ended nothing.
-        let extended = self.front().is_some_and(|entry| entry.reply == Reply::Execute);
+        let extended = self
+            .front()
+            .is_some_and(|entry| entry.reply == Reply::Execute);
         if extended && self.readies == 0 {
             self.group_open = true;
         }
@@ -276,7 +290,9 @@ impl Ledger {
     /// The latest pending change of a name.
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
         let changes = self.name_ops.iter().rev();
-        changes.filter(|op| !matches!(op.change, Change::Duplicate)).find(|op| *op.name == *name)
+        changes
+            .filter(|op| !matches!(op.change, Change::Duplicate))
+            .find(|op| *op.name == *name)
     }
 
     /// For invariants: the operations that entries carry are those that wait.
@@ -284,6 +300,11 @@ impl Ledger {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
         assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
+        assert_eq!(
+            count(|e| e.unnamed_op),
+            self.unnamed_ops.len(),
+            "unnamed operations"
+        );
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
         assert_eq!(readies, self.readies as usize, "readies");
@@ -337,7 +358,10 @@ mod tests {
         ledger.push(Entry::forward(Reply::Bind), true);
         assert!(ledger.sure_of_transaction(true));
         ledger.push(Entry::forward(Reply::Sync), true);
-        assert!(!ledger.sure_of_transaction(true), "the first group may have failed");
+        assert!(
+            !ledger.sure_of_transaction(true),
+            "the first group may have failed"
+        );
         ledger.push(Entry::forward(Reply::Bind), true);
         assert!(!ledger.sure_of_transaction(true));
     }

@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod link;
 pub mod mail;
 pub mod note;
+pub mod orders;
 pub mod params;
 pub mod place;
 pub mod pool;

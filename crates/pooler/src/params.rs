@@ -9,8 +9,13 @@ use crate::Seeded;
 
 /// Parameters every pooler must keep per client, as PgBouncer does; `track_extra_parameters`
 /// adds to them.
-const ALWAYS: [&str; 5] =
-    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+const ALWAYS: [&str; 5] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "application_name",
+];
 
 /// Which of them does not change what a statement's text means.
 const WITHOUT_MEANING: usize = 4;
@@ -35,7 +40,9 @@ impl Tracked {
 
     /// A parameter's position; names do not depend on case.
     pub fn position(&self, name: &[u8]) -> Option<usize> {
-        self.names.iter().position(|n| n.as_bytes().eq_ignore_ascii_case(name))
+        self.names
+            .iter()
+            .position(|n| n.as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// All names by position.
@@ -53,12 +60,16 @@ pub struct Params {
 impl Params {
     /// No value known.
     pub fn unknown(tracked: &Tracked) -> Self {
-        Params { values: vec![None; tracked.names.len()].into() }
+        Params {
+            values: vec![None; tracked.names.len()].into(),
+        }
     }
 
     /// No position, no value.
     pub fn none() -> Self {
-        Params { values: Box::default() }
+        Params {
+            values: Box::default(),
+        }
     }
 
     /// A value.
@@ -78,18 +89,24 @@ impl Params {
     #[must_use]
     pub fn overlaid(&self, over: &Params) -> Self {
         let both = self.values.iter().zip(&over.values);
-        Params { values: both.map(|(below, above)| above.as_ref().or(below.as_ref()).cloned()).collect() }
+        Params {
+            values: both
+                .map(|(below, above)| above.as_ref().or(below.as_ref()).cloned())
+                .collect(),
+        }
     }
 
     /// What must be set on a server that has `server` so that it has what we have. A parameter the
     /// server never reported can't be followed, so it is left alone.
     pub fn missing_on<'a>(&'a self, server: &'a Params) -> impl Iterator<Item = (usize, &'a [u8])> {
-        self.values.iter().zip(&server.values).enumerate().filter_map(|(position, (ours, theirs))| {
-            match (ours, theirs) {
+        self.values
+            .iter()
+            .zip(&server.values)
+            .enumerate()
+            .filter_map(|(position, (ours, theirs))| match (ours, theirs) {
                 (Some(ours), Some(theirs)) if ours != theirs => Some((position, &**ours)),
                 _ => None,
-            }
-        })
+            })
     }
 
     /// The values that change what a statement's text means, as bytes for a hash.
@@ -158,7 +175,10 @@ pub struct ParamsInterner {
 impl ParamsInterner {
     /// Empty.
     pub fn new(seeded: Seeded) -> Self {
-        ParamsInterner { sets: HashMap::with_hasher(seeded), purge_at: 64 }
+        ParamsInterner {
+            sets: HashMap::with_hasher(seeded),
+            purge_at: 64,
+        }
     }
 
     /// The shared copy of a set.
@@ -186,7 +206,9 @@ mod tests {
         assert_eq!(tracked.names().len(), 7);
         let at = |name: &str| tracked.position(name.as_bytes()).unwrap();
         let base = Params::unknown(&tracked);
-        let server = base.with(at("DATESTYLE"), b"ISO, MDY").with(at("search_path"), b"public");
+        let server = base
+            .with(at("DATESTYLE"), b"ISO, MDY")
+            .with(at("search_path"), b"public");
         let client = server
             .with(at("datestyle"), b"O'Hara\\")
             .with(at("search_path"), b"\"$user\", public")

@@ -53,11 +53,14 @@ pub struct Terms {
     pub watched: bool,
 }
 
+/// A parameter's name and value.
+pub type Parameter = (Box<[u8]>, Box<[u8]>);
+
 /// What PostgreSQL told at the last login.
 #[derive(Clone, Debug)]
 pub struct Welcome {
     /// Every ParameterStatus, in order: what is not tracked goes to clients as it is.
-    pub parameters: Arc<[(Box<[u8]>, Box<[u8]>)]>,
+    pub parameters: Arc<[Parameter]>,
     /// The tracked ones.
     pub tracked: Arc<Params>,
 }
@@ -144,15 +147,23 @@ impl Pool {
 
     /// How long the oldest waiter has waited, in nanoseconds.
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
-        self.waiting.front().map(|(_, since)| now.0.saturating_sub(since.0))
+        self.waiting
+            .front()
+            .map(|(_, since)| now.0.saturating_sub(since.0))
     }
 
     /// The hungry worker that a server given back shall go to, instead of to the oldest waiter
     /// here: one whose oldest waiter has waited longer by more than the slack (2 ms, or an eighth
     /// of the wait here). Reads only what was told.
     pub fn hungrier(&self, now: Time) -> Option<usize> {
-        let (index, (_, age)) = self.hungry.iter().enumerate().max_by_key(|(_, (_, age))| *age)?;
-        let Some(here) = self.longest_wait(now) else { return Some(index) };
+        let (index, (_, age)) = self
+            .hungry
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, (_, age))| *age)?;
+        let Some(here) = self.longest_wait(now) else {
+            return Some(index);
+        };
         let slack = (here / 8).max(2_000_000);
         (*age > here.saturating_add(slack)).then_some(index)
     }
@@ -173,7 +184,10 @@ pub struct Pools {
 impl Pools {
     /// None.
     pub fn new(seeded: Seeded) -> Self {
-        Pools { slots: Vec::new(), by_key: HashMap::with_hasher(seeded) }
+        Pools {
+            slots: Vec::new(),
+            by_key: HashMap::with_hasher(seeded),
+        }
     }
 
     /// The pool of this name.
@@ -183,10 +197,14 @@ impl Pools {
 
     /// Adds a pool.
     pub fn insert(&mut self, pool: Pool) -> PoolId {
-        let index = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
+        let index = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.slots.push(None);
+                self.slots.len() - 1
+            });
         let id = PoolId(index as u32);
         self.by_key.insert(pool.key.clone(), id);
         self.slots[index] = Some(Box::new(pool));
@@ -202,12 +220,16 @@ impl Pools {
 
     /// A pool that is known to exist: it has a server or a client.
     pub fn at(&self, id: PoolId) -> &Pool {
-        self.slots[id.0 as usize].as_ref().expect("a pool with a server or a client exists")
+        self.slots[id.0 as usize]
+            .as_ref()
+            .expect("a pool with a server or a client exists")
     }
 
     /// Likewise, to change.
     pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
-        self.slots[id.0 as usize].as_mut().expect("a pool with a server or a client exists")
+        self.slots[id.0 as usize]
+            .as_mut()
+            .expect("a pool with a server or a client exists")
     }
 
     /// All.

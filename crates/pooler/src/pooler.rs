@@ -11,7 +11,9 @@ use crate::cancel::Keys;
 use crate::client::Client;
 use crate::config::Config;
 use crate::console::Consoles;
-use crate::event::{Action, Answer, ClientId, Event, Out, Peer, Question, ServerId, Time, WorkerId};
+use crate::event::{
+    Action, Answer, ClientId, Event, Out, Peer, Question, ServerId, Time, WorkerId,
+};
 use crate::janitor::Janitor;
 use crate::mail::{FromBroker, Mail};
 use crate::note::{Level, Note};
@@ -110,7 +112,12 @@ impl Pooler {
     pub fn new(setup: PoolerSetup) -> Self {
         let mut random = ChaCha20Rng::from_seed(setup.seed);
         let seeded = seeded(random.next_u64());
-        let extra = setup.config.globals.track_extra_parameters.iter().map(String::as_str);
+        let extra = setup
+            .config
+            .globals
+            .track_extra_parameters
+            .iter()
+            .map(String::as_str);
         let shared = Shared {
             tracked: Tracked::new(extra),
             params: ParamsInterner::new(seeded),
@@ -158,8 +165,14 @@ impl Pooler {
             Event::Lost(Peer::Server(id), why) => self.server_lost(id, why, out),
             Event::Congested(peer) => self.congested(peer, out),
             Event::Drained(peer) => self.drained(peer, out),
-            Event::Closed { peer: Peer::Client(id), .. } => self.client_closed(id, out),
-            Event::Closed { peer: Peer::Server(id), gone } => self.server_closed(id, gone, out),
+            Event::Closed {
+                peer: Peer::Client(id),
+                ..
+            } => self.client_closed(id, out),
+            Event::Closed {
+                peer: Peer::Server(id),
+                gone,
+            } => self.server_closed(id, gone, out),
             Event::Detached(Peer::Client(id), socket) => self.client_detached(id, socket, out),
             Event::Detached(Peer::Server(id), socket) => self.server_detached(id, socket, out),
             Event::Mail(mail) => self.mail(mail, out),
@@ -193,7 +206,11 @@ impl Pooler {
 
     fn brokered(&mut self, mail: FromBroker, out: &mut Out) {
         match mail {
-            FromBroker::Permit { pool, reserve, warm } => self.permitted(&pool, reserve, warm, out),
+            FromBroker::Permit {
+                pool,
+                reserve,
+                warm,
+            } => self.permitted(&pool, reserve, warm, out),
             FromBroker::Hungry { worker, pool, age } => self.hungry(worker, &pool, age, out),
             FromBroker::Evict { pool, database } => self.evict(&pool, database, out),
             FromBroker::Admitted(client, answer) => self.admitted(client, answer, out),
@@ -207,7 +224,9 @@ impl Pooler {
             | Answer::Reloaded(ticket, _) => *ticket,
         };
         // Whoever asked may be gone.
-        let Some(asker) = self.asks.remove(&ticket) else { return };
+        let Some(asker) = self.asks.remove(&ticket) else {
+            return;
+        };
         match (asker, answer) {
             (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
             (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
@@ -233,7 +252,11 @@ impl Pooler {
     /// When `Tick` is due; `None` if nothing waits for time.
     pub fn next_deadline(&self) -> Option<Time> {
         let janitor = self.janitor.next();
-        Some(self.timers.next().map_or(janitor, |timer| timer.min(janitor)))
+        Some(
+            self.timers
+                .next()
+                .map_or(janitor, |timer| timer.min(janitor)),
+        )
     }
 
     /// Verifies every invariant; panics with its name if one does not hold.
@@ -255,7 +278,10 @@ impl Pooler {
             for id in &pool.idle {
                 let server = self.servers.get(*id).expect("an idle server exists");
                 assert!(server.ledger.is_empty(), "an idle server owes nothing");
-                assert!(server.inbox.at_boundary(), "an idle server is between messages");
+                assert!(
+                    server.inbox.at_boundary(),
+                    "an idle server is between messages"
+                );
                 assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
             }
         }
@@ -275,7 +301,9 @@ impl Pooler {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         let name = |name: &str, none: &'static str| match name {
             "" => none.to_string(),
             name => name.to_string(),
@@ -295,11 +323,18 @@ impl Pooler {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         let key = &self.pools.at(server.pool).key;
-        let place = server.ends.as_ref().map_or_else(|| "(unconnected)".into(), crate::place::remote);
-        let text =
-            format!("S-{:#x}: {}/{}@{place} {text}", server.number, key.database, key.user);
+        let place = server
+            .ends
+            .as_ref()
+            .map_or_else(|| "(unconnected)".into(), crate::place::remote);
+        let text = format!(
+            "S-{:#x}: {}/{}@{place} {text}",
+            server.number, key.database, key.user
+        );
         out.note(Note { level, text });
     }
 

@@ -59,7 +59,9 @@ impl Pooler {
             idle_transaction_timeout,
             transaction_timeout,
             client_idle_timeout,
-            watched: query_timeout | idle_transaction_timeout | transaction_timeout
+            watched: query_timeout
+                | idle_transaction_timeout
+                | transaction_timeout
                 | client_idle_timeout
                 > 0,
             database,
@@ -70,17 +72,25 @@ impl Pooler {
     /// A client needs a server. True if it has one that takes its messages at once; else it waits.
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
-        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
         client.request = now;
-        let Some(pool_id) = client.pool else { return false };
+        let Some(pool_id) = client.pool else {
+            return false;
+        };
         let replication = client.replication.any();
         let pool = self.pools.at(pool_id);
-        if pool.waiting.is_empty() && !pool.paused && !replication
+        if pool.waiting.is_empty()
+            && !pool.paused
+            && !replication
             && let Some(server) = self.take_idle(pool_id, out)
         {
             return self.link(id, server, out);
         }
-        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
         client.state = client::State::Waiting;
         self.pools.at_mut(pool_id).waiting.push_back((id, now));
         self.watch_client(id, out);
@@ -96,7 +106,11 @@ impl Pooler {
         let oldest_first = globals.server_round_robin;
         let tests = !globals.server_check_query.is_empty();
         let pool = self.pools.at_mut(pool_id);
-        let id = if oldest_first { pool.idle.pop_front() } else { pool.idle.pop_back() }?;
+        let id = if oldest_first {
+            pool.idle.pop_front()
+        } else {
+            pool.idle.pop_back()
+        }?;
         let rested = self.now.0.saturating_sub(self.servers.get(id)?.since.0);
         if tests && rested > delay {
             self.test_server(id, out);
@@ -108,7 +122,9 @@ impl Pooler {
     /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
     pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
         let now = self.now;
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         debug_assert!(server.ledger.is_empty() && server.inbox.at_boundary());
         if server.cancels > 0 {
             server.state = server::State::BeingCancelled;
@@ -125,7 +141,9 @@ impl Pooler {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
         server.since = now;
-        if !pool.hungry.is_empty() && let Some(index) = pool.hungrier(now) {
+        if !pool.hungry.is_empty()
+            && let Some(index) = pool.hungrier(now)
+        {
             let (worker, _) = pool.hungry.swap_remove(index);
             return self.lend(id, worker, out);
         }
@@ -136,8 +154,13 @@ impl Pooler {
             }
             return;
         }
-        let lifetime = nanos(self.config.server_lifetime(&self.pools.at(pool_id).terms.database));
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let lifetime = nanos(
+            self.config
+                .server_lifetime(&self.pools.at(pool_id).terms.database),
+        );
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if now.0.saturating_sub(server.connected.0) >= lifetime {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
@@ -212,7 +235,9 @@ impl Pooler {
         if pool.servers > pool.connecting {
             return;
         }
-        let Some(failure) = pool.failure.clone() else { return };
+        let Some(failure) = pool.failure.clone() else {
+            return;
+        };
         let fault = Fault::ServerLoginFailing(failure.text);
         self.drop_waiters(pool_id, &fault, out);
     }
@@ -255,22 +280,32 @@ impl Pooler {
             return;
         };
         if reserve {
-            let text = format!("pool {}/{}: taking connection from reserve_pool", key.database, key.user);
-            out.note(crate::note::Note { level: Level::Log, text });
+            let text = format!(
+                "pool {}/{}: taking connection from reserve_pool",
+                key.database, key.user
+            );
+            out.note(crate::note::Note {
+                level: Level::Log,
+                text,
+            });
         }
         self.open_server(pool_id, out);
     }
 
     /// Another worker's clients wait.
     pub(crate) fn hungry(&mut self, worker: WorkerId, key: &PoolKey, age: u64, out: &mut Out) {
-        let Some(pool_id) = self.pools.find(key) else { return };
+        let Some(pool_id) = self.pools.find(key) else {
+            return;
+        };
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.hungry.retain(|(who, _)| *who != worker);
         if pool.paused {
             return;
         }
-        if pool.waiting.is_empty() && let Some(server) = pool.idle.pop_front() {
+        if pool.waiting.is_empty()
+            && let Some(server) = pool.idle.pop_front()
+        {
             return self.lend(server, worker, out);
         }
         pool.hungry.push((worker, age));
@@ -289,7 +324,9 @@ impl Pooler {
                 continue;
             }
             for id in &pool.idle {
-                let Some(server) = self.servers.get(*id) else { continue };
+                let Some(server) = self.servers.get(*id) else {
+                    continue;
+                };
                 if oldest.is_none_or(|(since, _)| server.since < since) {
                     oldest = Some((server.since, *id));
                 }
@@ -302,7 +339,9 @@ impl Pooler {
 
     /// Sends an idle server to another worker, as soon as the driver has let go of it.
     fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.state = server::State::Lent(to);
         out.push(Action::Detach(Peer::Server(id)));
     }
@@ -326,11 +365,17 @@ impl Pooler {
             out.push(Action::Attach(Peer::Server(id), socket));
             return self.close_server(id, "idle server got dirty", Close::Await, out);
         }
-        let Some(mut server) = self.servers.remove(id) else { return };
+        let Some(mut server) = self.servers.remove(id) else {
+            return;
+        };
         let pool = self.pools.at_mut(server.pool);
         pool.servers -= 1;
         pool.stats.lends += 1;
-        let moved = ToBroker::Moved { from: self.worker, to, pool: pool.key.clone() };
+        let moved = ToBroker::Moved {
+            from: self.worker,
+            to,
+            pool: pool.key.clone(),
+        };
         let parcel = ServerParcel {
             socket,
             ends: server.ends.take().expect("a server at rest is connected"),
@@ -364,7 +409,10 @@ impl Pooler {
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
         let mut set = ServerSet::new(self.seeded);
         for (key, statement) in parcel.statements {
-            let own = self.shared.statements.intern(statement.meaning, &statement.definition);
+            let own = self
+                .shared
+                .statements
+                .intern(statement.meaning, &statement.definition);
             set.mark(key, &own, Held::Sure);
         }
         let params = self.shared.params.intern((*parcel.params).clone());
@@ -396,11 +444,13 @@ impl Pooler {
     /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
     /// together with ours.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.sql_prepared = false;
         server.state = server::State::Resetting;
         server.since = self.now;
-        server.now_unnamed(Unnamed::Known(None));
+        server.unnamed = Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, b"DEALLOCATE ALL"));
         self.watch_server(id);
@@ -426,7 +476,6 @@ impl Server {
             params: Arc::new(crate::params::Params::none()),
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
-            unnamed_group: 0,
             bound_forgets: Forgets::Nothing,
             copy_in: false,
             copy_broken: false,
@@ -450,4 +499,3 @@ impl Server {
         }
     }
 }
-

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::hash_table::HashTable;
 use hashbrown::HashMap;
+use hashbrown::hash_table::HashTable;
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
 use std::hash::BuildHasher;
@@ -13,7 +13,8 @@ use crate::Seeded;
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
 
-/// A statement on a server that is there only to be deallocated in place of a client's.
+/// A statement on a server that is there only to be deallocated, or found to exist, in place of a
+/// client's.
 pub const VOID: &[u8] = b"howdah_void";
 
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
@@ -85,7 +86,11 @@ pub struct Interner {
 impl Interner {
     /// Empty.
     pub fn new(seeded: Seeded) -> Self {
-        Interner { statements: HashTable::new(), seeded, purge_at: 1024 }
+        Interner {
+            statements: HashTable::new(),
+            seeded,
+            purge_at: 1024,
+        }
     }
 
     fn hash(seeded: &Seeded, meaning: u64, definition: &[u8]) -> u64 {
@@ -95,9 +100,9 @@ impl Interner {
     /// The shared copy of a statement.
     pub fn intern(&mut self, meaning: u64, definition: &[u8]) -> Arc<Statement> {
         let hash = Self::hash(&self.seeded, meaning, definition);
-        let found = self
-            .statements
-            .find(hash, |s| s.meaning == meaning && *s.definition == *definition);
+        let found = self.statements.find(hash, |s| {
+            s.meaning == meaning && *s.definition == *definition
+        });
         if let Some(found) = found {
             return found.clone();
         }
@@ -135,9 +140,15 @@ impl Interner {
 pub fn forgets(text: &[u8]) -> Forgets {
     let mut words = Words { rest: text };
     let all = |word: &Option<Word<'_>>| matches!(word, Some(Word::Bare(w)) if w.eq_ignore_ascii_case(b"all"));
-    let Some(Word::Bare(first)) = words.next() else { return Forgets::Nothing };
+    let Some(Word::Bare(first)) = words.next() else {
+        return Forgets::Nothing;
+    };
     if first.eq_ignore_ascii_case(b"discard") {
-        return if all(&words.next()) { Forgets::All } else { Forgets::Nothing };
+        return if all(&words.next()) {
+            Forgets::All
+        } else {
+            Forgets::Nothing
+        };
     }
     if !first.eq_ignore_ascii_case(b"deallocate") {
         return Forgets::Nothing;
@@ -158,7 +169,11 @@ pub fn forgets(text: &[u8]) -> Forgets {
         Some(Word::Quoted(name)) => name.into(),
         _ => return Forgets::Nothing,
     };
-    if words.ends() { Forgets::Name(name) } else { Forgets::Nothing }
+    if words.ends() {
+        Forgets::Name(name)
+    } else {
+        Forgets::Nothing
+    }
 }
 
 /// The first words of an SQL text, comments skipped.
@@ -293,7 +308,10 @@ pub struct ServerSet {
 impl ServerSet {
     /// Empty.
     pub fn new(seeded: Seeded) -> Self {
-        ServerSet { entries: HashMap::with_hasher(seeded), clock: 0 }
+        ServerSet {
+            entries: HashMap::with_hasher(seeded),
+            clock: 0,
+        }
     }
 
     /// The key under which a statement is, or would go, and how sure it is that it is there.
@@ -316,7 +334,11 @@ impl ServerSet {
     /// Notes what was sent or confirmed about a key.
     pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
         self.clock += 1;
-        let entry = SetEntry { statement: statement.clone(), held, used: self.clock };
+        let entry = SetEntry {
+            statement: statement.clone(),
+            held,
+            used: self.clock,
+        };
         self.entries.insert(key, entry);
     }
 
@@ -334,7 +356,8 @@ impl ServerSet {
 
     /// PostgreSQL dropped all it had; what was sent after that is still coming.
     pub fn clear_sure(&mut self) {
-        self.entries.retain(|_, entry| matches!(entry.held, Held::Coming(_)));
+        self.entries
+            .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
     }
 
     /// How many there are.
@@ -349,13 +372,20 @@ impl ServerSet {
 
     /// The confirmed statement that was not used for longest.
     pub fn oldest(&self) -> Option<u128> {
-        let sure = self.entries.iter().filter(|(_, entry)| entry.held == Held::Sure);
-        sure.min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key)
+        let sure = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.held == Held::Sure);
+        sure.min_by_key(|(_, entry)| entry.used)
+            .map(|(key, _)| *key)
     }
 
     /// Takes all out, for the way to another worker.
     pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>)> {
-        self.entries.drain().map(|(key, entry)| (key, entry.statement)).collect()
+        self.entries
+            .drain()
+            .map(|(key, entry)| (key, entry.statement))
+            .collect()
     }
 }
 
@@ -375,7 +405,10 @@ mod tests {
             ("", Forgets::Nothing),
             ("deallocate", Forgets::Nothing),
             ("DEALLOCATE all", Forgets::All),
-            (" /* a /* b */ */ -- c\n deallocate prepare ALL ;", Forgets::All),
+            (
+                " /* a /* b */ */ -- c\n deallocate prepare ALL ;",
+                Forgets::All,
+            ),
             ("discard all", Forgets::All),
             ("discard plans", Forgets::Nothing),
             ("DEALLOCATE Foo", name("foo")),

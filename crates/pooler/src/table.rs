@@ -49,7 +49,11 @@ struct Slot<T> {
 
 impl<K, T> Default for Table<K, T> {
     fn default() -> Self {
-        Table { slots: Vec::new(), free: Vec::new(), key: PhantomData }
+        Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+            key: PhantomData,
+        }
     }
 }
 
@@ -57,7 +61,10 @@ impl<K: Key, T> Table<K, T> {
     /// Puts a value in, made by `make` from its key.
     pub fn insert(&mut self, make: impl FnOnce(K) -> T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(Slot {
+                generation: 0,
+                value: None,
+            });
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];

@@ -33,8 +33,7 @@ const CONNECTION: u8 = 2;
 /// See the module.
 pub struct Epoll {
     epoll: OwnedFd,
-    listeners: Vec<Option<Listener>>,
-    armed: Vec<bool>,
+    listeners: Vec<Listening>,
     options: SocketOptions,
     connections: Vec<Connection>,
     events: Vec<epoll::Event>,
@@ -47,6 +46,13 @@ pub struct Epoll {
     buffer: Box<[u8]>,
     /// Watched by `epoll`.
     _bell: Option<Arc<OwnedFd>>,
+}
+
+struct Listening {
+    address: Address,
+    /// None after [`Driver::unlisten`].
+    socket: Option<Arc<OwnedFd>>,
+    armed: bool,
 }
 
 #[derive(Default)]
@@ -90,10 +96,14 @@ impl Epoll {
         for listener in &listeners {
             rustix::io::ioctl_fionbio(&listener.socket, true)?;
         }
+        let listeners = listeners.into_iter().map(|listener| Listening {
+            address: listener.address,
+            socket: Some(listener.socket),
+            armed: false,
+        });
         Ok(Epoll {
             epoll,
-            armed: vec![false; listeners.len()],
-            listeners: listeners.into_iter().map(Some).collect(),
+            listeners: listeners.collect(),
             options: SocketOptions::default(),
             connections: Vec::new(),
             events: Vec::with_capacity(EVENTS),
@@ -194,15 +204,13 @@ impl Epoll {
     }
 
     fn accept_some(&mut self, index: usize) {
-        if !self.armed[index] {
-            return;
-        }
         for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listeners[index] else {
+            let listener = &self.listeners[index];
+            let (true, Some(socket)) = (listener.armed, &listener.socket) else {
                 return;
             };
             let flags = SocketFlags::CLOEXEC;
-            match rustix::net::accept_with(&listener.socket, flags) {
+            match rustix::net::accept_with(socket, flags) {
                 Ok(socket) => {
                     let ends = socket::finish_accept(&socket, &listener.address, &self.options);
                     // Otherwise the peer has gone again, and nobody needs to know.
@@ -382,18 +390,15 @@ impl Driver for Epoll {
     fn release(&mut self, _chunk: Chunk) {}
 
     fn listeners(&self) -> Vec<Address> {
-        self.listeners
-            .iter()
-            .flatten()
-            .map(|l| l.address.clone())
-            .collect()
+        self.listeners.iter().map(|l| l.address.clone()).collect()
     }
 
     fn accept(&mut self, index: usize, on: bool) {
-        let Some(listener) = &self.listeners[index] else {
+        let listener = &mut self.listeners[index];
+        let Some(socket) = &listener.socket else {
             return;
         };
-        if std::mem::replace(&mut self.armed[index], on) == on {
+        if std::mem::replace(&mut listener.armed, on) == on {
             return;
         }
         let tag = Tag::new(
@@ -406,17 +411,12 @@ impl Driver for Epoll {
         let result = if on {
             // One waiting worker is woken per connection, not all.
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-            epoll::add(
-                &self.epoll,
-                &listener.socket,
-                EventData::new_u64(tag.pack()),
-                flags,
-            )
+            epoll::add(&self.epoll, socket, EventData::new_u64(tag.pack()), flags)
         } else {
-            epoll::delete(&self.epoll, &listener.socket)
+            epoll::delete(&self.epoll, socket)
         };
         if let Err(error) = result {
-            self.armed[index] = false;
+            listener.armed = false;
             self.ready.push_back(Completion::AcceptFailed {
                 listener: index,
                 error,
@@ -426,7 +426,7 @@ impl Driver for Epoll {
 
     fn unlisten(&mut self, index: usize) {
         self.accept(index, false);
-        self.listeners[index] = None;
+        self.listeners[index].socket = None;
     }
 
     fn set_options(&mut self, options: SocketOptions) {

@@ -4,7 +4,6 @@
 //! PostgreSQL. There are three: [`uring`], [`epoll`], and the simulated one in `howdah-sim`.
 #![allow(unsafe_code)] // Here and nowhere else; each use says why it is sound.
 
-mod buffers;
 pub mod choose;
 pub mod epoll;
 pub mod socket;

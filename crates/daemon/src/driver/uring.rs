@@ -1,30 +1,24 @@
 //! The driver for Linux 6.0 and later: one io_uring per worker, multishot accept and receive, a
 //! ring of provided buffers.
-//!
-//! A multishot receive ends by itself when buffers or completion entries run out, and on demand
-//! some time after a cancel; in both cases bytes may come with the last completion. So a
-//! connection's receive is off, armed, stopping or starved, only a terminal completion makes an
-//! armed one off, and it is armed anew only then. Those that starved wait in line until buffers are
-//! back in the ring: arming them at once would spin.
-//!
-//! A send whose end nobody waits for is *quiet*: it does not wait in the kernel, and completes
-//! there while it is submitted, so that only a failure (or a part left over) needs a completion
-//! entry. A quiet send of which nothing is heard when the call that submitted it has returned has
-//! succeeded. Answers with an entry for each would wake every wait at once, for nothing.
+
+mod buffers;
+mod receiving;
+mod sending;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
-use io_uring::squeue::Flags;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, SocketFlags};
+use rustix::net::{Shutdown, SocketFlags};
 
-use super::buffers::{Buffers, GROUP};
+use buffers::Buffers;
+use sending::Sending;
+
 use super::socket::{self, Listener, SocketOptions};
 use super::{Chunk, Completion, Driver, Key, Tag};
 
@@ -117,14 +111,6 @@ enum Receive {
     Starved,
 }
 
-/// A send under way.
-struct Sending {
-    block: Vec<u8>,
-    sent: usize,
-    /// No completion entry means success.
-    quiet: bool,
-}
-
 impl Uring {
     /// Makes a driver that accepts from `listeners` (once switched on) and wakes when `bell`
     /// becomes readable. To be called on the thread that will use it.
@@ -205,6 +191,8 @@ impl Uring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0, None);
             self.quiet_early = !self.quiet.is_empty();
+            // A full completion queue may be what stops the kernel.
+            self.collect();
         }
     }
 
@@ -226,6 +214,16 @@ impl Uring {
         };
     }
 
+    /// Takes over the completion entries there are.
+    fn collect(&mut self) {
+        let completions = self.ring.completion();
+        self.arrived.extend(completions.map(|entry| Arrived {
+            tag: Tag::unpack(entry.user_data()),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+    }
+
     fn cancel(&mut self, tag: Tag) {
         let entry = opcode::AsyncCancel::new(tag.pack()).build();
         self.push(entry.user_data(Tag::new(CANCEL, tag.key).pack()));
@@ -242,56 +240,6 @@ impl Uring {
             );
             let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), PollFlags::IN.bits().into());
             self.push(poll.multi(true).build().user_data(tag.pack()));
-        }
-    }
-
-    /// Starts the receive of a connection whose receive is off.
-    fn arm(&mut self, key: Key) {
-        let Some(connection) = self.get(key) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
-        connection.receive = Receive::Armed;
-        self.push(entry.user_data(Tag::new(RECEIVE, key).pack()));
-    }
-
-    /// Puts a connection whose receive is off in line.
-    fn starve(&mut self, key: Key) {
-        if let Some(connection) = self.get(key) {
-            connection.receive = Receive::Starved;
-            self.starved.push_back(key);
-        }
-    }
-
-    /// Arms as many of those in line as there are buffers.
-    fn feed_starved(&mut self) {
-        let mut available = self.buffers.available();
-        while available > 0
-            && let Some(key) = self.starved.pop_front()
-        {
-            if let Some(connection) = self.get(key)
-                && connection.receive == Receive::Starved
-            {
-                self.arm(key);
-                available -= 1;
-            }
-        }
-    }
-
-    fn stop_receive(&mut self, key: Key) {
-        let Some(connection) = self.get(key) else {
-            return;
-        };
-        match connection.receive {
-            Receive::Armed => {
-                connection.receive = Receive::Stopping;
-                self.cancel(Tag::new(RECEIVE, key));
-            }
-            Receive::Starved => connection.receive = Receive::Off,
-            Receive::Off | Receive::Stopping => {}
         }
     }
 
@@ -314,166 +262,6 @@ impl Uring {
             _ => {}
         }
         None
-    }
-
-    fn received(
-        &mut self,
-        key: Key,
-        result: Result<usize, Errno>,
-        buffer: Option<u16>,
-        more: bool,
-    ) -> Option<Completion> {
-        if buffer.is_some() {
-            self.buffers.taken();
-        }
-        let Some(connection) = self.get(key) else {
-            debug_assert!(false, "a key is let go before its operations have ended");
-            return None;
-        };
-        if !more {
-            connection.receive = Receive::Off;
-        }
-        let wanted = connection.wanted;
-        match (result, buffer) {
-            (Ok(len @ 1..), Some(buffer)) => {
-                let completion = if connection.purpose == Purpose::Closing {
-                    self.buffers.release(buffer);
-                    None
-                } else {
-                    let chunk = Chunk {
-                        buffer,
-                        len: len as u32,
-                    };
-                    Some(Completion::Received { key, chunk })
-                };
-                if !more {
-                    // Not by our wish, or not any more: it may have starved.
-                    if wanted {
-                        self.starve(key);
-                    }
-                    self.settle(key);
-                }
-                return completion;
-            }
-            (_, Some(buffer)) => self.buffers.release(buffer),
-            _ => {}
-        }
-        match result {
-            Err(Errno::NOBUFS) => {
-                self.buffers.starved();
-                if wanted {
-                    self.starve(key);
-                }
-            }
-            // Stopped, and meanwhile wanted again.
-            Err(Errno::CANCELED) if wanted => self.arm(key),
-            Err(Errno::CANCELED) => {}
-            Err(Errno::INTR | Errno::AGAIN) if wanted => self.starve(key),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            other => self.ended(key, other.err()),
-        }
-        self.settle(key);
-        None
-    }
-
-    fn ended(&mut self, key: Key, error: Option<Errno>) {
-        let Some(connection) = self.get(key) else {
-            return;
-        };
-        connection.wanted = false;
-        if connection.purpose == Purpose::Detaching {
-            connection.purpose = Purpose::InUse;
-        }
-        if connection.purpose != Purpose::Closing {
-            self.ready.push_back(Completion::Ended { key, error });
-        }
-    }
-
-    /// Queues the send of what is left of the block under way.
-    fn send_rest(&mut self, key: Key) {
-        let Some(connection) = self.connections.get(key.slot as usize) else {
-            return;
-        };
-        let Some(socket) = &connection.socket else {
-            return;
-        };
-        let Some(sending) = self.sends.get(connection.sending as usize) else {
-            return;
-        };
-        let rest = &sending.block[sending.sent..];
-        let (mut how, mut flags) = (SendFlags::NOSIGNAL.bits() | WAIT_FOR_ALL, Flags::empty());
-        if sending.quiet {
-            how |= SendFlags::DONTWAIT.bits();
-            flags = Flags::SKIP_SUCCESS;
-        }
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
-            .flags(how as i32)
-            .build()
-            .flags(flags);
-        self.push(entry.user_data(Tag::new(SEND, key).pack()));
-    }
-
-    /// Tells of the quiet sends that have succeeded. To be called when everything is submitted and
-    /// all completion entries have been collected.
-    fn hear_quiet_sends(&mut self) {
-        for arrived in &self.arrived {
-            if arrived.tag.kind == SEND
-                && let Some(connection) = self.connections.get(arrived.tag.key.slot as usize)
-                && let Some(sending) = self.sends.get_mut(connection.sending as usize)
-            {
-                sending.quiet = false;
-            }
-        }
-        let mut quiet = std::mem::take(&mut self.quiet);
-        for key in quiet.drain(..) {
-            let Some(connection) = self.get(key) else {
-                continue;
-            };
-            let index = connection.sending;
-            match self.sends.get_mut(index as usize) {
-                Some(sending) if sending.quiet => {
-                    let block = std::mem::take(&mut sending.block);
-                    self.sent_all(key, block, Ok(()));
-                }
-                _ => {}
-            }
-        }
-        self.quiet = quiet;
-    }
-
-    /// The block under way goes back.
-    fn sent_all(&mut self, key: Key, block: Vec<u8>, result: Result<(), Errno>) {
-        if let Some(connection) = self.get(key) {
-            let index = std::mem::replace(&mut connection.sending, NONE);
-            self.free_sends.push(index);
-        }
-        self.ready
-            .push_back(Completion::Sent { key, block, result });
-        self.settle(key);
-    }
-
-    fn sent(&mut self, key: Key, result: Result<usize, Errno>) {
-        let Some(connection) = self.get(key) else {
-            return;
-        };
-        let (index, closing) = (connection.sending, connection.purpose == Purpose::Closing);
-        let Some(sending) = self.sends.get_mut(index as usize) else {
-            return;
-        };
-        sending.quiet = false;
-        sending.sent += result.unwrap_or(0);
-        let whole = sending.sent >= sending.block.len();
-        let result = match result {
-            _ if whole => Ok(()),
-            Err(error @ Errno::CANCELED) => Err(error),
-            Err(Errno::INTR | Errno::AGAIN) | Ok(1..) if !closing => {
-                return self.send_rest(key);
-            }
-            Err(error) => Err(error),
-            Ok(_) => Err(Errno::PIPE),
-        };
-        let block = std::mem::take(&mut sending.block);
-        self.sent_all(key, block, result);
     }
 
     fn accepted(&mut self, index: usize, result: Result<usize, Errno>, more: bool) {
@@ -592,9 +380,6 @@ impl Connection {
     }
 }
 
-/// `MSG_WAITALL`, which for a send means that the kernel goes on until all is sent.
-const WAIT_FOR_ALL: u32 = 0x100;
-
 fn accept_tag(index: usize) -> Tag {
     Tag::new(
         ACCEPT,
@@ -611,10 +396,12 @@ impl Driver for Uring {
     }
 
     fn wait(&mut self, deadline: Option<Time>) {
-        debug_assert!(self.cursor == self.arrived.len());
+        self.arrived.drain(..self.cursor);
+        self.cursor = 0;
         self.buffers.refill();
         self.feed_starved();
         let busy = !self.ready.is_empty()
+            || !self.arrived.is_empty()
             || !self.starved.is_empty()
             || std::mem::take(&mut self.quiet_early)
             || deadline == Some(Time(0));
@@ -630,14 +417,7 @@ impl Driver for Uring {
             _ => None,
         };
         self.enter(u32::from(!busy), timeout);
-        self.arrived.clear();
-        self.cursor = 0;
-        let completions = self.ring.completion();
-        self.arrived.extend(completions.map(|entry| Arrived {
-            tag: Tag::unpack(entry.user_data()),
-            result: entry.result(),
-            flags: entry.flags(),
-        }));
+        self.collect();
         if !self.quiet.is_empty() {
             let queue = self.ring.submission();
             let all = queue.is_empty() && !queue.cq_overflow();

@@ -101,7 +101,10 @@ fn any_leave(client: &mut Client) -> Leave {
 /// Vanishes in the middle of a startup or cancel packet, on a connection of its own.
 fn before_login(client: &mut Client) -> Outcome {
     let packet = if client.random.one_in(3) {
-        cancel_packet(&client.key)
+        // A whole one must not be for our own key: nobody waits until it is over.
+        let mut key = client.key.clone();
+        key.iter_mut().for_each(|byte| *byte = !*byte);
+        cancel_packet(&key)
     } else {
         startup_packet(
             &client.run.url,

@@ -80,16 +80,26 @@ impl ClientLogin {
             (Method::Any, _) | (Method::Trust, Some(_)) => over(Step::Done(Admitted::default())),
             (Method::Trust, None) => over(refuse(TRUST_FAILED, NO_SUCH_USER)),
             (Method::Plain, _) => {
-                let state = State::Plain { user: user(), secret: secret() };
+                let state = State::Plain {
+                    user: user(),
+                    secret: secret(),
+                };
                 (Self(state), Step::Reply(AuthRequest::Cleartext))
             }
             (Method::Scram, _) | (Method::Md5, Some(Secret::Scram(_))) => {
                 let exchange = ScramClient::new(against(setup), setup.nonce);
-                (Self(State::SaslInitial(exchange)), Step::Reply(AuthRequest::Sasl))
+                (
+                    Self(State::SaslInitial(exchange)),
+                    Step::Reply(AuthRequest::Sasl),
+                )
             }
             (Method::Md5, _) => {
                 let salt = setup.md5_salt;
-                let state = State::Md5 { user: user(), secret: secret(), salt };
+                let state = State::Md5 {
+                    user: user(),
+                    secret: secret(),
+                    salt,
+                };
                 (Self(state), Step::Reply(AuthRequest::Md5 { salt }))
             }
         }
@@ -128,7 +138,10 @@ impl ClientLogin {
         match std::mem::replace(&mut self.0, State::Over) {
             State::PlainDeriving(verifier) => match plain::check_derived(&verifier, salted) {
                 None => refuse(PASSWORD_FAILED, WRONG_PASSWORD),
-                keys => Step::Done(Admitted { before_ok: None, keys }),
+                keys => Step::Done(Admitted {
+                    before_ok: None,
+                    keys,
+                }),
             },
             State::Scram(exchange) => self.scram(exchange, |exchange| exchange.derived(salted)),
             _ => refuse(PASSWORD_FAILED, OUT_OF_TURN),
@@ -196,11 +209,17 @@ fn usable(secret: Option<&Secret>) -> Option<&Secret> {
 fn against(setup: &ClientLoginSetup<'_>) -> Against {
     let salt = || user_salt(setup.salt_key, setup.user);
     let iterations = setup.iterations;
-    let nothing = |detail| Against::Nothing { salt: salt(), iterations, detail };
+    let nothing = |detail| Against::Nothing {
+        salt: salt(),
+        iterations,
+        detail,
+    };
     match usable(setup.secret) {
-        Some(Secret::Plain(password)) => {
-            Against::Password { password: password.clone(), salt: salt(), iterations }
-        }
+        Some(Secret::Plain(password)) => Against::Password {
+            password: password.clone(),
+            salt: salt(),
+            iterations,
+        },
         Some(Secret::Md5(_)) => nothing("SCRAM authentication failed: user has MD5 secret"),
         Some(Secret::Scram(text)) => match Verifier::parse(text) {
             Some(verifier) => Against::Verifier(verifier),
@@ -212,7 +231,10 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
 
 /// Reads a SASLInitialResponse: the mechanism, then a length and so many bytes, or -1 and none.
 fn sasl_initial(body: &[u8]) -> Result<Option<&[u8]>, &'static str> {
-    let end = body.iter().position(|&b| b == 0).ok_or("malformed SASL response")?;
+    let end = body
+        .iter()
+        .position(|&b| b == 0)
+        .ok_or("malformed SASL response")?;
     if &body[..end] != MECHANISM.as_bytes() {
         return Err("the client chose a SASL mechanism that was not offered");
     }

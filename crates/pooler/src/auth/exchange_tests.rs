@@ -13,7 +13,11 @@ const MD5_SALT: [u8; 4] = [0, 1, 254, 255];
 
 fn verifier(password: &str, salt: &[u8], iterations: u32) -> Verifier {
     let prepared = saslprep::prepare(password.as_bytes());
-    Verifier::derive(&scram::salted_password(&prepared, salt, iterations), salt, iterations)
+    Verifier::derive(
+        &scram::salted_password(&prepared, salt, iterations),
+        salt,
+        iterations,
+    )
 }
 
 fn every_secret(user: &str, password: &str) -> [Secret; 3] {
@@ -73,7 +77,8 @@ fn talk(
                 return (Ok(admitted), seen);
             }
         };
-        seen.requests.push((request.code(), request.payload().to_vec()));
+        seen.requests
+            .push((request.code(), request.payload().to_vec()));
         let mut answer = server.challenge(request.code(), request.payload());
         if let Step::Derive(derivation) = answer {
             answer = server.derived(&derivation.compute());
@@ -105,22 +110,36 @@ fn rfc_7677() {
 
     let first = server.client_first();
     assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-    let Step::Reply(server_first) = client.answer(&first) else { panic!() };
+    let Step::Reply(server_first) = client.answer(&first) else {
+        panic!()
+    };
     assert_eq!(
         server_first,
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     );
-    let Step::Derive(derivation) = server.server_first(&server_first) else { panic!() };
-    let Step::Reply(last) = server.derived(&derivation.compute()) else { panic!() };
+    let Step::Derive(derivation) = server.server_first(&server_first) else {
+        panic!()
+    };
+    let Step::Reply(last) = server.derived(&derivation.compute()) else {
+        panic!()
+    };
     assert_eq!(
         last,
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
           p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     );
-    let Step::Done(Proven { server_final, keys }) = client.answer(&last) else { panic!() };
-    assert_eq!(server_final, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    let Step::Done(Proven { server_final, keys }) = client.answer(&last) else {
+        panic!()
+    };
+    assert_eq!(
+        server_final,
+        b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    );
     assert!(matches!(server.server_final(&server_final), Step::Done(())));
-    assert_eq!(keys.unwrap().client_key, scram::client_key(&derivation.compute()));
+    assert_eq!(
+        keys.unwrap().client_key,
+        scram::client_key(&derivation.compute())
+    );
 }
 
 #[test]
@@ -141,11 +160,24 @@ fn every_method_and_secret() {
     for (method, kind, request) in rows {
         let secret = &every_secret("bob", "pässwörd")[kind];
         let row = format!("{method:?} {secret:?}");
-        let right = talk(start(method, "bob", Some(secret)), server("bob", "pässwörd"));
-        assert_eq!(right.1.requests.first().map(|(code, _)| *code), request.or(Some(code::SASL)));
+        let right = talk(
+            start(method, "bob", Some(secret)),
+            server("bob", "pässwörd"),
+        );
+        assert_eq!(
+            right.1.requests.first().map(|(code, _)| *code),
+            request.or(Some(code::SASL))
+        );
         assert_eq!(right.0.is_ok(), request.is_some(), "{row}: {right:?}");
-        let wrong = talk(start(method, "bob", Some(secret)), server("bob", "passwort"));
-        let text = if right.1.requests[0].0 == code::SASL { SASL_FAILED } else { PASSWORD_FAILED };
+        let wrong = talk(
+            start(method, "bob", Some(secret)),
+            server("bob", "passwort"),
+        );
+        let text = if right.1.requests[0].0 == code::SASL {
+            SASL_FAILED
+        } else {
+            PASSWORD_FAILED
+        };
         assert_eq!(wrong.0.unwrap_err().text, text, "{row}");
         let empty = talk(start(method, "bob", Some(secret)), server("bob", ""));
         assert_eq!(empty.0.unwrap_err().text, text, "{row}");
@@ -155,24 +187,37 @@ fn every_method_and_secret() {
 #[test]
 fn md5_secret_under_scram_is_named_in_the_log_only() {
     let secret = &every_secret("bob", "x")[1];
-    let refusal =
-        talk(start(Method::Scram, "bob", Some(secret)), server("bob", "x")).0.unwrap_err();
+    let refusal = talk(
+        start(Method::Scram, "bob", Some(secret)),
+        server("bob", "x"),
+    )
+    .0
+    .unwrap_err();
     assert_eq!(refusal.text, "SASL authentication failed");
-    assert_eq!(refusal.detail, "SCRAM authentication failed: user has MD5 secret");
+    assert_eq!(
+        refusal.detail,
+        "SCRAM authentication failed: user has MD5 secret"
+    );
 }
 
 #[test]
 fn trust_and_any() {
     let known = Secret::Plain(String::new());
-    for (method, secret) in
-        [(Method::Any, None), (Method::Any, Some(&known)), (Method::Trust, Some(&known))]
-    {
+    for (method, secret) in [
+        (Method::Any, None),
+        (Method::Any, Some(&known)),
+        (Method::Trust, Some(&known)),
+    ] {
         let (_, step) = start(method, "bob", secret);
-        let Step::Done(admitted) = step else { panic!("{method:?}") };
+        let Step::Done(admitted) = step else {
+            panic!("{method:?}")
+        };
         assert_eq!(admitted, Admitted::default());
     }
     let (_, step) = start(Method::Trust, "bob", None);
-    let Step::Refuse(refusal) = step else { panic!() };
+    let Step::Refuse(refusal) = step else {
+        panic!()
+    };
     assert_eq!(refusal.text, "\"trust\" authentication failed");
 }
 
@@ -195,7 +240,11 @@ fn unknown_users_look_like_known_ones() {
     for method in [Method::Plain, Method::Md5, Method::Scram] {
         let shape = |user: &str, secret: Option<&Secret>| {
             let (result, seen) = talk(start(method, user, secret), server(user, "wrong"));
-            let lengths: Vec<_> = seen.requests.iter().map(|(c, body)| (*c, body.len())).collect();
+            let lengths: Vec<_> = seen
+                .requests
+                .iter()
+                .map(|(c, body)| (*c, body.len()))
+                .collect();
             (result.unwrap_err().text, lengths, seen.answers.len())
         };
         let known = shape("bob", Some(&Secret::Plain("right".into())));
@@ -222,19 +271,35 @@ fn keys_pass_through() {
     for method in [Method::Scram, Method::Md5, Method::Plain] {
         let login = talk(start(method, "bob", Some(secret)), server("bob", "pencil"));
         let keys = login.0.unwrap().keys.expect("a SCRAM secret leaves keys");
-        assert_eq!((&*keys.salt, keys.iterations), (&b"0123456789abcdef"[..], 3));
+        assert_eq!(
+            (&*keys.salt, keys.iterations),
+            (&b"0123456789abcdef"[..], 3)
+        );
         let (result, seen) = through(Some(keys.clone()), secret);
         assert_eq!(result.unwrap().keys, Some(keys.clone()));
         assert_eq!(seen.derivations, 0);
 
         // The server's secret was changed: other salt, other count, other password.
         for (password, salt, iterations, text) in [
-            ("pencil", b"0123456789abcdeF", 3, "server login failed: wrong password type"),
-            ("pencil", b"0123456789abcdef", 2, "server login failed: wrong password type"),
+            (
+                "pencil",
+                b"0123456789abcdeF",
+                3,
+                "server login failed: wrong password type",
+            ),
+            (
+                "pencil",
+                b"0123456789abcdef",
+                2,
+                "server login failed: wrong password type",
+            ),
             ("other", b"0123456789abcdef", 3, SASL_FAILED),
         ] {
             let other = Secret::classify(verifier(password, salt, iterations).to_string());
-            assert_eq!(through(Some(keys.clone()), &other).0.unwrap_err().text, text);
+            assert_eq!(
+                through(Some(keys.clone()), &other).0.unwrap_err().text,
+                text
+            );
         }
     }
     let refusal = through(None, secret).0.unwrap_err();
@@ -244,7 +309,10 @@ fn keys_pass_through() {
 #[test]
 fn a_plain_password_leaves_no_keys_and_derives_once() {
     let secret = Secret::Plain("pencil".into());
-    let (result, seen) = talk(start(Method::Scram, "bob", Some(&secret)), server("bob", "pencil"));
+    let (result, seen) = talk(
+        start(Method::Scram, "bob", Some(&secret)),
+        server("bob", "pencil"),
+    );
     assert_eq!(result.unwrap().keys, None);
     assert_eq!(seen.derivations, 1);
 }
@@ -255,7 +323,9 @@ fn a_channel_binding_flag_of_y_is_accepted() {
     let secret = &every_secret("bob", "pencil")[2];
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     let first = b"SCRAM-SHA-256\0\0\0\0\x0by,,n=,r=abc";
-    let Step::Reply(AuthRequest::SaslContinue(reply)) = login.answer(first) else { panic!() };
+    let Step::Reply(AuthRequest::SaslContinue(reply)) = login.answer(first) else {
+        panic!()
+    };
     let reply = String::from_utf8(reply).unwrap();
     let nonce = reply.split_once(',').unwrap().0;
     let salted = scram::salted_password(b"pencil", b"0123456789abcdef", 3);
@@ -300,14 +370,21 @@ fn hostile_clients() {
         big_length,
     ] {
         let (mut login, _) = start(Method::Scram, "bob", Some(secret));
-        let Step::Refuse(refusal) = login.answer(body) else { panic!("{body:?}") };
+        let Step::Refuse(refusal) = login.answer(body) else {
+            panic!("{body:?}")
+        };
         assert_eq!(refusal.text, SASL_FAILED, "{body:?}");
-        assert!(matches!(login.answer(b"n,,n=,r=abc"), Step::Refuse(_)), "went on: {body:?}");
+        assert!(
+            matches!(login.answer(b"n,,n=,r=abc"), Step::Refuse(_)),
+            "went on: {body:?}"
+        );
     }
     for body in [&b""[..], b"\0", b"x", b"md5\0x", b"md5\0\0"] {
         for method in [Method::Plain, Method::Md5] {
             let (mut login, _) = start(method, "bob", Some(&Secret::Plain("x".into())));
-            let Step::Refuse(refusal) = login.answer(body) else { panic!("{body:?}") };
+            let Step::Refuse(refusal) = login.answer(body) else {
+                panic!("{body:?}")
+            };
             assert_eq!(refusal.text, PASSWORD_FAILED, "{body:?}");
         }
     }
@@ -315,7 +392,9 @@ fn hostile_clients() {
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     login.answer(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc");
     let replay = b"c=biws,r=abd,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
-    let Step::Refuse(refusal) = login.answer(replay) else { panic!() };
+    let Step::Refuse(refusal) = login.answer(replay) else {
+        panic!()
+    };
     assert_eq!(refusal.detail, "malformed SCRAM message: the nonce changed");
 }
 
@@ -327,9 +406,15 @@ fn fresh() -> ServerLogin {
 fn hostile_servers() {
     let refused = |login: &mut ServerLogin, code: u32, payload: &[u8]| {
         let step = login.challenge(code, payload);
-        assert!(matches!(step, Step::Refuse(_)), "{code} {payload:?}: {step:?}");
+        assert!(
+            matches!(step, Step::Refuse(_)),
+            "{code} {payload:?}: {step:?}"
+        );
         let step = login.challenge(code::OK, b"");
-        assert!(matches!(step, Step::Refuse(_)), "went on after {code} {payload:?}");
+        assert!(
+            matches!(step, Step::Refuse(_)),
+            "went on after {code} {payload:?}"
+        );
     };
     for (code, payload) in [
         (code::OK, &b"x"[..]),
@@ -347,7 +432,10 @@ fn hostile_servers() {
         (code::SASL, b"SCRAM-SHA-256-PLUS\0\0"),
         (code::SASL, b"OAUTHBEARER\0SCRAM-SHA-1\0\0"),
         (code::SASL_CONTINUE, b"r=abc,s=c2FsdA==,i=1"),
-        (code::SASL_FINAL, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
+        (
+            code::SASL_FINAL,
+            b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+        ),
         (2, b""),
         (7, b""),
         (9, b""),
@@ -369,11 +457,17 @@ fn hostile_servers() {
         (code::CLEARTEXT, String::new()),
         (code::MD5, "abcd".into()),
         (code::SASL, "SCRAM-SHA-256\0\0".into()),
-        (code::SASL_FINAL, "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=".into()),
+        (
+            code::SASL_FINAL,
+            "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=".into(),
+        ),
         (code::SASL_CONTINUE, String::new()),
         (code::SASL_CONTINUE, "r=abc,s=c2FsdA==,i=1".into()),
         (code::SASL_CONTINUE, format!("r={ours},s=c2FsdA==,i=1")),
-        (code::SASL_CONTINUE, format!("r={ours}x,s=c2FsdA==,i=10000001")),
+        (
+            code::SASL_CONTINUE,
+            format!("r={ours}x,s=c2FsdA==,i=10000001"),
+        ),
     ] {
         refused(&mut in_sasl(), code, payload.as_bytes());
     }
@@ -385,7 +479,10 @@ fn hostile_servers() {
         else {
             panic!()
         };
-        assert!(matches!(login.derived(&derivation.compute()), Step::Reply(_)));
+        assert!(matches!(
+            login.derived(&derivation.compute()),
+            Step::Reply(_)
+        ));
         login
     };
     // It never shows that it knows the password.
@@ -395,14 +492,20 @@ fn hostile_servers() {
         (code::SASL_CONTINUE, b"r=abc,s=c2FsdA==,i=1"),
         (code::SASL_FINAL, b""),
         (code::SASL_FINAL, b"e=other-error"),
-        (code::SASL_FINAL, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
+        (
+            code::SASL_FINAL,
+            b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+        ),
     ] {
         refused(&mut proven(), code, payload);
     }
     // Out of turn while a derivation is open.
     let mut login = in_sasl();
     let first = format!("r={ours}x,s=c2FsdA==,i=1");
-    assert!(matches!(login.challenge(code::SASL_CONTINUE, first.as_bytes()), Step::Derive(_)));
+    assert!(matches!(
+        login.challenge(code::SASL_CONTINUE, first.as_bytes()),
+        Step::Derive(_)
+    ));
     refused(&mut login, code::SASL_FINAL, b"v=");
 }
 
@@ -414,8 +517,13 @@ fn our_mechanism_is_found_anywhere() {
         b"SCRAM-SHA-256\0SCRAM-SHA-256-PLUS\0\0",
         b"OAUTHBEARER\0X\0SCRAM-SHA-256\0Y\0\0",
     ] {
-        let Step::Reply(body) = fresh().challenge(code::SASL, list) else { panic!("{list:?}") };
-        assert_eq!(body, b"SCRAM-SHA-256\0\0\0\0\x20n,,n=,r=AgICAgICAgICAgICAgICAgIC");
+        let Step::Reply(body) = fresh().challenge(code::SASL, list) else {
+            panic!("{list:?}")
+        };
+        assert_eq!(
+            body,
+            b"SCRAM-SHA-256\0\0\0\0\x20n,,n=,r=AgICAgICAgICAgICAgICAgIC"
+        );
     }
 }
 
@@ -445,7 +553,11 @@ fn what_a_server_secret_can_do() {
             (code::MD5, b"salt"),
             (code::SASL, b"SCRAM-SHA-256\0\0"),
         ];
-        assert_eq!(rows.map(|(code, payload)| can(secret, code, payload)), expected, "{secret:?}");
+        assert_eq!(
+            rows.map(|(code, payload)| can(secret, code, payload)),
+            expected,
+            "{secret:?}"
+        );
     }
 }
 

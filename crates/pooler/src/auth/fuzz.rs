@@ -65,7 +65,10 @@ pub fn client_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.answer(b"");
-                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                assert!(
+                    matches!(again, Step::Refuse(_)),
+                    "an exchange went on after its end"
+                );
                 return;
             }
         };
@@ -106,7 +109,10 @@ pub fn server_login(mut input: &[u8]) {
             Step::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.challenge(code::OK, b"");
-                assert!(matches!(again, Step::Refuse(_)), "an exchange went on after its end");
+                assert!(
+                    matches!(again, Step::Refuse(_)),
+                    "an exchange went on after its end"
+                );
                 return;
             }
         }
@@ -120,7 +126,10 @@ pub fn texts(input: &[u8]) {
     let _ = scram::ServerFinal::read(input);
     if let Ok(last) = scram::ClientFinal::read(input) {
         assert!(input.starts_with(last.without_proof));
-        assert_eq!(input.get(last.without_proof.len()..).map(|rest| &rest[..3]), Some(&b",p="[..]));
+        assert_eq!(
+            input.get(last.without_proof.len()..).map(|rest| &rest[..3]),
+            Some(&b",p="[..])
+        );
     }
     let _ = super::saslprep::prepare(input);
     if let Ok(text) = str::from_utf8(input) {

@@ -35,7 +35,10 @@ pub fn check(user: &str, known: &Secret, salt: [u8; 4], given: &[u8]) -> bool {
 
 fn response_of(first: &[u8], second: &[u8]) -> Response {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let hash = Md5::new().chain_update(first).chain_update(second).finalize();
+    let hash = Md5::new()
+        .chain_update(first)
+        .chain_update(second)
+        .finalize();
     let mut text = *b"md5................................";
     for (i, byte) in hash.iter().enumerate() {
         text[3 + 2 * i] = DIGITS[usize::from(byte >> 4)];

@@ -88,7 +88,10 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { text: text.into(), detail: detail.into() }
+        Self {
+            text: text.into(),
+            detail: detail.into(),
+        }
     }
 }
 

@@ -51,7 +51,9 @@ pub fn check(user: &str, known: &Secret, password: &[u8]) -> Check {
 /// The keys for pass-through if the salted password is that of the stored secret.
 pub fn check_derived(verifier: &Verifier, salted: &Key) -> Option<ScramKeys> {
     let client_key = scram::client_key(salted);
-    let equal: bool = scram::sha256(&client_key).ct_eq(&verifier.stored_key).into();
+    let equal: bool = scram::sha256(&client_key)
+        .ct_eq(&verifier.stored_key)
+        .into();
     equal.then(|| ScramKeys {
         client_key,
         server_key: verifier.server_key,
@@ -90,8 +92,17 @@ mod tests {
             Secret::classify(Verifier::derive(&salted, b"salt", 2).to_string()),
         ] {
             assert!(right(&known, b"sekret"), "{known:?}");
-            for wrong in [&b""[..], b"sekre", b"sekret ", b"Sekret", known.text().as_bytes()] {
-                assert!(wrong == b"sekret" || !right(&known, wrong), "{known:?} {wrong:?}");
+            for wrong in [
+                &b""[..],
+                b"sekre",
+                b"sekret ",
+                b"Sekret",
+                known.text().as_bytes(),
+            ] {
+                assert!(
+                    wrong == b"sekret" || !right(&known, wrong),
+                    "{known:?} {wrong:?}"
+                );
             }
         }
         assert!(!right(&Secret::Plain(String::new()), b""));

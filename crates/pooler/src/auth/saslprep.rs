@@ -92,7 +92,11 @@ mod tests {
             // Right-to-left text that is well formed is normalised.
             ("\u{627}1\u{fe8d}", "\u{627}1\u{627}"),
         ] {
-            assert_eq!(prepare(password.as_bytes()), expected.as_bytes(), "{password:?}");
+            assert_eq!(
+                prepare(password.as_bytes()),
+                expected.as_bytes(),
+                "{password:?}"
+            );
         }
         assert_eq!(*prepare(b"\xff\xaa"), *b"\xff\xaa");
     }

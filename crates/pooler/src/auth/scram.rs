@@ -140,7 +140,12 @@ impl<'a> ClientFinal<'a> {
             let proof = key(value).ok_or(Malformed("the proof is not 32 bytes of base64"))?;
             // `before` is just behind the comma that begins `,p=`.
             let without_proof = &message[..before - 1];
-            return Ok(Self { binding, nonce, proof, without_proof });
+            return Ok(Self {
+                binding,
+                nonce,
+                proof,
+                without_proof,
+            });
         }
     }
 }
@@ -236,7 +241,10 @@ pub(super) fn iterations(text: &[u8]) -> Option<u32> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    digits.parse().ok().filter(|count| (1..=ITERATIONS_MAX).contains(count))
+    digits
+        .parse()
+        .ok()
+        .filter(|count| (1..=ITERATIONS_MAX).contains(count))
 }
 
 /// Reads a salt in base64.
@@ -263,7 +271,9 @@ pub(super) fn push_base64(text: &mut Vec<u8>, bytes: &[u8]) {
     let start = text.len();
     text.resize(start + bytes.len().div_ceil(3) * 4, 0);
     // The room was just made to measure, so this cannot fail.
-    let written = STANDARD.encode_slice(bytes, &mut text[start..]).unwrap_or(0);
+    let written = STANDARD
+        .encode_slice(bytes, &mut text[start..])
+        .unwrap_or(0);
     text.truncate(start + written);
 }
 

@@ -98,7 +98,13 @@ impl ScramClient {
 
     pub(super) fn with_nonce(against: Against, nonce: Vec<u8>) -> Self {
         let transcript = Vec::new();
-        Self { against, nonce, transcript, flag: b'n', state: State::First }
+        Self {
+            against,
+            nonce,
+            transcript,
+            flag: b'n',
+            state: State::First,
+        }
     }
 
     /// Takes a message of the client in: its first or its last.
@@ -125,7 +131,8 @@ impl ScramClient {
         reply.extend(b",i=");
         reply.extend(self.against.iterations().to_string().as_bytes());
 
-        self.transcript.reserve(first.bare.len() + reply.len() + self.nonce.len() + 16);
+        self.transcript
+            .reserve(first.bare.len() + reply.len() + self.nonce.len() + 16);
         self.transcript.extend(first.bare);
         self.transcript.push(b',');
         self.transcript.extend(&reply);
@@ -155,10 +162,17 @@ impl ScramClient {
                         salt: verifier.salt.clone(),
                         iterations: verifier.iterations,
                     };
-                    Step::Done(Proven { server_final, keys: Some(keys) })
+                    Step::Done(Proven {
+                        server_final,
+                        keys: Some(keys),
+                    })
                 }
             },
-            Against::Password { password, salt, iterations } => {
+            Against::Password {
+                password,
+                salt,
+                iterations,
+            } => {
                 self.state = State::Deriving { proof: last.proof };
                 Step::Derive(Derivation {
                     password: saslprep::prepare(password.as_bytes()).into_owned(),
@@ -185,7 +199,10 @@ impl ScramClient {
         let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
         match self.signature(&verifier, &proof) {
             None => wrong_password(),
-            Some((_, server_final)) => Step::Done(Proven { server_final, keys: None }),
+            Some((_, server_final)) => Step::Done(Proven {
+                server_final,
+                keys: None,
+            }),
         }
     }
 

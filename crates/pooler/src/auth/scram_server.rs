@@ -48,7 +48,12 @@ impl ScramServer {
     pub(super) fn with_nonce(credential: Credential, nonce: Vec<u8>, name: &str) -> Self {
         let mut transcript = format!("n={name},r=").into_bytes();
         transcript.extend(&nonce);
-        Self { credential, nonce, transcript, state: State::First }
+        Self {
+            credential,
+            nonce,
+            transcript,
+            state: State::First,
+        }
     }
 
     /// The first message, without the mechanism's name.

@@ -10,7 +10,10 @@ fn hi_of_rfc_7677() {
         r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,\
         c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
     let signature = hmac(&server_key(&salted), &[transcript]);
-    assert_eq!(STANDARD.encode(signature), "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    assert_eq!(
+        STANDARD.encode(signature),
+        "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    );
 }
 
 #[test]
@@ -27,7 +30,11 @@ fn client_first_accepted() {
         ("n,,n=\u{e9},r=a,x=ignored,y=", b'n', "a"),
     ] {
         let first = ClientFirst::read(message.as_bytes()).expect(message);
-        assert_eq!((first.flag, first.nonce), (flag, nonce.as_bytes()), "{message}");
+        assert_eq!(
+            (first.flag, first.nonce),
+            (flag, nonce.as_bytes()),
+            "{message}"
+        );
         assert_eq!(first.bare, &message.as_bytes()[3..]);
     }
 }
@@ -113,12 +120,18 @@ fn client_final() {
 #[test]
 fn server_first() {
     let first = ServerFirst::read(b"r=abcdef,s=c2FsdA==,i=1").unwrap();
-    assert_eq!((first.nonce, &*first.salt, first.iterations), (&b"abcdef"[..], &b"salt"[..], 1));
+    assert_eq!(
+        (first.nonce, &*first.salt, first.iterations),
+        (&b"abcdef"[..], &b"salt"[..], 1)
+    );
     for length in [1, 2, 15, 16, 17, 32, 64, SALT_MAX] {
         let salt = STANDARD.encode(vec![7; length]);
         let message = format!("r=abcdef,s={salt},i={ITERATIONS_MAX},x=ignored");
         let first = ServerFirst::read(message.as_bytes()).expect(&message);
-        assert_eq!((first.salt.len(), first.iterations), (length, ITERATIONS_MAX));
+        assert_eq!(
+            (first.salt.len(), first.iterations),
+            (length, ITERATIONS_MAX)
+        );
     }
 
     let long_salt = format!("r=abc,s={},i=1", STANDARD.encode([7; SALT_MAX + 1]));
@@ -162,8 +175,14 @@ fn server_first() {
 #[test]
 fn server_final() {
     let good = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
-    assert!(matches!(ServerFinal::read(good.as_bytes()), Ok(ServerFinal::Signature(_))));
-    assert_eq!(ServerFinal::read(b"e=invalid-proof"), Ok(ServerFinal::Error));
+    assert!(matches!(
+        ServerFinal::read(good.as_bytes()),
+        Ok(ServerFinal::Signature(_))
+    ));
+    assert_eq!(
+        ServerFinal::read(b"e=invalid-proof"),
+        Ok(ServerFinal::Error)
+    );
     for message in [
         "",
         "v",

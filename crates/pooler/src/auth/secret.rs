@@ -51,7 +51,10 @@ impl fmt::Debug for Secret {
 fn is_md5(text: &str) -> bool {
     text.len() == 35
         && text.starts_with("md5")
-        && text.bytes().skip(3).all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        && text
+            .bytes()
+            .skip(3)
+            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -76,7 +79,11 @@ mod tests {
             "SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==",
             &scram[..scram.len() - 1],
         ] {
-            assert_eq!(Secret::classify(plain), Secret::Plain(plain.into()), "{plain}");
+            assert_eq!(
+                Secret::classify(plain),
+                Secret::Plain(plain.into()),
+                "{plain}"
+            );
         }
     }
 

@@ -39,7 +39,13 @@ impl ServerLogin {
     /// `user` and `secret` are those of the login on the server; `keys` what a client's login
     /// left, used where the secret is SCRAM's; `nonce` is random, drawn for this login.
     pub fn new(user: &str, secret: Option<Secret>, keys: Option<ScramKeys>, nonce: &Nonce) -> Self {
-        Self { user: user.to_owned(), secret, keys, nonce: *nonce, state: State::Fresh }
+        Self {
+            user: user.to_owned(),
+            secret,
+            keys,
+            nonce: *nonce,
+            state: State::Fresh,
+        }
     }
 
     /// Takes an authentication request in: its code and what follows it. `Done` comes with
@@ -47,9 +53,10 @@ impl ServerLogin {
     pub fn challenge(&mut self, request: u32, payload: &[u8]) -> ServerStep {
         match (request, std::mem::replace(&mut self.state, State::Over)) {
             (code::OK, State::Fresh | State::Sent) if payload.is_empty() => Step::Done(()),
-            (code::OK, State::First(_) | State::Final(_)) => {
-                refuse(FAILED, "the server ended the SASL exchange without proving itself")
-            }
+            (code::OK, State::First(_) | State::Final(_)) => refuse(
+                FAILED,
+                "the server ended the SASL exchange without proving itself",
+            ),
             (code::CLEARTEXT, State::Fresh) if payload.is_empty() => self.cleartext(),
             (code::MD5, State::Fresh) => match payload.try_into() {
                 Ok(salt) => self.md5(salt),
@@ -117,13 +124,19 @@ impl ServerLogin {
     }
 
     fn md5(&mut self, salt: [u8; 4]) -> ServerStep {
-        let answer = self.secret.as_ref().and_then(|secret| md5::answer(&self.user, secret, salt));
+        let answer = self
+            .secret
+            .as_ref()
+            .and_then(|secret| md5::answer(&self.user, secret, salt));
         match answer {
             Some(answer) => {
                 self.state = State::Sent;
                 Step::Reply([answer.as_slice(), b"\0"].concat())
             }
-            None => refuse(WRONG_TYPE, missing(self.secret.as_ref(), "a password or MD5 secret")),
+            None => refuse(
+                WRONG_TYPE,
+                missing(self.secret.as_ref(), "a password or MD5 secret"),
+            ),
         }
     }
 

@@ -17,7 +17,9 @@ use crate::server;
 impl Pooler {
     /// Tells a client why, and lets it go.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         if matches!(client.state, State::Closing) {
             return;
         }
@@ -29,7 +31,9 @@ impl Pooler {
         let told = fault.is_told() && between && !matches!(client.state, State::Canceller);
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.to_string());
-            out.send_with(Peer::Client(id), |buf| write::error(buf, "FATAL", &sqlstate, &text));
+            out.send_with(Peer::Client(id), |buf| {
+                write::error(buf, "FATAL", &sqlstate, &text)
+            });
             if self.config.globals.log_pooler_errors {
                 self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
             }
@@ -38,7 +42,11 @@ impl Pooler {
         if let Fault::Config(why) = &fault {
             self.note_client(Level::Error, id, why, out);
         }
-        let how = if matches!(fault, Fault::ClientGone(_)) { Close::Abort } else { Close::Flush };
+        let how = if matches!(fault, Fault::ClientGone(_)) {
+            Close::Abort
+        } else {
+            Close::Flush
+        };
         if !quiet || self.config.globals.log_disconnections {
             self.note_leaving(id, &fault.to_string(), fault.level(), out);
         }
@@ -49,19 +57,30 @@ impl Pooler {
         if !self.config.globals.log_disconnections && level == Level::Log {
             return;
         }
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
-        self.note_client(level, id, &format!("closing because: {why} (age={age}s)"), out);
+        self.note_client(
+            level,
+            id,
+            &format!("closing because: {why} (age={age}s)"),
+            out,
+        );
     }
 
     /// Takes a client out of everything and closes it.
     fn end_client(&mut self, id: ClientId, how: Close, abrupt: bool, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         let relaying = client.inbox.relaying();
         if let Some(server) = client.link() {
             self.abandon(id, server, relaying, abrupt, out);
         }
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if matches!(client.state, State::Moving(_)) {
             // The driver's `Detached` finds it closing and drops the socket.
             client.state = State::Closing;
@@ -72,7 +91,10 @@ impl Pooler {
         client.names.clear();
         client.unnamed = None;
         let admitted = std::mem::take(&mut client.admitted);
-        let login = PoolKey { database: client.database.clone(), user: client.user.clone() };
+        let login = PoolKey {
+            database: client.database.clone(),
+            user: client.user.clone(),
+        };
         let pool = client.pool.take();
         if let Some(pool) = pool {
             let pool = self.pools.at_mut(pool);
@@ -80,16 +102,23 @@ impl Pooler {
             pool.quiet = self.now;
         }
         if admitted {
-            let left = ToBroker::Left { login: std::sync::Arc::new(login) };
+            let left = ToBroker::Left {
+                login: std::sync::Arc::new(login),
+            };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
         }
-        out.push(Action::Close { peer: Peer::Client(id), how });
+        out.push(Action::Close {
+            peer: Peer::Client(id),
+            how,
+        });
     }
 
     /// The client's stream ended or broke.
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         match client.state {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
@@ -101,7 +130,9 @@ impl Pooler {
 
     /// Terminate: what the client sent before is still carried out, as PostgreSQL would.
     pub(crate) fn client_says_goodbye(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.leaving = true;
         let owes = client
             .link()
@@ -114,7 +145,9 @@ impl Pooler {
 
     /// A client that has said goodbye leaves once all it asked for is done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         let owes = client
             .link()
             .and_then(|server| self.servers.get(server))
@@ -135,10 +168,14 @@ impl Pooler {
         abrupt: bool,
         out: &mut Out,
     ) {
-        let replication =
-            self.clients.get(client_id).is_some_and(|client| client.replication.any());
+        let replication = self
+            .clients
+            .get(client_id)
+            .is_some_and(|client| client.replication.any());
         self.unlink(client_id, id, out);
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.ledger.orphan();
         server.since = self.now;
         if relaying {
@@ -150,8 +187,10 @@ impl Pooler {
         if server.eaten > 0 && !server.copy_in {
             server.close_why = Some("copy failed");
         }
-        let extended =
-            server.ledger.front().is_some_and(|entry| entry.reply == Reply::Execute);
+        let extended = server
+            .ledger
+            .front()
+            .is_some_and(|entry| entry.reply == Reply::Execute);
         if server.copy_in {
             server.copy_in = false;
             out.send_with(Peer::Server(id), |buf| {
@@ -184,7 +223,9 @@ impl Pooler {
 
     /// The kernel has let go of a client's socket.
     pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         if !matches!(client.state, State::Closing) {
             // The driver ended what we did not: treated as lost.
             self.end_client(id, Close::Abort, true, out);
@@ -194,12 +235,16 @@ impl Pooler {
 
     /// True for the state of a client that talks to the console.
     pub(crate) fn is_console_client(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| console::is_console(&client.database))
+        self.clients
+            .get(id)
+            .is_some_and(|client| console::is_console(&client.database))
     }
 
     /// A server is gone or going: so is the client that is bound to it.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, told: bool, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let Some(client) = server.link() else { return };
         // The server is not brought to rest any more: the link is cut first.
         let between = !server.inbox.relaying();

@@ -41,7 +41,9 @@ impl std::fmt::Debug for Login {
 impl Pooler {
     /// The client may prove who it is.
     pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         let user = client.user.clone();
         if self.is_our_own_user(id) {
             return self.logged_in(id, None, out);
@@ -70,8 +72,13 @@ impl Pooler {
             md5_salt,
             nonce: &nonce,
         });
-        let Some(client) = self.clients.get_mut(id) else { return };
-        client.state = State::Login(Box::new(Login { exchange, deriving: false }));
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.state = State::Login(Box::new(Login {
+            exchange,
+            deriving: false,
+        }));
         self.login_step(id, step, out);
         // What came behind the start-up packet.
         self.login_bytes(id, b"", out);
@@ -124,7 +131,9 @@ impl Pooler {
 
     /// Bytes of a client that is proving who it is.
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.inbox.held.extend_from_slice(bytes);
         while let Some(client) = self.clients.get_mut(id) {
             match &client.state {
@@ -144,7 +153,10 @@ impl Pooler {
                 return self.disconnect(id, Fault::TooEarly, out);
             }
             if header.body > PASSWORD_MAX {
-                let error = WireError::Length { tag: header.tag, length: header.body + 4 };
+                let error = WireError::Length {
+                    tag: header.tag,
+                    length: header.body + 4,
+                };
                 return self.disconnect(id, Fault::ClientBytes(error), out);
             }
             if held.len() < header.total() {
@@ -178,7 +190,9 @@ impl Pooler {
         if self.is_console_client(id) {
             return self.open_console(id, out);
         }
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.state = State::Welcome;
         let (name, user) = (client.database.clone(), client.user.clone());
         let Some(database) = self.config.database(&name) else {
@@ -188,7 +202,10 @@ impl Pooler {
             let fault = Fault::Config("auth_type=any requires forced user");
             return self.disconnect(id, fault, out);
         }
-        let key = PoolKey { user: self.pool_user(&database, user), database: name };
+        let key = PoolKey {
+            user: self.pool_user(&database, user),
+            database: name,
+        };
         if database.auto && self.pools.find(&key).is_none() {
             let text = format!("registered new auto-database: db={}", key.database);
             self.note_client(Level::Log, id, &text, out);
@@ -200,7 +217,9 @@ impl Pooler {
             pool.scram_keys = Some(keys);
         }
         let welcomed = pool.welcome.is_some();
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.pool = Some(pool_id);
         if client.replication.any() {
             // It gets a server of its own, and is welcomed with what that says.
@@ -225,7 +244,9 @@ impl Pooler {
 
     /// Tells a client that it is logged in, with its pool's parameters and its own on top.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if !matches!(client.state, State::Welcome) {
             return;
         }
@@ -242,10 +263,14 @@ impl Pooler {
     }
 
     fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let Some(pool_id) = client.pool else { return };
         let pool = self.pools.at_mut(pool_id);
-        let Some(welcome) = pool.welcome.clone() else { return };
+        let Some(welcome) = pool.welcome.clone() else {
+            return;
+        };
         pool.stats.logins += 1;
         client.welcomed = true;
         let asked = client.params.take();
@@ -264,7 +289,9 @@ impl Pooler {
         out.send_with(Peer::Client(id), |buf| {
             write::authentication(buf, 0, b"");
             for (name, value) in &*welcome.parameters {
-                let own = tracked.position(name).and_then(|position| params.get(position));
+                let own = tracked
+                    .position(name)
+                    .and_then(|position| params.get(position));
                 write::parameter_status(buf, name, own.unwrap_or(value));
             }
             write::key_data(buf, pid, &secret[..length]);

@@ -83,7 +83,9 @@ impl Pooler {
 
     /// Bytes of a client whose first packet is awaited.
     pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.inbox.held.extend_from_slice(bytes);
         while let Some(client) = self.clients.get_mut(id) {
             if !matches!(client.state, State::Startup) {
@@ -101,7 +103,10 @@ impl Pooler {
     }
 
     fn first_packet(&mut self, id: ClientId, packet: &[u8], out: &mut Out) {
-        let more = self.clients.get(id).is_some_and(|client| !client.inbox.held.is_empty());
+        let more = self
+            .clients
+            .get(id)
+            .is_some_and(|client| !client.inbox.held.is_empty());
         match read(packet) {
             Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
             // Bytes behind the request were not encrypted, whoever put them there.
@@ -109,7 +114,11 @@ impl Pooler {
                 self.disconnect(id, Fault::BytesBeforeAnswer("SSL request"), out);
             }
             Ok(FirstPacket::GssEnc) if more => {
-                self.disconnect(id, Fault::BytesBeforeAnswer("GSSAPI encryption request"), out);
+                self.disconnect(
+                    id,
+                    Fault::BytesBeforeAnswer("GSSAPI encryption request"),
+                    out,
+                );
             }
             Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
             Ok(FirstPacket::Cancel { pid, secret }) => {
@@ -133,8 +142,14 @@ impl Pooler {
     /// What the packet asks for, or what is wrong with it.
     fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<Wish, Fault> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let user = startup.get("user").filter(|user| !user.is_empty()).ok_or(Fault::NoUser)?;
-        let database = startup.get("database").filter(|name| !name.is_empty()).unwrap_or(user);
+        let user = startup
+            .get("user")
+            .filter(|user| !user.is_empty())
+            .ok_or(Fault::NoUser)?;
+        let database = startup
+            .get("database")
+            .filter(|name| !name.is_empty())
+            .unwrap_or(user);
         if user.len() > USER_MAX {
             return Err(Fault::NameTooLong("user"));
         }
@@ -179,7 +194,9 @@ impl Pooler {
     fn ignores(&self, name: &[u8]) -> bool {
         let listed = &self.config.globals.ignore_startup_parameters;
         name.eq_ignore_ascii_case(b"extra_float_digits")
-            || listed.iter().any(|n| n.as_bytes().eq_ignore_ascii_case(name))
+            || listed
+                .iter()
+                .any(|n| n.as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte.
@@ -192,18 +209,27 @@ impl Pooler {
                 [b'-', b'c', setting @ ..] | [b'-', b'-', setting @ ..] => setting,
                 _ => return Err(Fault::OptionsForm),
             };
-            let equals = setting.iter().position(|b| *b == b'=').ok_or(Fault::OptionsForm)?;
+            let equals = setting
+                .iter()
+                .position(|b| *b == b'=')
+                .ok_or(Fault::OptionsForm)?;
             let (name, value) = (&setting[..equals], &setting[equals + 1..]);
             if !self.take(name, value, params) {
-                return Err(Fault::OptionsSetting(String::from_utf8_lossy(name).into_owned()));
+                return Err(Fault::OptionsSetting(
+                    String::from_utf8_lossy(name).into_owned(),
+                ));
             }
         }
         Ok(())
     }
 
     fn add_host(&self, id: ClientId, params: &mut Params) {
-        let Some(client) = self.clients.get(id) else { return };
-        let Some(position) = self.shared.tracked.position(b"application_name") else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let Some(position) = self.shared.tracked.position(b"application_name") else {
+            return;
+        };
         let name = String::from_utf8_lossy(params.get(position).unwrap_or(b"app")).into_owned();
         let name = format!("{name} - {}", crate::place::remote(&client.ends));
         *params = params.with(position, name.as_bytes());
@@ -228,9 +254,13 @@ impl Pooler {
         if self.workers == 1 || console::is_console(&wish.database) {
             return self.worker;
         }
-        let Some(database) = self.config.database(&wish.database) else { return self.worker };
+        let Some(database) = self.config.database(&wish.database) else {
+            return self.worker;
+        };
         let user = database.forced_user.as_deref().unwrap_or(&wish.user);
-        let size = self.config.pool_size(&database, self.config.user(user).map(|u| &**u));
+        let size = self
+            .config
+            .pool_size(&database, self.config.user(user).map(|u| &**u));
         if size > 0 && size < SPREAD_MIN * u32::from(self.workers) {
             return self.keys.home(&wish.database, user, self.workers);
         }
@@ -262,10 +292,16 @@ impl Pooler {
         let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id, out);
-        let Some(Ok(size)) = length(&parcel.bytes) else { return };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(Ok(size)) = length(&parcel.bytes) else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.inbox.held = parcel.bytes[size..].to_vec();
-        let Ok(FirstPacket::Startup(startup)) = read(&parcel.bytes[..size]) else { return };
+        let Ok(FirstPacket::Startup(startup)) = read(&parcel.bytes[..size]) else {
+            return;
+        };
         match self.wish(id, startup) {
             Err(fault) => self.disconnect(id, fault, out),
             Ok(wish) => self.placed(id, wish, out),
@@ -277,14 +313,18 @@ impl Pooler {
         if wish.minor > MINOR || !wish.options.is_empty() {
             let minor = wish.minor.min(MINOR);
             let options = wish.options.iter().map(Vec::as_slice);
-            out.send_with(Peer::Client(id), |buf| write::negotiate(buf, minor, options));
+            out.send_with(Peer::Client(id), |buf| {
+                write::negotiate(buf, minor, options)
+            });
         }
         let login = PoolKey {
             database: self.consoles.name(&wish.database),
             user: self.consoles.name(&wish.user),
         };
         let params = self.shared.params.intern(wish.params);
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.long_key = wish.minor >= 2;
         client.replication = wish.replication;
         client.user = login.user.clone();
@@ -322,7 +362,12 @@ impl Pooler {
             user: config.max_user_client_connections(user.map(|u| &**u)),
         };
         let (worker, login) = (self.worker, Arc::new(login));
-        let admit = ToBroker::Admit { worker, client: id, login, bounds };
+        let admit = ToBroker::Admit {
+            worker,
+            client: id,
+            login,
+            bounds,
+        };
         out.push(Action::Post(Self::BROKER, Mail::Broker(admit)));
     }
 
@@ -385,7 +430,10 @@ mod tests {
     #[test]
     fn options_are_words() {
         let words = split_options(b" -c a=b\\ c  --d=\\\\e ");
-        assert_eq!(words, [b"-c".to_vec(), b"a=b c".to_vec(), b"--d=\\e".to_vec()]);
+        assert_eq!(
+            words,
+            [b"-c".to_vec(), b"a=b c".to_vec(), b"--d=\\e".to_vec()]
+        );
         assert!(split_options(b"  ").is_empty());
     }
 }

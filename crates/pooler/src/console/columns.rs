@@ -10,10 +10,20 @@ impl Show {
     pub fn columns(self) -> Columns {
         match self {
             Show::Clients | Show::Servers => SOCKETS,
-            Show::Config => &[("key", 's'), ("value", 's'), ("default", 's'), ("changeable", 's')],
+            Show::Config => &[
+                ("key", 's'),
+                ("value", 's'),
+                ("default", 's'),
+                ("changeable", 's'),
+            ],
             Show::Databases => DATABASES,
             Show::Lists => &[("list", 's'), ("items", 'i')],
-            Show::Peers => &[("peer_id", 'i'), ("host", 's'), ("port", 'i'), ("pool_size", 'i')],
+            Show::Peers => &[
+                ("peer_id", 'i'),
+                ("host", 's'),
+                ("port", 'i'),
+                ("pool_size", 'i'),
+            ],
             Show::PeerPools => PEER_POOLS,
             Show::Pools => POOLS,
             Show::State => &[("key", 's'), ("value", 's')],
@@ -44,8 +54,13 @@ pub const TOTALS: [&str; 12] = [
     "client_login_count",
 ];
 
-const WORKERS: Columns =
-    &[("worker", 'i'), ("clients", 'i'), ("servers", 'i'), ("xact_count", 'n'), ("lends", 'n')];
+const WORKERS: Columns = &[
+    ("worker", 'i'),
+    ("clients", 'i'),
+    ("servers", 'i'),
+    ("xact_count", 'n'),
+    ("lends", 'n'),
+];
 
 const SOCKETS: Columns = &[
     ("type", 's'),
@@ -189,4 +204,3 @@ const STATS_AVERAGES: Columns = &[
     ("avg_bind_count", 'n'),
     ("avg_client_login_count", 'n'),
 ];
-

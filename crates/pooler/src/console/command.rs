@@ -60,8 +60,11 @@ pub fn split(text: &str) -> Vec<String> {
             part.push(c);
         }
     }
-    let filled: Vec<String> =
-        parts.iter().map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect();
+    let filled: Vec<String> = parts
+        .iter()
+        .map(|part| part.trim().to_string())
+        .filter(|part| !part.is_empty())
+        .collect();
     if filled.is_empty() || parts.len() <= 2 && filled.len() == 1 {
         // As it was sent, with its `;`: errors repeat it.
         return vec![text.to_string()];
@@ -98,21 +101,29 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
         _ => return Err(Unread::Syntax),
     };
     let after = after.trim_start_matches(BLANKS);
-    let (value, rest) = quoted(after, '\'').or_else(|| word(after)).ok_or(Unread::Syntax)?;
+    let (value, rest) = quoted(after, '\'')
+        .or_else(|| word(after))
+        .ok_or(Unread::Syntax)?;
     if !is_end(rest.trim_start_matches(BLANKS)) {
         return Err(Unread::Syntax);
     }
     if argument.is_empty() {
         return Err(Unread::Arguments);
     }
-    Ok(Sentence::Set(bounded(argument, ARGUMENT_MAX)?, bounded(value, VALUE_MAX)?))
+    Ok(Sentence::Set(
+        bounded(argument, ARGUMENT_MAX)?,
+        bounded(value, VALUE_MAX)?,
+    ))
 }
 
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Nothing is left, or a `;`.
 fn is_end(rest: &str) -> bool {
-    rest.strip_prefix(';').unwrap_or(rest).trim_start_matches(BLANKS).is_empty()
+    rest.strip_prefix(';')
+        .unwrap_or(rest)
+        .trim_start_matches(BLANKS)
+        .is_empty()
 }
 
 /// A bare or double-quoted word, and what follows it.
@@ -144,7 +155,11 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 }
 
 fn bounded(word: String, max: usize) -> Result<String, Unread> {
-    if word.len() <= max { Ok(word) } else { Err(Unread::Arguments) }
+    if word.len() <= max {
+        Ok(word)
+    } else {
+        Err(Unread::Arguments)
+    }
 }
 
 impl Pooler {
@@ -169,7 +184,11 @@ impl Pooler {
     }
 
     fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
-        self.refuse(id, &format!("invalid command '{text}', use SHOW HELP;"), out);
+        self.refuse(
+            id,
+            &format!("invalid command '{text}', use SHOW HELP;"),
+            out,
+        );
     }
 
     fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
@@ -191,7 +210,9 @@ impl Pooler {
             let text = format!("SHOW {} is not built yet", what.to_ascii_uppercase());
             return self.refuse(id, &text, out);
         }
-        let Some(show) = Show::named(&what) else { return self.unknown(id, text, out) };
+        let Some(show) = Show::named(&what) else {
+            return self.unknown(id, text, out);
+        };
         match show.want() {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
             None => {
@@ -206,7 +227,10 @@ impl Pooler {
     }
 
     fn set_setting(&mut self, id: ClientId, key: String, value: String, out: &mut Out) {
-        if OF_DRIVERS.iter().any(|(name, _)| name.eq_ignore_ascii_case(&key)) {
+        if OF_DRIVERS
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(&key))
+        {
             out.send_with(Peer::Client(id), |buf| {
                 write::notice(buf, "NOTICE", "00000", "SET ignored", None);
             });
@@ -233,7 +257,10 @@ impl Pooler {
         if matches!((name, &argument), ("reload" | "suspend", Some(_))) {
             return self.unknown(id, text, out);
         }
-        let ending = match (name, argument.as_deref().map(str::to_ascii_lowercase).as_deref()) {
+        let ending = match (
+            name,
+            argument.as_deref().map(str::to_ascii_lowercase).as_deref(),
+        ) {
             ("shutdown", Some("wait_for_servers")) => Some(Order::ShutdownWaitForServers),
             ("shutdown", Some("wait_for_clients")) => Some(Order::ShutdownWaitForClients),
             ("shutdown", Some(_)) => return self.unknown(id, text, out),
@@ -260,7 +287,11 @@ impl Pooler {
         match name {
             "reload" => {
                 self.await_goal(id, Goal::Reload);
-                self.ask(Asker::Console(id), |ticket| Question::Reload { ticket }, out);
+                self.ask(
+                    Asker::Console(id),
+                    |ticket| Question::Reload { ticket },
+                    out,
+                );
             }
             "shutdown" => self.shutdown(id, ending, out),
             "wait_close" => {
@@ -319,7 +350,10 @@ impl Pooler {
             }
             Some(database) => format!("{name} '{database}' command issued"),
         };
-        out.note(Note { level: Level::Log, text });
+        out.note(Note {
+            level: Level::Log,
+            text,
+        });
     }
 
     fn shutdown(&mut self, id: ClientId, ending: Option<Order>, out: &mut Out) {
@@ -334,9 +368,11 @@ impl Pooler {
 
     fn order_all(&mut self, id: ClientId, name: &str, database: Option<String>, out: &mut Out) {
         let (tag, order, undo) = match (name, database) {
-            ("pause", database) => {
-                ("PAUSE", Order::Pause(database.clone()), Some(Order::Resume(database)))
-            }
+            ("pause", database) => (
+                "PAUSE",
+                Order::Pause(database.clone()),
+                Some(Order::Resume(database)),
+            ),
             ("resume", database) => ("RESUME", Order::Resume(database), None),
             ("reconnect", database) => ("RECONNECT", Order::Reconnect(database), None),
             ("kill", database) => ("KILL", Order::Kill(database), None),
@@ -360,17 +396,29 @@ impl Pooler {
 
 /// The number a text begins with, as C's `sscanf` would read it.
 fn leading_number(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     text[..end].parse().ok()
 }
 
 /// Whether several hosts stand in a database's entry, so that how they are used means something.
 pub(super) fn has_host_list(database: &Database) -> bool {
-    database.host.as_ref().is_some_and(|host| host.contains(','))
+    database
+        .host
+        .as_ref()
+        .is_some_and(|host| host.contains(','))
 }
 
 /// What SHOW could tell in PgBouncer and can't here yet.
-const NOT_BUILT: [&str; 6] = ["fds", "mem", "sockets", "active_sockets", "dns_hosts", "dns_zones"];
+const NOT_BUILT: [&str; 6] = [
+    "fds",
+    "mem",
+    "sockets",
+    "active_sockets",
+    "dns_hosts",
+    "dns_zones",
+];
 
 const HELP: &str = "
 \tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION

@@ -122,8 +122,12 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
         }
-        let mut shares: BTreeMap<PoolId, PoolShare> =
-            self.pools.ids().into_iter().map(|id| (id, self.share(id))).collect();
+        let mut shares: BTreeMap<PoolId, PoolShare> = self
+            .pools
+            .ids()
+            .into_iter()
+            .map(|id| (id, self.share(id)))
+            .collect();
         let mut admitted = BTreeMap::new();
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
@@ -131,7 +135,10 @@ impl Pooler {
                 let login = (client.database.clone(), client.user.clone());
                 *admitted.entry(login).or_default() += 1;
             }
-            let states = client.pool.and_then(|id| shares.get_mut(&id)).map(|s| &mut s.states);
+            let states = client
+                .pool
+                .and_then(|id| shares.get_mut(&id))
+                .map(|s| &mut s.states);
             match (&client.state, states) {
                 (client::State::Console(_), _) => consoles += 1,
                 (client::State::Canceller | client::State::Closing, _) => {}
@@ -143,7 +150,9 @@ impl Pooler {
             }
         }
         for (_, server) in self.servers.iter() {
-            let Some(share) = shares.get_mut(&server.pool) else { continue };
+            let Some(share) = shares.get_mut(&server.pool) else {
+                continue;
+            };
             share.connections += u32::from(server.permitted);
             self.count_server(server, &mut share.states);
         }
@@ -170,7 +179,10 @@ impl Pooler {
             key: pool.key.clone(),
             database: pool.terms.database.clone(),
             mode: pool.terms.mode,
-            states: States { max_wait, ..States::default() },
+            states: States {
+                max_wait,
+                ..States::default()
+            },
             connections: 0,
             stats: pool.stats,
             older: pool.older_stats,
@@ -181,7 +193,9 @@ impl Pooler {
         if let server::State::Cancel(errand) = &server.state {
             states.cl_active_cancel += errand.requests();
         }
-        let Some(seen) = self.seen(server) else { return };
+        let Some(seen) = self.seen(server) else {
+            return;
+        };
         *match seen {
             Seen::Active => &mut states.sv_active,
             Seen::ActiveCancel => &mut states.sv_active_cancel,
@@ -220,7 +234,10 @@ impl Pooler {
 
     /// Rows of SHOW CLIENTS.
     pub(super) fn client_rows(&self) -> Vec<Row> {
-        self.clients.iter().filter_map(|(_, client)| self.client_row(client)).collect()
+        self.clients
+            .iter()
+            .filter_map(|(_, client)| self.client_row(client))
+            .collect()
     }
 
     fn client_row(&self, client: &Client) -> Option<Row> {
@@ -233,9 +250,16 @@ impl Pooler {
             _ => return None,
         };
         let named = |name: &str, none: &str| {
-            if name.is_empty() { none.to_string() } else { name.to_string() }
+            if name.is_empty() {
+                none.to_string()
+            } else {
+                name.to_string()
+            }
         };
-        let link = client.link().and_then(|id| self.servers.get(id)).map(|s| s.number);
+        let link = client
+            .link()
+            .and_then(|id| self.servers.get(id))
+            .map(|s| s.number);
         let waits = state == "waiting";
         Some(self.socket_row(&Socket {
             kind: "C",
@@ -246,7 +270,11 @@ impl Pooler {
             ends: Some(&client.ends),
             connected: client.connected,
             request: client.request,
-            wait: if waits { self.now.0.saturating_sub(client.request.0) } else { 0 },
+            wait: if waits {
+                self.now.0.saturating_sub(client.request.0)
+            } else {
+                0
+            },
             close_needed: false,
             number: client.number,
             link,
@@ -258,7 +286,10 @@ impl Pooler {
 
     /// Rows of SHOW SERVERS.
     pub(super) fn server_rows(&self) -> Vec<Row> {
-        self.servers.iter().filter_map(|(_, server)| self.server_row(server)).collect()
+        self.servers
+            .iter()
+            .filter_map(|(_, server)| self.server_row(server))
+            .collect()
     }
 
     fn server_row(&self, server: &Server) -> Option<Row> {
@@ -302,7 +333,9 @@ impl Pooler {
             .tracked
             .position(b"application_name")
             .and_then(|position| socket.params?.get(position))
-            .map_or_else(String::new, |name| String::from_utf8_lossy(name).into_owned());
+            .map_or_else(String::new, |name| {
+                String::from_utf8_lossy(name).into_owned()
+            });
         let columns = [
             socket.kind.to_string(),
             socket.user.clone(),

@@ -32,8 +32,11 @@ use crate::stats::Stats;
 const MESSAGE_MAX: u32 = 64 << 10;
 
 /// The version that SHOW VERSION tells.
-const VERSION: &str =
-    concat!("Howdah ", env!("CARGO_PKG_VERSION"), " (PgBouncer 1.25.2 compatible)");
+const VERSION: &str = concat!(
+    "Howdah ",
+    env!("CARGO_PKG_VERSION"),
+    " (PgBouncer 1.25.2 compatible)"
+);
 
 /// What drivers are told at login, as PgBouncer tells them.
 const WELCOME: [(&str, &str); 7] = [
@@ -198,10 +201,15 @@ impl Pooler {
     /// True for the user `pgbouncer` over a unix socket from a process with our user id: it needs
     /// no password on the console.
     pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
         is_console(&client.database)
             && &*client.user == "pgbouncer"
-            && client.ends.unix_peer.is_some_and(|peer| peer.uid == self.uid)
+            && client
+                .ends
+                .unix_peer
+                .is_some_and(|peer| peer.uid == self.uid)
     }
 
     /// An administrator has proved who it is.
@@ -209,12 +217,17 @@ impl Pooler {
         let own = self.is_our_own_user(id);
         let globals = &self.config.globals;
         let any = globals.auth_type == crate::config::AuthType::Any;
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let admin = own || globals.admin_users.has(&client.user);
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
-        client.state = State::Console(Box::new(Session { admin, ..Session::default() }));
+        client.state = State::Console(Box::new(Session {
+            admin,
+            ..Session::default()
+        }));
         client.welcomed = true;
         self.consoles.stats.logins += 1;
         let (pid, secret, length) = self.keys.of(id, client.long_key);
@@ -234,7 +247,9 @@ impl Pooler {
 
     /// Bytes of an administrator.
     pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.inbox.held.extend_from_slice(bytes);
         self.console_run(id, out);
         if let Some(client) = self.clients.get_mut(id)
@@ -243,15 +258,22 @@ impl Pooler {
             && !client.paused
         {
             client.paused = true;
-            out.push(Action::Receive { peer: Peer::Client(id), on: false });
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: false,
+            });
         }
     }
 
     /// Goes on with what an administrator has sent, as far as it goes now.
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
-            let Some(client) = self.clients.get_mut(id) else { return };
-            let State::Console(session) = &mut client.state else { return };
+            let Some(client) = self.clients.get_mut(id) else {
+                return;
+            };
+            let State::Console(session) = &mut client.state else {
+                return;
+            };
             if session.wait.is_some() || client.congested {
                 return;
             }
@@ -268,7 +290,10 @@ impl Pooler {
             }
             if client.paused && client.inbox.held.len() <= HELD_MAX {
                 client.paused = false;
-                out.push(Action::Receive { peer: Peer::Client(id), on: true });
+                out.push(Action::Receive {
+                    peer: Peer::Client(id),
+                    on: true,
+                });
             }
             if !self.console_message(id, out) {
                 return;
@@ -278,14 +303,19 @@ impl Pooler {
 
     /// Takes in the next message, if there is a whole one and the administrator stays.
     fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
-        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
         let held = &mut client.inbox.held;
         let header = match header(held) {
             None => return false,
             Some(Ok(header)) if header.body <= MESSAGE_MAX => header,
             Some(error) => {
                 let error = match error {
-                    Ok(long) => WireError::Length { tag: long.tag, length: long.body + 4 },
+                    Ok(long) => WireError::Length {
+                        tag: long.tag,
+                        length: long.body + 4,
+                    },
                     Err(error) => error,
                 };
                 self.disconnect(id, Fault::ClientBytes(error), out);
@@ -329,11 +359,20 @@ impl Pooler {
     }
 
     fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let State::Console(session) = &mut client.state else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let State::Console(session) = &mut client.state else {
+            return;
+        };
         session.statements.clear();
-        out.send_with(Peer::Client(id), |buf| write::error(buf, "ERROR", sqlstate, text));
-        out.note(Note { level: Level::Error, text: text.to_string() });
+        out.send_with(Peer::Client(id), |buf| {
+            write::error(buf, "ERROR", sqlstate, text)
+        });
+        out.note(Note {
+            level: Level::Error,
+            text: text.to_string(),
+        });
     }
 
     /// A statement is done.
@@ -352,18 +391,28 @@ impl Pooler {
     fn await_goal(&mut self, id: ClientId, goal: Goal) {
         let left = self.workers;
         if let Some(session) = self.session(id) {
-            session.wait = Some(Wait { goal, left, parts: Vec::new() });
+            session.wait = Some(Wait {
+                goal,
+                left,
+                parts: Vec::new(),
+            });
         }
     }
 
     /// Asks all workers; the console waits until the last has answered.
     fn ask_workers(&mut self, id: ClientId, goal: Goal, want: Want, out: &mut Out) {
         self.await_goal(id, goal);
-        let Some(session) = self.session(id) else { return };
+        let Some(session) = self.session(id) else {
+            return;
+        };
         let serial = session.serial;
         let from = (self.worker, id);
         for worker in 0..self.workers {
-            let survey = Survey { from, serial, want: want.clone() };
+            let survey = Survey {
+                from,
+                serial,
+                want: want.clone(),
+            };
             out.push(Action::Post(WorkerId(worker), Mail::Survey(survey)));
         }
     }
@@ -427,17 +476,23 @@ impl Pooler {
 
     /// A worker answers.
     pub(crate) fn report(&mut self, report: Report, out: &mut Out) {
-        let Some(session) = self.session(report.to) else { return };
+        let Some(session) = self.session(report.to) else {
+            return;
+        };
         if session.serial != report.serial {
             return;
         }
-        let Some(wait) = &mut session.wait else { return };
+        let Some(wait) = &mut session.wait else {
+            return;
+        };
         wait.parts.push(report.part);
         wait.left -= 1;
         if wait.left > 0 {
             return;
         }
-        let Some(wait) = session.wait.take() else { return };
+        let Some(wait) = session.wait.take() else {
+            return;
+        };
         self.answered(report.to, wait, out);
         self.console_run(report.to, out);
     }
@@ -459,7 +514,11 @@ impl Pooler {
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::KillClient => {
-                if wait.parts.iter().any(|part| matches!(part, Part::Found(true))) {
+                if wait
+                    .parts
+                    .iter()
+                    .any(|part| matches!(part, Part::Found(true)))
+                {
                     self.complete(id, "KILL_CLIENT", out);
                 } else {
                     self.refuse(id, "client not found", out);
@@ -471,8 +530,12 @@ impl Pooler {
 
     /// A RELOAD or a SET is done.
     pub(crate) fn reloaded(&mut self, id: ClientId, result: Result<(), String>, out: &mut Out) {
-        let Some(session) = self.session(id) else { return };
-        let Some(wait) = session.wait.take() else { return };
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let Some(wait) = session.wait.take() else {
+            return;
+        };
         match (wait.goal, result) {
             (Goal::Reload, Ok(())) => self.complete(id, "RELOAD", out),
             (Goal::Reload, Err(_)) => {
@@ -481,7 +544,10 @@ impl Pooler {
             }
             (Goal::Set(tag), Ok(())) => self.complete(id, &tag, out),
             (_, Err(why)) => {
-                out.note(Note { level: Level::Warning, text: format!("SET: {why}") });
+                out.note(Note {
+                    level: Level::Warning,
+                    text: format!("SET: {why}"),
+                });
                 self.refuse(id, "SET failed", out);
             }
             (_, Ok(())) => {}
@@ -491,9 +557,14 @@ impl Pooler {
 
     /// A cancel request came for this client. A console that waits for a PAUSE takes it back.
     pub(crate) fn console_cancelled(&mut self, id: ClientId, out: &mut Out) {
-        let Some(session) = self.session(id) else { return };
+        let Some(session) = self.session(id) else {
+            return;
+        };
         let undo = match &session.wait {
-            Some(Wait { goal: Goal::Order(_, undo), .. }) => undo.clone(),
+            Some(Wait {
+                goal: Goal::Order(_, undo),
+                ..
+            }) => undo.clone(),
             _ => return,
         };
         session.wait = None;
@@ -510,6 +581,10 @@ impl Pooler {
 
 fn answer(survey: &Survey, part: Part, out: &mut Out) {
     let (worker, to) = survey.from;
-    let report = Report { to, serial: survey.serial, part };
+    let report = Report {
+        to,
+        serial: survey.serial,
+        part,
+    };
     out.push(Action::Post(worker, Mail::Report(report)));
 }

@@ -100,7 +100,10 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// One column with one value.
     pub fn of_one(name: &'a str, value: &str) -> Self {
-        Table { columns: vec![(name, 's')], rows: vec![vec![Some(value.to_string())]] }
+        Table {
+            columns: vec![(name, 's')],
+            rows: vec![vec![Some(value.to_string())]],
+        }
     }
 
     /// Appends it as messages, up to CommandComplete.
@@ -111,13 +114,20 @@ impl<'a> Table<'a> {
                 'n' => (1700, -1),
                 _ => (25, -1),
             };
-            Column { name, type_oid, type_size }
+            Column {
+                name,
+                type_oid,
+                type_size,
+            }
         };
         let columns: Vec<_> = self.columns.iter().map(column).collect();
         write::row_description(buf, &columns);
         for row in &self.rows {
             debug_assert_eq!(row.len(), columns.len());
-            write::data_row(buf, row.iter().map(|value| value.as_ref().map(String::as_bytes)));
+            write::data_row(
+                buf,
+                row.iter().map(|value| value.as_ref().map(String::as_bytes)),
+            );
         }
         write::command_complete(buf, "SHOW");
     }
@@ -146,7 +156,10 @@ pub fn date_time(started: f64, at: Time) -> String {
         month += 1;
     }
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", left + 1)
+    format!(
+        "{year:04}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC",
+        left + 1
+    )
 }
 
 impl Pooler {
@@ -167,7 +180,11 @@ impl Pooler {
             Show::Pools => show_pools(&holdings),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {
-                counts.totals().into_iter().chain(counts.averages()).collect()
+                counts
+                    .totals()
+                    .into_iter()
+                    .chain(counts.averages())
+                    .collect()
             }),
             Show::StatsAverages => of_databases(&holdings, |counts| counts.averages().into()),
             Show::StatsTotals => of_databases(&holdings, |counts| counts.totals().into()),
@@ -176,7 +193,10 @@ impl Pooler {
             Show::Version => vec![vec![text(VERSION)]],
             Show::Workers => show_workers(&holdings),
         };
-        Table { columns: show.columns().to_vec(), rows }
+        Table {
+            columns: show.columns().to_vec(),
+            rows,
+        }
     }
 
     fn show_config(&self) -> Vec<Row> {
@@ -187,14 +207,21 @@ impl Pooler {
                 _ => shown.value,
             };
             let changeable = if shown.changeable { "yes" } else { "no" };
-            vec![text(shown.key), value, shown.default.map(str::to_string), text(changeable)]
+            vec![
+                text(shown.key),
+                value,
+                shown.default.map(str::to_string),
+                text(changeable),
+            ]
         };
         self.config.show().map(row).collect()
     }
 
     /// The driver's name, without the reason it was chosen for.
     fn chosen_driver(&self) -> &str {
-        let end = self.driver.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let end = self
+            .driver
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         &self.driver[..end.unwrap_or(self.driver.len())]
     }
 
@@ -213,7 +240,9 @@ impl Pooler {
     fn show_databases(&self, holdings: &[Holdings]) -> Vec<Row> {
         let mut databases: BTreeMap<String, Arc<Database>> = self.config.databases.clone();
         for share in shares(holdings).filter(|share| share.database.auto) {
-            databases.entry(share.key.database.to_string()).or_insert(share.database.clone());
+            databases
+                .entry(share.key.database.to_string())
+                .or_insert(share.database.clone());
         }
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
         for (name, database) in &databases {
@@ -226,8 +255,10 @@ impl Pooler {
     fn database_row(&self, name: &str, database: &Database, holdings: &[Holdings]) -> Row {
         let of = |key: &PoolKey| *key.database == *name;
         let config = &self.config;
-        let servers: u32 =
-            shares(holdings).filter(|share| of(&share.key)).map(|share| share.connections).sum();
+        let servers: u32 = shares(holdings)
+            .filter(|share| of(&share.key))
+            .map(|share| share.connections)
+            .sum();
         let balance = has_host_list(database).then(|| database.load_balance_hosts.to_string());
         vec![
             text(name),
@@ -235,9 +266,17 @@ impl Pooler {
             number(database.port),
             text(database.target()),
             database.forced_user.clone(),
-            number(database.pool_size.unwrap_or(config.globals.default_pool_size)),
+            number(
+                database
+                    .pool_size
+                    .unwrap_or(config.globals.default_pool_size),
+            ),
             number(config.min_pool_size(database)),
-            number(database.reserve_pool_size.unwrap_or(config.globals.reserve_pool_size)),
+            number(
+                database
+                    .reserve_pool_size
+                    .unwrap_or(config.globals.reserve_pool_size),
+            ),
             number(config.server_lifetime(database).as_secs()),
             database.pool_mode.map(|mode| mode.to_string()),
             balance,
@@ -281,13 +320,16 @@ impl Pooler {
         let row = |name: &str| {
             let user = self.config.user(name).map(|user| &**user);
             let of = |key: &PoolKey| *key.user == *name;
-            let servers: u32 =
-                shares(holdings).filter(|share| of(&share.key)).map(|s| s.connections).sum();
+            let servers: u32 = shares(holdings)
+                .filter(|share| of(&share.key))
+                .map(|s| s.connections)
+                .sum();
             vec![
                 text(name),
                 limit(user.and_then(|user| user.pool_size)),
                 limit(user.and_then(|user| user.reserve_pool_size)),
-                user.and_then(|user| user.pool_mode).map(|mode| mode.to_string()),
+                user.and_then(|user| user.pool_mode)
+                    .map(|mode| mode.to_string()),
                 number(self.config.max_user_connections(user)),
                 number(servers),
                 number(self.config.max_user_client_connections(user)),
@@ -316,7 +358,9 @@ impl Pooler {
             ("dns_queries", 0),
             ("dns_pending", 0),
         ];
-        rows.into_iter().map(|(list, items)| vec![text(list), number(items)]).collect()
+        rows.into_iter()
+            .map(|(list, items)| vec![text(list), number(items)])
+            .collect()
     }
 }
 
@@ -339,7 +383,10 @@ fn consoles(holdings: &[Holdings]) -> u32 {
 /// How many admitted clients have such a database and user.
 fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
     let logins = holdings.iter().flat_map(|holding| &holding.admitted);
-    logins.filter(|((database, user), _)| which(database, user)).map(|(_, count)| count).sum()
+    logins
+        .filter(|((database, user), _)| which(database, user))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 /// By database, user and number.
@@ -355,16 +402,29 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
     let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
     for share in shares(holdings) {
         let empty = (States::default(), share);
-        pools.entry(share.key.clone()).or_insert(empty).0.add(&share.states);
+        pools
+            .entry(share.key.clone())
+            .or_insert(empty)
+            .0
+            .add(&share.states);
     }
     let mut rows: BTreeMap<PoolKey, Row> = BTreeMap::new();
     for (key, (states, share)) in &pools {
         let database = &share.database;
         let balance = has_host_list(database).then(|| database.load_balance_hosts.to_string());
-        rows.insert((**key).clone(), pool_row(key, states, &share.mode.to_string(), balance));
+        rows.insert(
+            (**key).clone(),
+            pool_row(key, states, &share.mode.to_string(), balance),
+        );
     }
-    let console = PoolKey { database: CONSOLE.into(), user: CONSOLE.into() };
-    let states = States { cl_active: consoles(holdings), ..States::default() };
+    let console = PoolKey {
+        database: CONSOLE.into(),
+        user: CONSOLE.into(),
+    };
+    let states = States {
+        cl_active: consoles(holdings),
+        ..States::default()
+    };
     let row = pool_row(&console, &states, "statement", None);
     rows.insert(console, row);
     rows.into_values().collect()
@@ -435,7 +495,10 @@ impl Counts {
     /// Per second; times per transaction, query and assignment.
     fn averages(&self) -> [u64; 12] {
         let recent = &self.recent;
-        let window = u128::from(self.window.max(1));
+        if self.window == 0 {
+            return [0; 12];
+        }
+        let window = u128::from(self.window);
         let mut columns = recent
             .columns()
             .map(|count| (u128::from(count) * 1_000_000_000 / window) as u64);
@@ -456,10 +519,16 @@ fn of_databases(holdings: &[Holdings], values: impl Fn(&Counts) -> Vec<u64>) -> 
             counts.add(&share.stats, &share.older, holding.window);
         }
         let counts = databases.entry(CONSOLE.into()).or_default();
-        counts.add(&holding.console_stats, &holding.console_older, holding.window);
+        counts.add(
+            &holding.console_stats,
+            &holding.console_older,
+            holding.window,
+        );
     }
     let row = |(name, counts): (&Arc<str>, &Counts)| {
-        std::iter::once(text(name)).chain(values(counts).into_iter().map(number)).collect()
+        std::iter::once(text(name))
+            .chain(values(counts).into_iter().map(number))
+            .collect()
     };
     databases.iter().map(row).collect()
 }
@@ -470,13 +539,19 @@ fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
         for share in &holding.pools {
             all.add(&share.stats, &share.older, holding.window);
         }
-        all.add(&holding.console_stats, &holding.console_older, holding.window);
+        all.add(
+            &holding.console_stats,
+            &holding.console_older,
+            holding.window,
+        );
     }
     let rows = |kind: &'static str, values: [u64; 12]| {
         let named = TOTALS.into_iter().zip(values);
         named.map(move |(name, value)| vec![text(&format!("{kind}_{name}")), number(value)])
     };
-    rows("total", all.totals()).chain(rows("avg", all.averages())).collect()
+    rows("total", all.totals())
+        .chain(rows("avg", all.averages()))
+        .collect()
 }
 
 fn show_workers(holdings: &[Holdings]) -> Vec<Row> {

@@ -94,7 +94,9 @@ impl Downstream<'_> {
     }
 
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
-        let Some(read) = header(chunk.rest()) else { return Err(Flow::Partial) };
+        let Some(read) = header(chunk.rest()) else {
+            return Err(Flow::Partial);
+        };
         let tag = chunk.rest()[0];
         if !tags::is_backend(tag) || matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA) {
             return Err(broken(WireError::Tag(tag)));
@@ -112,7 +114,10 @@ impl Downstream<'_> {
     fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let Some(body) = chunk.rest().get(HEADER..header.total()) else {
             if header.total() > HELD_MESSAGE_MAX {
-                return Err(broken(WireError::Length { tag: header.tag, length: header.body + 4 }));
+                return Err(broken(WireError::Length {
+                    tag: header.tag,
+                    length: header.body + 4,
+                }));
             }
             return Err(Flow::Partial);
         };
@@ -143,12 +148,18 @@ impl Downstream<'_> {
         inbox.left = (header.total() - count) as u32;
         inbox.fate = fate;
         inbox.tag = header.tag;
-        if inbox.left == 0 { self.end(header.tag) } else { Ok(()) }
+        if inbox.left == 0 {
+            self.end(header.tag)
+        } else {
+            Ok(())
+        }
     }
 
     /// A passing message has passed whole: it may have answered what is in front.
     fn end(&mut self, tag: u8) -> Step {
-        let Some(front) = self.server.ledger.front() else { return Ok(()) };
+        let Some(front) = self.server.ledger.front() else {
+            return Ok(());
+        };
         let wanted = match tag {
             tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
             tag::PARSE_COMPLETE => Reply::Parse,
@@ -185,7 +196,10 @@ impl Downstream<'_> {
     }
 
     fn answered(&mut self) {
-        answered(self.client.as_mut().map(|(_, client)| &mut **client), self.server);
+        answered(
+            self.client.as_mut().map(|(_, client)| &mut **client),
+            self.server,
+        );
         self.make();
     }
 
@@ -200,7 +214,10 @@ impl Downstream<'_> {
     }
 
     fn swallowing(&self) -> bool {
-        self.server.ledger.front().is_some_and(|entry| entry.swallow)
+        self.server
+            .ledger
+            .front()
+            .is_some_and(|entry| entry.swallow)
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
@@ -215,7 +232,11 @@ impl Downstream<'_> {
         self.server.copy_broken = false;
         self.server.copy_both = false;
         self.server.eaten = 0;
-        self.pass(chunk, header.total(), if swallow { Fate::Drop } else { Fate::Relay });
+        self.pass(
+            chunk,
+            header.total(),
+            if swallow { Fate::Drop } else { Fate::Relay },
+        );
         if stray {
             return Ok(());
         }
@@ -239,7 +260,15 @@ impl Downstream<'_> {
             b"PREPARE" => self.server.sql_prepared = true,
             _ => {}
         }
-        self.pass(chunk, header.total(), if front.swallow { Fate::Drop } else { Fate::Relay });
+        self.pass(
+            chunk,
+            header.total(),
+            if front.swallow {
+                Fate::Drop
+            } else {
+                Fate::Relay
+            },
+        );
         if front.reply == Reply::Execute {
             self.answered();
         }
@@ -260,7 +289,11 @@ impl Downstream<'_> {
                 client.params = Some(self.shared.params.intern(params));
             }
         }
-        self.pass(chunk, header.total(), if seen { Fate::Relay } else { Fate::Drop });
+        self.pass(
+            chunk,
+            header.total(),
+            if seen { Fate::Relay } else { Fate::Drop },
+        );
         Ok(())
     }
 
@@ -295,14 +328,19 @@ impl Downstream<'_> {
         if simple {
             self.server.ledger.keep_names();
         } else {
-            failed(self.client.as_mut().map(|(_, client)| &mut **client), self.server);
+            failed(
+                self.client.as_mut().map(|(_, client)| &mut **client),
+                self.server,
+            );
         }
         Ok(())
     }
 
     /// The error as the client would see it if the server's name were the client's.
     fn rename_error(&mut self, fields: Fields<'_>, name: &[u8]) {
-        let Some((client, _)) = &self.client else { return };
+        let Some((client, _)) = &self.client else {
+            return;
+        };
         self.out.send_with(Peer::Client(*client), |buf| {
             write::message(buf, tag::ERROR, |buf| {
                 for (code, value) in fields.iter() {
@@ -322,12 +360,17 @@ impl Downstream<'_> {
 
 /// Appends a text with the first server-side name in it replaced.
 fn replace_name(buf: &mut Vec<u8>, text: &[u8], name: &[u8]) {
-    let at = text.windows(PREFIX.len()).position(|window| window == PREFIX);
+    let at = text
+        .windows(PREFIX.len())
+        .position(|window| window == PREFIX);
     let Some(at) = at else {
         buf.extend_from_slice(text);
         return;
     };
-    let end = (at + 39).min(text.len());
+    let end = text[at..]
+        .iter()
+        .position(|b| *b == b'"')
+        .map_or(text.len(), |end| at + end);
     buf.extend_from_slice(&text[..at]);
     buf.extend_from_slice(name);
     buf.extend_from_slice(&text[end..]);

@@ -20,7 +20,11 @@ impl Upstream<'_> {
         let ledger = &self.linked().ledger;
         let group = ledger.group();
         let earlier = ledger.pending(name).is_some_and(|op| op.group != group);
-        if earlier || ledger.has_barrier() { Err(self.stall()) } else { Ok(()) }
+        if earlier || ledger.has_barrier() {
+            Err(self.stall())
+        } else {
+            Ok(())
+        }
     }
 
     /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
@@ -28,7 +32,8 @@ impl Upstream<'_> {
     pub(super) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().ledger.needs_flush() {
-            self.out.send_with(to, |buf| write::empty(buf, frontend::FLUSH));
+            self.out
+                .send_with(to, |buf| write::empty(buf, frontend::FLUSH));
         }
         self.client.stalled = true;
         Flow::Stalled
@@ -37,7 +42,10 @@ impl Upstream<'_> {
     /// What a name means here, changes in the same group included.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
         match self.linked().ledger.pending(name) {
-            Some(NameOp { change: Change::Define(statement), .. }) => Some(statement.clone()),
+            Some(NameOp {
+                change: Change::Define(statement),
+                ..
+            }) => Some(statement.clone()),
             Some(_) => None,
             None if name.is_empty() => self.client.unnamed.clone(),
             None => self.client.names.get(name).cloned(),
@@ -70,27 +78,32 @@ impl Upstream<'_> {
     fn unnamed(&mut self) -> Result<(), Flow> {
         self.wait_for(b"")?;
         let client = self.lookup(b"");
-        let to = self.to();
         let server = self.linked();
-        let (said, ledger) = (server.unnamed_group, &server.ledger);
-        if said != ledger.group() && !ledger.is_answered(said) {
-            // What was sent for it in an earlier group may have been skipped.
-            server.unnamed = Unnamed::Unknown;
-        }
-        match (&client, &server.unnamed) {
+        let group = server.ledger.group();
+        let theirs = match server.ledger.unnamed_ops.back() {
+            // It may be skipped: what is there after that group is known only then.
+            Some(op) if op.group != group => return Err(self.stall()),
+            Some(op) => Unnamed::Known(op.statement.clone()),
+            None => server.unnamed.clone(),
+        };
+        let to = self.to();
+        match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
             (None, Unnamed::Known(None)) => {}
             (Some(ours), _) => {
-                let ours = ours.clone();
-                server.now_unnamed(Unnamed::Known(Some(ours.clone())));
-                self.out.send_with(to, |buf| write::parse(buf, b"", &ours.definition));
+                self.out
+                    .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
-                self.push(Entry::swallow(Reply::Parse));
+                let mut entry = Entry::swallow(Reply::Parse);
+                entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
+                self.push(entry);
             }
             (None, _) => {
-                server.now_unnamed(Unnamed::Known(None));
-                self.out.send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
-                self.push(Entry::swallow(Reply::Close));
+                self.out
+                    .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
+                let mut entry = Entry::swallow(Reply::Close);
+                entry.unnamed_op = self.push_unnamed_op(None);
+                self.push(entry);
             }
         }
         let forgets = client.map_or(Forgets::Nothing, |s| s.forgets.clone());
@@ -161,7 +174,8 @@ impl Upstream<'_> {
     pub(super) fn send_parse(&mut self, key: u128, definition: &[u8], entry: Entry) {
         let to = self.to();
         self.counts.server_parses += 1;
-        self.out.send_with(to, |buf| write::parse(buf, &server_name(key), definition));
+        self.out
+            .send_with(to, |buf| write::parse(buf, &server_name(key), definition));
         self.push(entry);
     }
 
@@ -182,7 +196,10 @@ impl Upstream<'_> {
 
     /// Sends the replies of our making that stand in front.
     pub(super) fn make(&mut self) {
-        let (_, server) = self.server.as_mut().expect("messages that need a server have one");
+        let (_, server) = self
+            .server
+            .as_mut()
+            .expect("messages that need a server have one");
         make(Peer::Client(self.id), Some(self.client), server, self.out);
     }
 }
@@ -222,15 +239,30 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Duplicate => {}
         }
     }
-    if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
-        if op.add { server.set.confirm(op.key) } else { gone(server, op.key) }
+    if entry.unnamed_op
+        && let Some(op) = server.ledger.unnamed_ops.pop_front()
+    {
+        server.unnamed = Unnamed::Known(op.statement);
+    }
+    if entry.set_op
+        && let Some(op) = server.ledger.set_ops.pop_front()
+    {
+        if op.add {
+            server.set.confirm(op.key)
+        } else {
+            gone(server, op.key)
+        }
     }
     Some(entry)
 }
 
 /// A Close took effect. The same statement may be coming again behind it.
 fn gone(server: &mut Server, key: u128) {
-    let again = server.ledger.set_ops.iter().any(|op| op.key == key && op.add);
+    let again = server
+        .ledger
+        .set_ops
+        .iter()
+        .any(|op| op.key == key && op.add);
     if !again {
         server.set.remove(key);
     }
@@ -239,13 +271,23 @@ fn gone(server: &mut Server, key: u128) {
 /// An extended message failed: takes out all that PostgreSQL skips because of it; nothing of what
 /// they carry takes effect. The client's group has failed if no Sync ends it yet.
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
-    let dropped_unnamed = server.ledger.front().is_some_and(|entry| entry.unnamed);
+    let front = server.ledger.front();
+    let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
+    if front.is_some_and(|entry| entry.unnamed_op && entry.reply == Reply::Parse) {
+        // PostgreSQL dropped the old one before it failed at the new one.
+        server.unnamed = Unnamed::Known(None);
+    }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.ledger.pop_failed() {
         if entry.name_op {
             server.ledger.name_ops.pop_front();
         }
-        if entry.set_op && let Some(op) = server.ledger.set_ops.pop_front() {
+        if entry.unnamed_op {
+            server.ledger.unnamed_ops.pop_front();
+        }
+        if entry.set_op
+            && let Some(op) = server.ledger.set_ops.pop_front()
+        {
             // What was to be taken away is still there, even if it was to come again behind that.
             // What else was to be added is not.
             if !op.add {
@@ -258,7 +300,6 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
             }
         }
     }
-    server.unnamed = Unnamed::Unknown;
     server.bound_forgets = Forgets::Nothing;
     if let Some(client) = client {
         if dropped_unnamed {

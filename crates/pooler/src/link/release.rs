@@ -33,7 +33,9 @@ enum After {
 impl Pooler {
     /// Bytes came from a client.
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         match client.state {
             client::State::Linked(_) | client::State::Idle => {
                 if let Some(pool) = client.pool {
@@ -47,7 +49,11 @@ impl Pooler {
                     self.mind_held(id, out);
                     return;
                 }
-                let mut chunk = Chunk { bytes, at: 0, fresh: true };
+                let mut chunk = Chunk {
+                    bytes,
+                    at: 0,
+                    fresh: true,
+                };
                 if let After::Keep = self.upstream(id, &mut chunk, out) {
                     self.hold(id, chunk.rest(), out);
                 }
@@ -66,13 +72,19 @@ impl Pooler {
 
     /// Works through what a client had held back.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.stalled = false;
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
             return;
         }
-        let mut chunk = Chunk { bytes: &held, at: 0, fresh: false };
+        let mut chunk = Chunk {
+            bytes: &held,
+            at: 0,
+            fresh: false,
+        };
         let after = self.upstream(id, &mut chunk, out);
         let at = chunk.at;
         match (after, self.clients.get_mut(id)) {
@@ -157,7 +169,9 @@ impl Pooler {
             Some(client) if client.inbox.held.capacity() == 0 => Some(self.block()),
             _ => None,
         };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if let Some(block) = block {
             client.inbox.held = block;
         }
@@ -168,29 +182,42 @@ impl Pooler {
     /// A client whose bytes can't be handled for now is not read from beyond a bound; one message
     /// that must be whole may be longer.
     fn mind_held(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let waits = client.stalled
             || client.leaving
             || !matches!(client.state, client::State::Linked(_) | client::State::Idle);
         if waits && !client.paused && client.inbox.held.len() > HELD_MAX {
             client.paused = true;
-            out.push(Action::Receive { peer: Peer::Client(id), on: false });
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: false,
+            });
         }
     }
 
     /// Reads from a client again, if nothing speaks against it.
     pub(crate) fn unpause_client(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
         if !client.paused || client.inbox.held.len() > HELD_MAX {
             return;
         }
-        let full = client.link().and_then(|s| self.servers.get(s)).is_some_and(|s| s.congested);
+        let full = client
+            .link()
+            .and_then(|s| self.servers.get(s))
+            .is_some_and(|s| s.congested);
         if full {
             return;
         }
         if let Some(client) = self.clients.get_mut(id) {
             client.paused = false;
-            out.push(Action::Receive { peer: Peer::Client(id), on: true });
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: true,
+            });
         }
     }
 
@@ -198,7 +225,9 @@ impl Pooler {
     pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else { return };
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
                 client.congested = true;
                 let link = client.link();
                 if let Some(server) = link.and_then(|id| self.servers.get_mut(id))
@@ -210,7 +239,9 @@ impl Pooler {
                 }
             }
             Peer::Server(id) => {
-                let Some(server) = self.servers.get_mut(id) else { return };
+                let Some(server) = self.servers.get_mut(id) else {
+                    return;
+                };
                 server.congested = true;
                 let link = server.link();
                 if let Some(client) = link.and_then(|id| self.clients.get_mut(id))
@@ -228,7 +259,9 @@ impl Pooler {
     pub(crate) fn drained(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else { return };
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
                 client.congested = false;
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
@@ -236,7 +269,9 @@ impl Pooler {
                 self.console_run(id, out);
             }
             Peer::Server(id) => {
-                let Some(server) = self.servers.get_mut(id) else { return };
+                let Some(server) = self.servers.get_mut(id) else {
+                    return;
+                };
                 server.congested = false;
                 if let Some(client) = server.link() {
                     self.unpause_client(client, out);
@@ -246,16 +281,23 @@ impl Pooler {
     }
 
     pub(crate) fn unpause_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if server.paused {
             server.paused = false;
-            out.push(Action::Receive { peer: Peer::Server(id), on: true });
+            out.push(Action::Receive {
+                peer: Peer::Server(id),
+                on: true,
+            });
         }
     }
 
     /// Bytes came from a server.
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         match server.state {
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
             server::State::Closing | server::State::Cancel(_) => return,
@@ -264,19 +306,31 @@ impl Pooler {
         }
         self.pools.at_mut(server.pool).stats.sent += bytes.len() as u64;
         if server.inbox.held.is_empty() {
-            let mut chunk = Chunk { bytes, at: 0, fresh: true };
+            let mut chunk = Chunk {
+                bytes,
+                at: 0,
+                fresh: true,
+            };
             self.downstream(id, &mut chunk, out);
             let rest = chunk.rest();
-            if !rest.is_empty() && let Some(server) = self.servers.get_mut(id) {
+            if !rest.is_empty()
+                && let Some(server) = self.servers.get_mut(id)
+            {
                 server.inbox.held.extend_from_slice(rest);
             }
         } else {
             let mut held = std::mem::take(&mut server.inbox.held);
             held.extend_from_slice(bytes);
-            let mut chunk = Chunk { bytes: &held, at: 0, fresh: false };
+            let mut chunk = Chunk {
+                bytes: &held,
+                at: 0,
+                fresh: false,
+            };
             self.downstream(id, &mut chunk, out);
             let at = chunk.at;
-            if at < held.len() && let Some(server) = self.servers.get_mut(id) {
+            if at < held.len()
+                && let Some(server) = self.servers.get_mut(id)
+            {
                 held.drain(..at);
                 server.inbox.held = held;
             }
@@ -285,7 +339,9 @@ impl Pooler {
     }
 
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let linked = match server.state {
             server::State::Linked(client) => Some(client),
             _ => None,
@@ -324,12 +380,16 @@ impl Pooler {
 
     /// A server's bytes are worked through: what was waiting for them goes on.
     pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         match server.state {
             server::State::Linked(client) => {
                 let stalled = self.clients.get(client).is_some_and(|entry| entry.stalled);
                 self.settle(id, out);
-                let Some(entry) = self.clients.get(client) else { return };
+                let Some(entry) = self.clients.get(client) else {
+                    return;
+                };
                 if entry.leaving {
                     self.leave_when_answered(client, out);
                 } else if stalled {
@@ -355,9 +415,15 @@ impl Pooler {
 
     /// Gives a server back if the release rule holds.
     pub(crate) fn settle(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
-        let server::State::Linked(client_id) = server.state else { return };
-        let Some(client) = self.clients.get(client_id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        let server::State::Linked(client_id) = server.state else {
+            return;
+        };
+        let Some(client) = self.clients.get(client_id) else {
+            return;
+        };
         if !server.ledger.is_empty() || server.copy_in || server.copy_both {
             return;
         }
@@ -407,7 +473,9 @@ impl Pooler {
             client.state = client::State::Idle;
             client.quiet = now;
             client.stalled = false;
-            let watched = self.pools.at(client.pool.expect("a linked client has a pool"));
+            let watched = self
+                .pools
+                .at(client.pool.expect("a linked client has a pool"));
             if watched.terms.client_idle_timeout > 0 {
                 self.watch_client(client_id, out);
             }
@@ -424,11 +492,20 @@ impl Pooler {
             if server.paused {
                 self.unpause_server(server_id, out);
             }
-            let congested = self.servers.get(server_id).is_some_and(|server| server.congested);
-            if congested && let Some(client) = self.clients.get_mut(client_id) && client.paused {
+            let congested = self
+                .servers
+                .get(server_id)
+                .is_some_and(|server| server.congested);
+            if congested
+                && let Some(client) = self.clients.get_mut(client_id)
+                && client.paused
+            {
                 client.paused = client.inbox.held.len() > HELD_MAX;
                 if !client.paused {
-                    out.push(Action::Receive { peer: Peer::Client(client_id), on: true });
+                    out.push(Action::Receive {
+                        peer: Peer::Client(client_id),
+                        on: true,
+                    });
                 }
             }
         }
@@ -438,9 +515,10 @@ impl Pooler {
     /// server's parameters must be set first (the client's messages are held until then).
     pub(crate) fn link(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) -> bool {
         let now = self.now;
-        let (Some(client), Some(server)) =
-            (self.clients.get_mut(client_id), self.servers.get_mut(server_id))
-        else {
+        let (Some(client), Some(server)) = (
+            self.clients.get_mut(client_id),
+            self.servers.get_mut(server_id),
+        ) else {
             return false;
         };
         let pool = self.pools.at_mut(server.pool);
@@ -465,11 +543,17 @@ impl Pooler {
         }
         if server.congested {
             client.paused = true;
-            out.push(Action::Receive { peer: Peer::Client(client_id), on: false });
+            out.push(Action::Receive {
+                peer: Peer::Client(client_id),
+                on: false,
+            });
         }
         if client.congested {
             server.paused = true;
-            out.push(Action::Receive { peer: Peer::Server(server_id), on: false });
+            out.push(Action::Receive {
+                peer: Peer::Server(server_id),
+                on: false,
+            });
         }
         if evict {
             self.evict_statements(server_id, max, out);
@@ -491,7 +575,9 @@ impl Pooler {
         server: &mut server::Server,
         out: &mut Out,
     ) -> bool {
-        let Some(wanted) = &client.params else { return true };
+        let Some(wanted) = &client.params else {
+            return true;
+        };
         if std::sync::Arc::ptr_eq(wanted, &server.params) {
             return true;
         }
@@ -500,23 +586,32 @@ impl Pooler {
             return true;
         }
         out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
-        server.now_unnamed(server::Unnamed::Known(None));
+        server.unnamed = server::Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         false
     }
 
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {
         if self.noisy(Level::Debug) {
-            self.note_server(Level::Debug, id, "varcache_apply: setting client parameters", out);
+            self.note_server(
+                Level::Debug,
+                id,
+                "varcache_apply: setting client parameters",
+                out,
+            );
         }
     }
 
     /// Closes the statements a server has too many of, those unused for longest first; the answers
     /// come with those to the client's own messages.
     fn evict_statements(&mut self, id: ServerId, max: usize, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         while server.set.len() > max {
-            let Some(key) = server.set.oldest() else { return };
+            let Some(key) = server.set.oldest() else {
+                return;
+            };
             server.set.remove(key);
             let name = crate::statement::server_name(key);
             out.send_with(Peer::Server(id), |buf| {
@@ -529,8 +624,12 @@ impl Pooler {
     /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
     /// client's messages go.
     pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
-        let server::State::Preparing(client_id) = server.state else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Preparing(client_id) = server.state else {
+            return;
+        };
         server.state = server::State::Linked(client_id);
         let params = server.params.clone();
         if let Some(client) = self.clients.get_mut(client_id) {

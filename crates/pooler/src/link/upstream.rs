@@ -12,8 +12,8 @@ use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Entry, NameOp, Reply};
-use crate::server::{Server, Unnamed};
+use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::server::Server;
 use crate::statement::{self, Forgets, Interner, Statement};
 
 /// The longest front of a message that is held to be looked into (names of a Bind, the first words
@@ -102,7 +102,11 @@ impl Upstream<'_> {
         let Some(read) = header(chunk.rest()) else {
             // A tag that can't be is told at once, without waiting for the rest of its header.
             let first = chunk.rest()[0];
-            return if tags::is_frontend(first) { Err(Flow::Partial) } else { Err(unknown(first)) };
+            return if tags::is_frontend(first) {
+                Err(Flow::Partial)
+            } else {
+                Err(unknown(first))
+            };
         };
         let tag = chunk.rest()[0];
         if !tags::is_frontend(tag) {
@@ -111,7 +115,10 @@ impl Upstream<'_> {
         let header = read.map_err(|e| Flow::Broken(Fault::ClientBytes(e)))?;
         if header.total() > self.packet_max as usize {
             let length = header.body + 4;
-            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length { tag, length })));
+            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
+                tag,
+                length,
+            })));
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
@@ -158,7 +165,8 @@ impl Upstream<'_> {
         match header.tag {
             tag::SYNC => {
                 self.client.group_failed = false;
-                self.out.send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
+                self.out
+                    .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
                 self.drop(chunk, header);
                 Ok(())
             }
@@ -176,13 +184,19 @@ impl Upstream<'_> {
                 } else {
                     header.total().min(FRONT_MAX)
                 };
-                Err(if chunk.rest().len() < needed { Flow::Partial } else { Flow::NeedServer })
+                Err(if chunk.rest().len() < needed {
+                    Flow::Partial
+                } else {
+                    Flow::NeedServer
+                })
             }
         }
     }
 
     fn in_copy(&self) -> bool {
-        self.server.as_ref().is_some_and(|(_, s)| s.copy_in || s.copy_both)
+        self.server
+            .as_ref()
+            .is_some_and(|(_, s)| s.copy_in || s.copy_both)
     }
 
     /// While PostgreSQL reads a COPY it ignores Flush and Sync, and fails at anything that is not
@@ -196,7 +210,9 @@ impl Upstream<'_> {
                 if server.copy_in {
                     server.copy_in = false;
                     let not_failed = server.not_failed();
-                    server.ledger.push(Entry::forward(Reply::CopyEnd), not_failed);
+                    server
+                        .ledger
+                        .push(Entry::forward(Reply::CopyEnd), not_failed);
                 }
             }
             _ if server.copy_broken => {
@@ -223,13 +239,15 @@ impl Upstream<'_> {
     }
 
     fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if self.renames && let Some(name) = self.deallocated(chunk, header)? {
+        if self.renames
+            && let Some(name) = self.deallocated(chunk, header)?
+        {
             return self.deallocate(chunk, header, name);
         }
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
-        self.linked().now_unnamed(Unnamed::Known(None));
+        entry.unnamed_op = self.push_unnamed_op(None);
         self.relay(chunk, header, Some(entry));
         Ok(())
     }
@@ -274,10 +292,11 @@ impl Upstream<'_> {
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = true;
-        self.linked().now_unnamed(Unnamed::Unknown);
+        entry.unnamed_op = self.push_unnamed_op(None);
         self.push(entry);
         let to = self.to();
-        self.out.send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
+        self.out
+            .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
         self.drop(chunk, header);
         Ok(())
     }
@@ -306,7 +325,6 @@ impl Upstream<'_> {
         self.counts.client_parses += 1;
         let Ok(parse) = Parse::read(body) else {
             // PostgreSQL has the words for what is wrong with it.
-            self.linked().now_unnamed(Unnamed::Unknown);
             self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
             return Ok(());
         };
@@ -329,19 +347,17 @@ impl Upstream<'_> {
         entry.unnamed = true;
         entry.name_op = self.define_unnamed(&statement);
         self.counts.server_parses += 1;
-        let server = self.linked();
-        match &server.unnamed {
-            Unnamed::Known(Some(known)) if Arc::ptr_eq(known, &statement) => {
-                server.unnamed_group = server.ledger.group();
-            }
-            _ => server.now_unnamed(Unnamed::Known(Some(statement))),
-        }
+        entry.unnamed_op = self.push_unnamed_op(Some(statement));
         self.relay(chunk, header, Some(entry));
     }
 
     /// Returns whether the entry carries a change: it does not if the same is parsed again.
     fn define_unnamed(&mut self, statement: &Arc<Statement>) -> bool {
-        let same = self.client.unnamed.as_ref().is_some_and(|u| Arc::ptr_eq(u, statement));
+        let same = self
+            .client
+            .unnamed
+            .as_ref()
+            .is_some_and(|u| Arc::ptr_eq(u, statement));
         if same && self.linked().ledger.name_ops.is_empty() {
             return false;
         }
@@ -367,9 +383,11 @@ impl Upstream<'_> {
         entry.unnamed = true;
         entry.name_op = self.define_unnamed(&statement);
         let to = self.to();
-        self.out.send_with(to, |buf| write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0"));
+        self.out.send_with(to, |buf| {
+            write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0")
+        });
+        entry.unnamed_op = self.push_unnamed_op(Some(statement));
         self.push(entry);
-        self.linked().now_unnamed(Unnamed::Known(Some(statement)));
         self.drop(chunk, header);
         Ok(())
     }
@@ -382,12 +400,18 @@ impl Upstream<'_> {
         statement: Arc<Statement>,
     ) -> Step {
         self.wait_for(parse.name)?;
-        if let Some(live) = self.lookup(parse.name) {
-            let key = self.ensure(&live)?;
+        if self.lookup(parse.name).is_some() {
+            // PostgreSQL looks at the text first and at the name last. Of a name that is there for
+            // nothing else it says so in any state of the transaction.
+            self.make_void();
             self.push_name_op(parse.name.into(), Change::Duplicate);
             let mut entry = Entry::forward(Reply::Parse);
             entry.name_op = true;
-            self.send_parse(key, parse.definition, entry);
+            let to = self.to();
+            self.push(entry);
+            self.out.send_with(to, |buf| {
+                write::parse(buf, statement::VOID, parse.definition)
+            });
         } else {
             self.define(parse.name, &statement)?;
         }
@@ -442,7 +466,9 @@ impl Upstream<'_> {
         let rest = header.body as usize - names.size();
         let to = self.to();
         self.push(entry);
-        self.out.send_with(to, |buf| write::bind_head(buf, names.portal, name.as_ref(), rest));
+        self.out.send_with(to, |buf| {
+            write::bind_head(buf, names.portal, name.as_ref(), rest)
+        });
         chunk.at += HEADER + names.size();
         self.begin(header.tag, Fate::Relay, rest as u32);
         self.stream(chunk);
@@ -470,7 +496,9 @@ impl Upstream<'_> {
         };
         let to = self.to();
         self.push(entry);
-        self.out.send_with(to, |buf| write::of_statement(buf, header.tag, name.as_ref()));
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, header.tag, name.as_ref())
+        });
         self.drop(chunk, header);
         Ok(())
     }
@@ -488,7 +516,7 @@ impl Upstream<'_> {
         };
         self.wait_for(name)?;
         if name.is_empty() {
-            self.linked().now_unnamed(Unnamed::Known(None));
+            entry.unnamed_op = self.push_unnamed_op(None);
             self.push_name_op(Box::default(), Change::Forget);
             entry.name_op = true;
             self.relay(chunk, header, Some(entry));
@@ -521,17 +549,37 @@ impl Upstream<'_> {
     pub(super) fn push_name_op(&mut self, name: Box<[u8]>, change: Change) {
         let ledger = &mut self.linked().ledger;
         let group = ledger.group();
-        ledger.name_ops.push_back(NameOp { name, group, change });
+        ledger.name_ops.push_back(NameOp {
+            name,
+            group,
+            change,
+        });
+    }
+
+    /// What is being sent changes the server's unnamed statement. Returns what the entry carries.
+    pub(super) fn push_unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> bool {
+        if self.renames {
+            let ledger = &mut self.linked().ledger;
+            let group = ledger.group();
+            ledger.unnamed_ops.push_back(UnnamedOp { group, statement });
+        }
+        self.renames
     }
 
     /// The server; only called when there is one.
     pub(super) fn linked(&mut self) -> &mut Server {
-        let (_, server) = self.server.as_mut().expect("messages that need a server have one");
+        let (_, server) = self
+            .server
+            .as_mut()
+            .expect("messages that need a server have one");
         server
     }
 
     pub(super) fn to(&self) -> Peer {
-        let (id, _) = self.server.as_ref().expect("messages that need a server have one");
+        let (id, _) = self
+            .server
+            .as_ref()
+            .expect("messages that need a server have one");
         Peer::Server(*id)
     }
 

@@ -63,7 +63,9 @@ impl Pooler {
     }
 
     fn connect(&mut self, id: ServerId, to: Address, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.state = State::Connecting;
         out.push(Action::Connect(id, to));
     }
@@ -75,7 +77,9 @@ impl Pooler {
         result: Result<Vec<IpAddr>, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         if !matches!(server.state, State::Resolving) {
             return;
         }
@@ -92,13 +96,10 @@ impl Pooler {
     }
 
     /// The driver's `Connect` ended.
-    pub(crate) fn connected(
-        &mut self,
-        id: ServerId,
-        result: Result<Ends, String>,
-        out: &mut Out,
-    ) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+    pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if let State::Cancel(_) = server.state {
             return self.carrier_connected(id, result, out);
         }
@@ -127,10 +128,15 @@ impl Pooler {
 
     /// Notes that there are no new servers for now, and tells those who wait for the first.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         let (pool_id, reserved) = (server.pool, server.reserved);
-        let failure =
-            Failure { at: self.now, sqlstate: sqlstate.to_string(), text: text.to_string() };
+        let failure = Failure {
+            at: self.now,
+            sqlstate: sqlstate.to_string(),
+            text: text.to_string(),
+        };
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);
@@ -147,7 +153,9 @@ impl Pooler {
 
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         match &server.state {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
@@ -180,7 +188,9 @@ impl Pooler {
         how: Close,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if matches!(server.state, State::Closing) {
             return;
         }
@@ -196,25 +206,41 @@ impl Pooler {
             _ => {}
         }
         self.note_closing(id, why, out);
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if matches!(how, Close::Await) && server.inbox.at_boundary() {
-            out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::TERMINATE));
+            out.send_with(Peer::Server(id), |buf| {
+                write::empty(buf, frontend::TERMINATE)
+            });
         }
         server.state = State::Closing;
-        out.push(Action::Close { peer: Peer::Server(id), how });
+        out.push(Action::Close {
+            peer: Peer::Server(id),
+            how,
+        });
     }
 
     fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         if self.config.globals.log_disconnections {
             let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
-            self.note_server(Level::Log, id, &format!("closing because: {why} (age={age}s)"), out);
+            self.note_server(
+                Level::Log,
+                id,
+                &format!("closing because: {why} (age={age}s)"),
+                out,
+            );
         }
     }
 
     /// PostgreSQL has let go of a server (or the time to wait for that is over).
     pub(crate) fn server_closed(&mut self, id: ServerId, gone: bool, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else { return };
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
         match server.state {
             State::Cancel(_) => return self.carrier_closed(id, out),
             State::Closing => {}
@@ -229,11 +255,16 @@ impl Pooler {
             let text = "PostgreSQL did not end the session in time; its slot is counted as free";
             self.note_server(Level::Warning, id, text, out);
         }
-        let Some(server) = self.servers.remove(id) else { return };
+        let Some(server) = self.servers.remove(id) else {
+            return;
+        };
         let pool = self.pools.at_mut(server.pool);
         pool.servers -= 1;
         if server.permitted {
-            let freed = ToBroker::Freed { worker: self.worker, pool: pool.key.clone() };
+            let freed = ToBroker::Freed {
+                worker: self.worker,
+                pool: pool.key.clone(),
+            };
             out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
         }
         self.need(server.pool, out);
@@ -241,7 +272,9 @@ impl Pooler {
 
     /// A server has logged in: its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let (pool_id, reserved) = (server.pool, server.reserved);
         server.state = State::Draining;
         server.since = self.now;

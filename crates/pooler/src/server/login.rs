@@ -13,7 +13,7 @@ use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::params::Params;
-use crate::pool::{Pool, Welcome};
+use crate::pool::{Parameter, Pool, Welcome};
 use crate::pooler::{Asker, Pooler};
 
 /// The longest message accepted from PostgreSQL before its login is done, in bytes.
@@ -23,7 +23,7 @@ const MESSAGE_MAX: usize = 1 << 20;
 pub struct Login {
     exchange: ServerLogin,
     /// Every ParameterStatus so far.
-    parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    parameters: Vec<Parameter>,
 }
 
 impl std::fmt::Debug for Login {
@@ -38,17 +38,24 @@ impl Pooler {
     pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let pool = self.pools.at(server.pool);
         let secret = Self::server_secret(pool);
         let keys = pool.scram_keys.clone();
         let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
-        server.state = State::Login(Box::new(Login { exchange, parameters: Vec::new() }));
+        server.state = State::Login(Box::new(Login {
+            exchange,
+            parameters: Vec::new(),
+        }));
         server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
-        let mut parameters: Vec<(&str, &[u8])> =
-            vec![("user", pool.key.user.as_bytes()), ("database", database.target().as_bytes())];
+        let mut parameters: Vec<(&str, &[u8])> = vec![
+            ("user", pool.key.user.as_bytes()),
+            ("database", database.target().as_bytes()),
+        ];
         let of_database = [
             ("client_encoding", &database.client_encoding),
             ("datestyle", &database.datestyle),
@@ -107,7 +114,9 @@ impl Pooler {
 
     /// Bytes of a server that we log in to.
     pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state, State::Login(_)) {
@@ -157,15 +166,21 @@ impl Pooler {
     }
 
     fn challenge(&mut self, id: ServerId, body: &[u8], out: &mut Out) {
-        let Some((request, payload)) = u32_be(body) else { return self.not_postgres(id, out) };
-        let Some(login) = self.server_login(id) else { return };
+        let Some((request, payload)) = u32_be(body) else {
+            return self.not_postgres(id, out);
+        };
+        let Some(login) = self.server_login(id) else {
+            return;
+        };
         let step = login.exchange.challenge(request, payload);
         self.server_login_step(id, step, out);
     }
 
     /// The control thread has derived a key for our login.
     pub(crate) fn server_derived(&mut self, id: ServerId, key: [u8; 32], out: &mut Out) {
-        let Some(login) = self.server_login(id) else { return };
+        let Some(login) = self.server_login(id) else {
+            return;
+        };
         let step = login.exchange.derived(&key);
         self.server_login_step(id, step, out);
     }
@@ -203,7 +218,9 @@ impl Pooler {
     }
 
     fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if let Some(position) = self.shared.tracked.position(name) {
             let params = server.params.with(position, value);
             server.params = self.shared.params.intern(params);
@@ -218,8 +235,9 @@ impl Pooler {
         let fields = Fields::new(body);
         let text = String::from_utf8_lossy(fields.message()).into_owned();
         let severity = String::from_utf8_lossy(fields.severity()).into_owned();
-        let sqlstate =
-            fields.sqlstate().map_or_else(|| "08P01".into(), |s| String::from_utf8_lossy(s).into());
+        let sqlstate = fields
+            .sqlstate()
+            .map_or_else(|| "08P01".into(), |s| String::from_utf8_lossy(s).into());
         let sqlstate: String = sqlstate;
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
@@ -228,12 +246,19 @@ impl Pooler {
     }
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
-        let State::Login(login) = &mut server.state else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let State::Login(login) = &mut server.state else {
+            return;
+        };
         let parameters = std::mem::take(&mut login.parameters);
         let tracked = server.params.clone();
         let pool = self.pools.at_mut(server.pool);
-        pool.welcome = Some(Welcome { parameters: parameters.into(), tracked });
+        pool.welcome = Some(Welcome {
+            parameters: parameters.into(),
+            tracked,
+        });
         let query = pool.terms.database.connect_query.clone();
         match query.filter(|query| !query.is_empty()) {
             Some(query) => self.run_task(id, State::ConnectQuery, query.as_bytes(), out),

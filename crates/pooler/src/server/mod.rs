@@ -57,12 +57,12 @@ pub enum State {
     Closing,
 }
 
-/// Which unnamed statement a server has, once all that was sent is done.
+/// Which unnamed statement a server has.
 #[derive(Clone, Debug)]
 pub enum Unnamed {
     /// This one, or none.
     Known(Option<Arc<Statement>>),
-    /// It depends on what failed.
+    /// Not known: it is new here, or was made in a way that is nobody else's.
     Unknown,
 }
 
@@ -87,10 +87,8 @@ pub struct Server {
     pub params: Arc<Params>,
     /// The statements it has.
     pub set: ServerSet,
-    /// Its unnamed statement.
+    /// Its unnamed statement, as far as PostgreSQL has answered.
     pub unnamed: Unnamed,
-    /// The group in which that was sent.
-    pub unnamed_group: u32,
     /// What a bound portal makes clients forget when it is executed.
     pub bound_forgets: crate::statement::Forgets,
     /// It reads a COPY from the client.
@@ -140,12 +138,6 @@ impl Server {
             State::Linked(client) | State::Preparing(client) => Some(client),
             _ => None,
         }
-    }
-
-    /// Notes which unnamed statement PostgreSQL has once what was just sent is done.
-    pub fn now_unnamed(&mut self, unnamed: Unnamed) {
-        self.unnamed = unnamed;
-        self.unnamed_group = self.ledger.group();
     }
 
     /// The last ReadyForQuery did not tell of a failed transaction.

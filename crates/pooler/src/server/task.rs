@@ -15,7 +15,11 @@ impl Pooler {
     pub(crate) fn test_server(&mut self, id: ServerId, out: &mut Out) {
         let query = self.config.globals.server_check_query.clone();
         // PgBouncer's word for an empty query.
-        let query = if query == "<empty>" { String::new() } else { query };
+        let query = if query == "<empty>" {
+            String::new()
+        } else {
+            query
+        };
         self.run_task(id, State::Checking, query.as_bytes(), out);
     }
 
@@ -26,11 +30,13 @@ impl Pooler {
     }
 
     pub(crate) fn run_task(&mut self, id: ServerId, state: State, query: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.state = state;
         server.since = self.now;
         server.request = self.now;
-        server.now_unnamed(Unnamed::Known(None));
+        server.unnamed = Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
         self.watch_server(id);
@@ -38,7 +44,9 @@ impl Pooler {
 
     /// PostgreSQL refused something of ours.
     pub(crate) fn task_failed(&mut self, id: ServerId, error: &str, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         match server.state {
             State::Preparing(client) => {
                 let text = format!("invalid server parameter: {error}");
@@ -62,7 +70,9 @@ impl Pooler {
 
     /// A server that is bound to nobody has answered something.
     pub(crate) fn task_moves(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         if !server.ledger.is_empty() || !server.inbox.at_boundary() {
             return;
         }
@@ -85,14 +95,16 @@ impl Pooler {
 
     /// All that a client had asked for is answered, or dropped.
     fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else { return };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let pool = server.pool;
         if server.close_why.is_none() && server.status != Status::Idle {
             if server.rolled_back {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
             server.rolled_back = true;
-            server.now_unnamed(Unnamed::Known(None));
+            server.unnamed = Unnamed::Known(None);
             server.ledger.push(Entry::swallow(Reply::Query), true);
             out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
             return;
@@ -106,7 +118,14 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        let fit = self.servers.get(id).is_some_and(|server| server.close_why.is_none());
-        if resets && fit { self.reset_server(id, out) } else { self.checkin(id, out) }
+        let fit = self
+            .servers
+            .get(id)
+            .is_some_and(|server| server.close_why.is_none());
+        if resets && fit {
+            self.reset_server(id, out)
+        } else {
+            self.checkin(id, out)
+        }
     }
 }

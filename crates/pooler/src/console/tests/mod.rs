@@ -1,0 +1,463 @@
+//! Text in, text out, at a virtual clock.
+
+mod world;
+
+use crate::config::Config;
+use crate::console::command::{Sentence, Unread, read, split};
+use crate::console::show::date_time;
+use crate::event::{Time, UnixPeer};
+use world::World;
+
+#[test]
+fn grammar() {
+    let command = |name: &str, argument: Option<&str>| {
+        Ok(Sentence::Command(name.into(), argument.map(str::to_string)))
+    };
+    let set = |key: &str, value: &str| Ok(Sentence::Set(key.into(), value.into()));
+    for (text, sentence) in [
+        ("show pools", command("show", Some("pools"))),
+        (" \tSHOW\n Pools ; ", command("SHOW", Some("Pools"))),
+        ("reload;", command("reload", None)),
+        ("pause \"a-b \"\"c\"", command("pause", Some("a-b \"c"))),
+        ("\"show\" \"pools\"", command("show", Some("pools"))),
+        ("set a = 'it''s; so'", set("a", "it's; so")),
+        ("SET a=b;", set("a", "b")),
+        ("set a to b", set("a", "b")),
+        ("set a tob", set("a", "b")),
+        ("set a = ''", set("a", "")),
+        ("set \"\" = b", Err(Unread::Arguments)),
+        ("set a", command("set", Some("a"))),
+        ("set a =", Err(Unread::Syntax)),
+        ("set a = b c", Err(Unread::Syntax)),
+        ("show a b", Err(Unread::Syntax)),
+        ("show;;", Err(Unread::Syntax)),
+        ("show\"a\"", Err(Unread::Syntax)),
+        ("pause a-b", Err(Unread::Syntax)),
+        ("pause \"a", Err(Unread::Syntax)),
+        ("", Err(Unread::Syntax)),
+        (";", Err(Unread::Syntax)),
+        ("abcdefghijklmnop", Err(Unread::Arguments)),
+    ] {
+        assert_eq!(read(text), sentence, "{text:?}");
+    }
+    assert!(read(&format!("pause {}", "a".repeat(63))).is_ok());
+    assert_eq!(
+        read(&format!("pause {}", "a".repeat(64))),
+        Err(Unread::Arguments)
+    );
+    assert!(read(&format!("set a = '{}'", "a".repeat(255))).is_ok());
+    assert_eq!(
+        read(&format!("set a = '{}'", "a".repeat(256))),
+        Err(Unread::Arguments)
+    );
+}
+
+#[test]
+fn statements_of_a_query() {
+    for (text, statements) in [
+        ("show a;", vec!["show a;"]),
+        ("show a; ; ", vec!["show a"]),
+        ("a; b ;c", vec!["a", "b", "c"]),
+        ("set a = ';'; \"b;\"", vec!["set a = ';'", "\"b;\""]),
+        ("", vec![""]),
+        (" ; ", vec![" ; "]),
+    ] {
+        assert_eq!(split(text), statements, "{text:?}");
+    }
+}
+
+#[test]
+fn moments() {
+    let at = |started: f64, seconds: u64| date_time(started, Time(seconds * 1_000_000_000));
+    assert_eq!(at(0.0, 0), "1970-01-01 00:00:00 UTC");
+    assert_eq!(at(951_782_399.5, 1), "2000-02-29 00:00:00 UTC");
+    assert_eq!(at(1_767_225_599.0, 0), "2025-12-31 23:59:59 UTC");
+    assert_eq!(at(4_107_542_399.0, 1), "2100-03-01 00:00:00 UTC");
+}
+
+#[test]
+fn who_gets_in() {
+    let mut world = World::new(1, "auth_type = trust\n");
+    let (_, told) = world.log_in(0, "root", "howdah");
+    assert_eq!(
+        told,
+        "R 4\nS server_version=1.25.2/bouncer\nS client_encoding=UTF8\nS server_encoding=UTF8\n\
+         S DateStyle=ISO\nS TimeZone=GMT\nS standard_conforming_strings=on\nS is_superuser=on\n\
+         K 8\nZ Idle"
+    );
+    assert_eq!(
+        world.log_in(0, "u", "pgbouncer").1,
+        "FATAL 28000 not allowed"
+    );
+    let stat = world.console(0, "stat");
+    assert!(world.query(stat, "show version").contains("\nC SHOW\n"));
+    for command in [
+        "pause",
+        "kill_client 1",
+        "set verbose = 1",
+        "show fds",
+        "shutdown",
+        "reload",
+        "suspend",
+    ] {
+        let told = world.query(stat, command);
+        assert_eq!(told, "ERROR 08P01 admin access needed\nZ Idle", "{command}");
+    }
+}
+
+#[test]
+fn with_auth_type_any_strangers_may_look() {
+    let mut world = World::new(1, "auth_type = any\n");
+    let stranger = world.console(0, "x");
+    assert!(world.query(stranger, "show pools").contains("C SHOW"));
+    assert!(
+        world
+            .query(stranger, "pause")
+            .contains("admin access needed")
+    );
+    let root = world.console(0, "root");
+    assert_eq!(world.query(root, "pause"), "C PAUSE\nZ Idle");
+}
+
+#[test]
+fn our_own_user_needs_no_password() {
+    let mut world = World::new(1, "auth_type = md5\n");
+    let from = |uid| Some(UnixPeer { pid: 9, uid });
+    let (socket, told) = world.log_in_from(0, "pgbouncer", "pgbouncer", from(70));
+    assert!(told.ends_with("Z Idle"), "{told}");
+    assert_eq!(world.query(socket, "pause"), "C PAUSE\nZ Idle");
+    for (user, database, peer) in [
+        ("pgbouncer", "pgbouncer", from(71)),
+        ("pgbouncer", "pgbouncer", None),
+        ("root", "pgbouncer", from(70)),
+        ("pgbouncer", "d", from(70)),
+    ] {
+        let (_, told) = world.log_in_from(0, user, database, peer);
+        assert!(!told.contains("Z Idle"), "{user} {database} {peer:?}");
+    }
+}
+
+/// A world with a client idle after a transaction, one in a transaction, and a console.
+fn busy() -> (World, world::Socket, world::Socket) {
+    let mut world = World::new(2, "auth_type = trust\n");
+    let (idle, told) = world.log_in(0, "u", "d");
+    assert!(told.ends_with("Z Idle"), "{told}");
+    assert_eq!(world.query(idle, "select"), "C OK\nZ Idle");
+    let (client, _) = world.log_in(1, "u", "d");
+    assert_eq!(world.query(client, "begin"), "C OK\nZ Transaction");
+    let console = world.console(1, "root");
+    world.pass(2);
+    (world, client, console)
+}
+
+#[test]
+fn show_tells_columns_and_rows() {
+    let (mut world, _, console) = busy();
+    for (what, told) in include_str!("shows.txt")
+        .split("\n\n")
+        .map(|s| s.split_once('\n').unwrap())
+    {
+        let got = world.query(console, &format!("show {what}"));
+        assert_eq!(
+            got,
+            format!("{}\nC SHOW\nZ Idle", told.trim_end()),
+            "SHOW {what}"
+        );
+    }
+}
+
+#[test]
+fn show_config_has_every_setting() {
+    let (mut world, _, console) = busy();
+    let told = world.query(console, "show config");
+    assert!(told.starts_with("T key value default changeable\nD admin_users|root||yes\n"));
+    assert!(told.contains("\nD io_driver|epoll|auto|no\n"), "{told}");
+    assert!(told.contains("\nD workers|2|0|no\n"), "{told}");
+    assert_eq!(
+        told.matches("\nD ").count(),
+        Config::default().show().count()
+    );
+}
+
+#[test]
+fn averages_are_of_the_last_period_or_two() {
+    let (mut world, client, console) = busy();
+    world.pass(58);
+    world.query(client, "commit");
+    world.pass(60);
+    for _ in 0..600 {
+        world.query(client, "select");
+    }
+    for (seconds, averages) in [
+        (0, "10|10|10"),
+        (30, "6|6|6"),
+        (30, "10|10|10"),
+        (60, "0|0|0"),
+    ] {
+        world.pass(seconds);
+        let told = world.query(console, "show stats_averages");
+        let row = told.lines().find(|line| line.starts_with("D d|")).unwrap();
+        assert!(row.starts_with(&format!("D d|{averages}|")), "{row}");
+    }
+}
+
+#[test]
+fn errors() {
+    let (mut world, _, console) = busy();
+    for (command, error) in [
+        ("foo", "invalid command 'foo', use SHOW HELP;"),
+        ("Show Foo;", "invalid command 'Show Foo;', use SHOW HELP;"),
+        ("", "invalid command '', use SHOW HELP;"),
+        ("show", "invalid command 'show', use SHOW HELP;"),
+        ("set a", "invalid command 'set a', use SHOW HELP;"),
+        ("reload x", "invalid command 'reload x', use SHOW HELP;"),
+        ("shutdown x", "invalid command 'shutdown x', use SHOW HELP;"),
+        ("set \"\" = 1", "bad arguments"),
+        ("pause x", "no such database: x"),
+        ("pause pgbouncer", "cannot pause admin db: pgbouncer"),
+        ("kill pgbouncer", "cannot kill admin db: pgbouncer"),
+        ("kill x", "no such database: x"),
+        ("reconnect x", "no such database: x"),
+        ("reconnect howdah", "cannot reconnect admin db: howdah"),
+        ("wait_close pgbouncer", "cannot wait in admin db: pgbouncer"),
+        ("disable", "a database is required"),
+        ("enable", "a database is required"),
+        ("enable x", "no such database: x"),
+        ("disable pgbouncer", "cannot disable admin db: pgbouncer"),
+        ("resume", "pooler is not paused/suspended"),
+        ("resume d", "database d is not paused"),
+        ("resume pgbouncer", "database pgbouncer is not paused"),
+        ("resume x", "no such database: x"),
+        ("kill_client", "invalid client pointer supplied"),
+        ("kill_client x", "invalid client pointer supplied"),
+        ("kill_client 999", "client not found"),
+        ("suspend", "SUSPEND is not built yet: use PAUSE"),
+        ("show mem", "SHOW MEM is not built yet"),
+        ("show fds", "SHOW FDS is not built yet"),
+    ] {
+        let told = world.query(console, command);
+        assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
+    }
+}
+
+#[test]
+fn waiters_are_seen() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    assert_eq!(world.query(console, "pause d"), "C PAUSE\nZ Idle");
+    assert_eq!(world.query(client, "select"), "");
+    world.pass_ms(1500);
+    let told = world.query(console, "show pools");
+    assert!(
+        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL\n"),
+        "{told}"
+    );
+    let told = world.query(console, "show clients");
+    let row = told
+        .lines()
+        .find(|line| line.contains("|waiting|"))
+        .unwrap();
+    assert!(row.contains(" UTC|1|500000|0|0x2||0||app|0|2"), "{row}");
+}
+
+#[test]
+fn drivers_are_kept_happy() {
+    let (mut world, _, console) = busy();
+    for (name, value) in [
+        ("client_encoding", "UTF-8"),
+        ("default_transaction_isolation", "read committed"),
+        ("standard_conforming_strings", "on"),
+        ("datestyle", "ISO"),
+        ("timezone", "GMT"),
+    ] {
+        let told = world.query(console, &format!("SHOW {name}"));
+        assert_eq!(told, format!("T {name}\nD {value}\nC SHOW\nZ Idle"));
+        let told = world.query(console, &format!("SET {name} TO 'x'"));
+        assert_eq!(told, "NOTICE 00000 SET ignored\nC SET\nZ Idle");
+    }
+    assert_eq!(
+        world.query(console, "show help"),
+        "NOTICE 00000 Console usage\nC SHOW\nZ Idle"
+    );
+}
+
+#[test]
+fn several_statements_and_pipelined_queries_are_answered_in_order() {
+    let (mut world, _, console) = busy();
+    let version = "T version\nD Howdah 0.1.0 (PgBouncer 1.25.2 compatible)\nC SHOW";
+    let told = world.query(console, "show version; show peers; foo; show state");
+    let peers = "T peer_id:int4 host port:int4 pool_size:int4\nC SHOW";
+    let error = "ERROR 08P01 invalid command 'foo', use SHOW HELP;";
+    assert_eq!(told, format!("{version}\n{peers}\n{error}\nZ Idle"));
+    let mut bytes = Vec::new();
+    for text in ["show workers", "show version"] {
+        howdah_wire::write::query(&mut bytes, text.as_bytes());
+    }
+    // A message may come in pieces.
+    let (front, back) = bytes.split_at(7);
+    assert_eq!(world.send(console, front), "");
+    let told = world.send(console, back);
+    assert!(told.starts_with("T worker:int4 "), "{told}");
+    assert!(
+        told.ends_with(&format!("Z Idle\n{version}\nZ Idle")),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_extended_protocol_ends_the_connection() {
+    let (mut world, _, console) = busy();
+    let mut bytes = Vec::new();
+    howdah_wire::write::parse(&mut bytes, b"", b"show pools\0\0\0");
+    let told = world.send(console, &bytes);
+    let error = "ERROR 08P01 extended query protocol not supported by admin console\n";
+    assert!(told.starts_with(error), "{told}");
+    assert!(world.closed.contains(&console));
+}
+
+#[test]
+fn pause_waits_for_all_workers() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(console, "pause"), "");
+    // What is sent meanwhile waits.
+    assert_eq!(world.query(console, "show version"), "");
+    let other = world.console(0, "root");
+    let told = world.query(other, "pause");
+    assert_eq!(told, "ERROR 08P01 already suspended/paused\nZ Idle");
+    assert!(world.query(other, "show state").contains("D paused|yes"));
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    let told = world.told(console);
+    assert!(told.starts_with("C PAUSE\nZ Idle\nT version\n"), "{told}");
+    assert_eq!(world.query(client, "select"), "");
+    assert_eq!(world.query(console, "resume"), "C RESUME\nZ Idle");
+    assert_eq!(world.told(client), "C OK\nZ Idle");
+}
+
+#[test]
+fn a_cancel_request_takes_a_pause_back() {
+    for (pause, after) in [("pause", "active|yes"), ("pause d", "active|yes")] {
+        let (mut world, client, console) = busy();
+        assert_eq!(world.query(console, pause), "");
+        world.cancel(console);
+        let told = world.told(console);
+        assert_eq!(
+            told,
+            "ERROR 57014 canceling statement due to user request\nZ Idle"
+        );
+        assert!(world.query(console, "show state").contains(after));
+        assert!(
+            !world.query(console, "show databases").contains("|1|0\n"),
+            "nothing is paused"
+        );
+        assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+        // The late reports on the PAUSE are nobody's.
+        assert_eq!(world.told(console), "");
+        assert_eq!(world.query(client, "select"), "C OK\nZ Idle");
+    }
+}
+
+#[test]
+fn a_pause_outlives_its_console() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(console, "pause d"), "");
+    world.lose(console);
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    assert_eq!(world.query(client, "select"), "");
+    let other = world.console(0, "root");
+    assert_eq!(world.query(other, "resume d"), "C RESUME\nZ Idle");
+    assert_eq!(world.told(client), "C OK\nZ Idle");
+}
+
+#[test]
+fn kill_and_kill_client() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(console, "kill d"), "C KILL\nZ Idle");
+    assert_eq!(world.told(client), "FATAL 57P01 database removed");
+    assert!(world.query(console, "show databases").contains("\nD d|"));
+    let told = world.query(console, "show servers");
+    assert!(!told.contains("\nD "), "{told}");
+    assert_eq!(world.query(console, "resume d"), "C RESUME\nZ Idle");
+    let (victim, _) = world.log_in(0, "u", "d");
+    let told = world.query(console, "show clients");
+    let row = told.lines().find(|line| line.contains("|d|")).unwrap();
+    let number = row.rsplit('|').next().unwrap();
+    assert_eq!(
+        world.query(console, &format!("kill_client {number}")),
+        "C KILL_CLIENT\nZ Idle"
+    );
+    assert_eq!(world.told(victim), "FATAL 57P01 admin forced disconnect");
+}
+
+#[test]
+fn reconnect_and_wait_close() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(console, "reconnect d"), "C RECONNECT\nZ Idle");
+    assert!(
+        world.query(console, "show servers").contains("|0|0|1|"),
+        "close_needed"
+    );
+    assert_eq!(world.query(console, "wait_close"), "");
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    assert_eq!(world.told(console), "C WAIT_CLOSE\nZ Idle");
+}
+
+#[test]
+fn disable_and_enable() {
+    let (mut world, _, console) = busy();
+    assert_eq!(world.query(console, "disable d"), "C DISABLE\nZ Idle");
+    for worker in 0..2 {
+        let (_, told) = world.log_in(worker, "u", "d");
+        assert_eq!(told, "FATAL 08P01 database \"d\" is disabled");
+    }
+    assert_eq!(world.query(console, "enable d"), "C ENABLE\nZ Idle");
+    assert!(world.log_in(0, "u", "d").1.ends_with("Z Idle"));
+}
+
+#[test]
+fn reload_and_set_ask_the_control_thread() {
+    let (mut world, _, console) = busy();
+    assert_eq!(world.query(console, "reload"), "");
+    world.answer(Ok(()));
+    assert_eq!(world.told(console), "C RELOAD\nZ Idle");
+    assert_eq!(world.query(console, "reload"), "");
+    world.answer(Err("it is wrong".into()));
+    let error = "ERROR F0000 RELOAD failed, see logs for additional details\nZ Idle";
+    assert_eq!(world.told(console), error);
+    assert_eq!(world.query(console, "set Verbose = '1'"), "");
+    assert!(
+        world
+            .asked
+            .last()
+            .unwrap()
+            .contains("key: \"verbose\", value: \"1\"")
+    );
+    world.answer(Ok(()));
+    assert_eq!(world.told(console), "C SET verbose=1\nZ Idle");
+    assert_eq!(world.query(console, "set verbose = x"), "");
+    world.answer(Err("no".into()));
+    assert_eq!(world.told(console), "ERROR 08P01 SET failed\nZ Idle");
+}
+
+#[test]
+fn shutdown() {
+    let (mut world, _, console) = busy();
+    assert_eq!(world.query(console, "shutdown"), "");
+    assert_eq!(world.asked, ["Exit(0)"]);
+
+    for (how, ends) in [("wait_for_clients", false), ("WAIT_FOR_SERVERS", true)] {
+        let (mut world, client, console) = busy();
+        let told = world.query(console, &format!("shutdown {how}"));
+        assert_eq!(told, "C SHUTDOWN\nZ Idle");
+        assert_eq!(world.asked[0], "StopListening { keep_unix: true }");
+        let told = world.query(console, "resume");
+        assert_eq!(told, "ERROR 08P01 pooler is shutting down\nZ Idle");
+        world.query(client, "commit");
+        world.pass(1);
+        let idle = world
+            .asked
+            .iter()
+            .filter(|asked| asked.starts_with("Idle"))
+            .count();
+        assert_eq!(idle == 2, ends, "{:?}", world.asked);
+    }
+}

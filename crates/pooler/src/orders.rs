@@ -1,0 +1,161 @@
+//! Orders of the administrator to all workers, by console or by signal: pauses, calls for servers,
+//! the end.
+
+use crate::client::{self, Client};
+use crate::event::{Action, Close, Order, Out, Question};
+use crate::fault::Fault;
+use crate::note::{Level, Note};
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::server;
+
+/// How the process is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// When the last client has left.
+    Clients,
+    /// When the last server is free.
+    Servers,
+}
+
+impl Pooler {
+    /// The administrator wants something of all workers; each gets this by mail or event.
+    pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
+        match order {
+            Order::Pause(database) => self.pause(database.as_deref(), out),
+            Order::Resume(_) if self.janitor.is_shutting_down() => {
+                let text = "pooler is shutting down, RESUME ignored".to_string();
+                out.note(Note {
+                    level: Level::Warning,
+                    text,
+                });
+            }
+            Order::Resume(database) => self.resume_pools(database.as_deref(), out),
+            Order::Reconnect(database) => {
+                self.janitor.epoch += 1;
+                for id in self.pools_of(database.as_deref()) {
+                    self.call_in(id, "RECONNECT command issued", out);
+                }
+            }
+            Order::Disable(database) => {
+                self.janitor.disabled.insert(database.clone());
+            }
+            Order::Enable(database) => {
+                self.janitor.disabled.remove(database);
+            }
+            Order::Kill(database) => self.kill(database.as_deref(), out),
+            Order::ShutdownWaitForClients => self.shut_down(Ending::Clients, out),
+            Order::ShutdownWaitForServers => self.shut_down(Ending::Servers, out),
+        }
+    }
+
+    fn pause(&mut self, database: Option<&str>, out: &mut Out) {
+        match database {
+            None => self.janitor.paused_all = true,
+            Some(name) => {
+                self.janitor.paused.insert(name.to_string());
+            }
+        }
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            if database.is_none_or(|name| *pool.key.database == *name) {
+                pool.paused = true;
+                let idle: Vec<_> = pool.idle.iter().copied().collect();
+                for server in idle {
+                    self.close_server(server, "pause mode", Close::Await, out);
+                }
+            }
+        }
+    }
+
+    /// The pools of one database, or all.
+    pub(crate) fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
+        let wanted = |key: &PoolKey| database.is_none_or(|name| *key.database == *name);
+        self.pools
+            .iter()
+            .filter(|(_, pool)| wanted(&pool.key))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// KILL: clients and servers go at once, and PAUSE holds from then.
+    fn kill(&mut self, database: Option<&str>, out: &mut Out) {
+        if let Some(name) = database {
+            self.pause(Some(name), out);
+        }
+        for id in self.pools_of(database) {
+            let name = self.pools.at(id).key.database.clone();
+            self.pause(Some(&name), out);
+            self.kill_pool(id, out);
+            let rest: Vec<_> = self
+                .servers
+                .iter()
+                .filter(|(_, s)| s.pool == id && !matches!(s.state, server::State::Cancel(_)))
+                .map(|(id, _)| id)
+                .collect();
+            for server in rest {
+                self.close_server(server, "database removed", Close::Abort, out);
+            }
+        }
+    }
+
+    fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
+        match database {
+            // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
+            None if self.janitor.paused_all => self.janitor.paused_all = false,
+            None => self.janitor.paused.clear(),
+            Some(name) => {
+                self.janitor.paused.remove(name);
+            }
+        }
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            pool.paused = self.janitor.is_paused(&pool.key.database);
+            self.need(id, out);
+        }
+    }
+
+    fn shut_down(&mut self, ending: Ending, out: &mut Out) {
+        self.janitor.ending = Some(ending);
+        if ending == Ending::Servers {
+            self.janitor.paused_all = true;
+            for id in self.pools.ids() {
+                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
+                let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();
+                for server in idle {
+                    self.close_server(server, "server shutting down", Close::Await, out);
+                }
+                self.pools.at_mut(id).paused = true;
+            }
+        }
+        self.maybe_end(out);
+    }
+
+    /// Ends the process once what it waited for has come. Every worker says so for itself; the
+    /// control thread counts.
+    pub(crate) fn maybe_end(&mut self, out: &mut Out) {
+        let Some(ending) = self.janitor.ending else {
+            return;
+        };
+        if self.janitor.told_idle {
+            return;
+        }
+        let counted = |client: &Client| {
+            !matches!(
+                client.state,
+                client::State::Console(_) | client::State::Closing
+            )
+        };
+        let busy = match ending {
+            Ending::Clients => self.clients.iter().any(|(_, client)| counted(client)),
+            Ending::Servers => self
+                .servers
+                .iter()
+                .any(|(_, s)| !matches!(s.state, server::State::Idle)),
+        };
+        if !busy {
+            self.janitor.told_idle = true;
+            out.push(Action::Ask(Question::Idle(self.worker)));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+"""Cancel requests reach the query they are meant for, and never another."""
+
+import random
+import threading
+
+import psycopg
+import pytest
+
+from harness import machine, scripted, wire
+from harness.wire import query, sync
+
+pytestmark = pytest.mark.timeout(60)
+
+CANCELLED = ("57014", "canceling statement due to user request")
+WORKERS = [1, 2, 4]
+
+
+def outcome(messages):
+    """The code and text of the error in a reply; nothing if there is none."""
+    for got in messages:
+        if got.tag == "E":
+            return got.fields()["C"], got.fields()["M"]
+    return None
+
+
+def sleep(mark):
+    """A long query which can be found in pg_stat_activity."""
+    return query(f"select '{mark}', pg_sleep(30)")
+
+
+def runs(postgres, mark):
+    """Whether such a query runs now."""
+    return postgres.value("select count(*) from pg_stat_activity where state = 'active' and "
+                          f"query like 'select ''{mark}'', pg_sleep%'") != "0"
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_running_query(make_howdah, postgres, mode, workers):
+    """A running query is cancelled; its session and its server go on."""
+    howdah = make_howdah(pool_mode=mode, workers=workers, default_pool_size=8)
+    clients = [howdah.connect() for _ in range(4)]
+    for index, client in enumerate(clients):
+        client.send(sleep(f"run{index}"))
+    machine.wait_until(lambda: all(runs(postgres, f"run{i}") for i in range(4)), "the queries")
+    clients[2].cancel()
+    assert outcome(clients[2].read_until()) == CANCELLED
+    assert [runs(postgres, f"run{i}") for i in (0, 1, 3)] == [True] * 3
+    assert clients[2].value("select 'on'") == "on"
+    for index in (0, 1, 3):
+        clients[index].cancel()
+        assert outcome(clients[index].read_until()) == CANCELLED
+        clients[index].close()
+    clients[2].close()
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_queued_query(make_howdah, postgres, workers):
+    """A query that waits for a server is cancelled in the queue; others keep their turn."""
+    howdah = make_howdah(workers=workers, default_pool_size=1)
+    with howdah.connect() as holder, howdah.connect() as first, howdah.connect() as second:
+        holder.rows("begin")
+        first.send(query("select 'first'"))
+        howdah.wait_for_pool(cl_waiting=1)
+        second.send(query("select 'second'"))
+        howdah.wait_for_pool(cl_waiting=2)
+        first.cancel()
+        assert outcome(first.read_until()) == CANCELLED
+        holder.rows("commit")
+        assert outcome(second.read_until()) is None
+        assert first.value("select 'again'") == "again"
+
+
+def test_queued_group(make_howdah):
+    """The same for a group of the extended protocol: one error, then ReadyForQuery at its Sync."""
+    howdah = make_howdah(default_pool_size=1)
+    with howdah.connect() as holder, howdah.connect() as waiter:
+        holder.rows("begin")
+        waiter.send(wire.parse("select 1", "s1"), wire.bind("s1"), wire.execute(), sync())
+        howdah.wait_for_pool(cl_waiting=1)
+        waiter.cancel()
+        messages = waiter.read_until()
+        assert [got.tag for got in messages] == ["E", "Z"]
+        assert outcome(messages) == CANCELLED
+        holder.rows("commit")
+        assert waiter.value("select 'on'") == "on"
+        # The statement was never made.
+        assert outcome(waiter.ask(wire.bind("s1"), sync()))[0] == "26000"
+
+
+def test_idle_client(make_howdah):
+    """A cancel that comes when nothing runs does nothing, neither now nor later."""
+    howdah = make_howdah(default_pool_size=1)
+    with howdah.connect() as client, howdah.connect() as other:
+        assert client.value("select 1") == "1"
+        for _ in range(20):
+            client.cancel()
+            assert other.value("select pg_sleep(0.001), 2") is not None
+            assert client.value("select 3") == "3"
+        assert client.quiet()
+
+
+def test_transaction_is_kept(make_howdah, postgres):
+    """After a cancel in a transaction that is failed, not gone."""
+    howdah = make_howdah(default_pool_size=1)
+    with howdah.connect() as client:
+        client.rows("begin")
+        client.send(sleep("kept"))
+        machine.wait_until(lambda: runs(postgres, "kept"), "the query")
+        client.cancel()
+        messages = client.read_until()
+        assert outcome(messages) == CANCELLED
+        assert messages[-1] == wire.Message("Z", b"E")
+        assert client.error(query("select 1"))["C"] == "25P02"
+        client.rows("rollback")
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_never_hits_another(make_howdah, workers):
+    """Clients that are cancelled at any moment, and clients that never are, share two servers:
+    of the second kind none is ever cancelled, and no reply is mixed up."""
+    howdah = make_howdah(workers=workers, default_pool_size=2)
+    problems, cancelled = [], [0]
+    stop = threading.Event()
+
+    def innocent(index):
+        with howdah.connect() as client:
+            for turn in range(150):
+                mark = f"innocent {index} {turn}"
+                rows = client.rows(f"select '{mark}' from pg_sleep(0.001)")
+                if rows != [[mark]]:
+                    problems.append((mark, rows))
+
+    def victim(index):
+        dice = random.Random(index)
+        with howdah.connect() as client:
+            turn = 0
+            while not stop.is_set():
+                turn += 1
+                mark = f"victim {index} {turn}"
+                client.send(query(f"select '{mark}' from pg_sleep({dice.random() * 0.004})"))
+                canceller = threading.Thread(target=client.cancel)
+                canceller.start()
+                messages = client.read_until()
+                canceller.join()
+                if outcome(messages):
+                    cancelled[0] += 1
+                    if outcome(messages) != CANCELLED:
+                        problems.append((mark, messages))
+                else:
+                    rows = [got.row() for got in messages if got.tag == "D"]
+                    if rows != [[mark.encode()]]:
+                        problems.append((mark, rows))
+
+    def guarded(work, index):
+        try:
+            work(index)
+        except BaseException as problem:  # noqa: BLE001 - shown by the main thread
+            problems.append(repr(problem))
+
+    victims = [threading.Thread(target=guarded, args=(victim, i)) for i in range(3)]
+    others = [threading.Thread(target=guarded, args=(innocent, i)) for i in range(4)]
+    for thread in victims + others:
+        thread.start()
+    for thread in others:
+        thread.join()
+    stop.set()
+    for thread in victims:
+        thread.join()
+    assert problems == []
+    assert cancelled[0] > 0
+    howdah.wait_for_pool(cl_active=0, sv_active=0, sv_being_canceled=0)
+
+
+def test_late_cancel_does_not_hit_the_next_query(make_howdah):
+    """The cancel's way to the server is slow: until it is through, nobody else gets the server."""
+    cancels, release = [], threading.Event()
+
+    def script(peer):
+        try:
+            peer.startup()
+        except wire.Ended:
+            # A cancel request: taken, but the connection ends only when the test says so.
+            cancels.append(1)
+            release.wait(10)
+            return
+        peer.send(scripted.welcome())
+        while True:
+            peer.send(scripted.answer(peer.read_query()))
+
+    with scripted.ScriptedServer(script) as server:
+        howdah = make_howdah(default_pool_size=1, databases={
+            "slow": f"host={server.host} port={server.port}"})
+        with howdah.connect(database="slow") as client, howdah.connect(database="slow") as other:
+            client.value("warm up")
+            client.send(query("first"), )
+            # The cancel may come before or after the reply; both are tried by the test above.
+            with wire.Wire(howdah.address) as canceller:
+                client.send(query("begin"))
+                client.read_until(), client.read_until()
+                canceller.send(wire.cancel_request(client.pid, client.key))
+                if not canceller.ends():
+                    raise AssertionError("a reply to a cancel request")
+            assert other.value("other") == "other"
+    release.set()
+
+
+def test_by_psycopg(make_howdah, postgres):
+    """A driver's cancel."""
+    howdah = make_howdah(workers=2)
+    with psycopg.connect(howdah.url(), autocommit=True) as connection:
+        def cancel():
+            machine.wait_until(lambda: runs(postgres, "driver"), "the query")
+            connection.cancel_safe()
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("select 'driver', pg_sleep(30)")
+        thread.join()
+        assert connection.execute("select 1").fetchone() == (1,)
