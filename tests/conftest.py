@@ -130,9 +130,8 @@ def unique_name(request, kind):
     return f"{kind}{worker}{_count}"
 
 
-def start_howdah(request, driver, scratch, opened, **options):
-    """Starts a Howdah which lives as long as the fixture that keeps `opened`."""
-    options.setdefault("driver", driver)
+def new_howdah(request, scratch, opened, **options):
+    """A Howdah, not yet started, which lives as long as the fixture that keeps `opened`."""
     howdah = Howdah(PROGRAM, scratch, unique_name(request, "h"), start=False, **options)
     opened.append(howdah)
     return howdah
@@ -151,7 +150,8 @@ def make_howdah(request, driver, scratch, postgres):
 
     def make(start=True, read_driver=True, **options):
         options.setdefault("postgres", postgres)
-        howdah = start_howdah(request, driver, scratch, opened, **options)
+        options.setdefault("driver", driver)
+        howdah = new_howdah(request, scratch, opened, **options)
         if start:
             howdah.start()
             if read_driver:
@@ -171,7 +171,8 @@ def shared_howdah(request, driver, scratch, postgres):
         key = repr(sorted((name, repr(value)) for name, value in options.items()))
         if key not in by_options or not by_options[key].running():
             options.setdefault("postgres", postgres)
-            howdah = start_howdah(request, driver, scratch, opened, **options)
+            options.setdefault("driver", driver)
+            howdah = new_howdah(request, scratch, opened, **options)
             howdah.start()
             read_back(howdah)
             by_options[key] = howdah

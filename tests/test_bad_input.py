@@ -678,7 +678,7 @@ BAD_SETTINGS = {
     "TLS not built, clients": ("client_tls_sslmode = require", "client_tls_sslmode"),
     "TLS not built, servers": ("server_tls_sslmode = verify-full", "server_tls_sslmode"),
     "no equals sign": ("pool_mode", "key = value"),
-    "no key": ("= transaction", "key = value"),
+    "no key": ("= transaction", "key"),
     "unknown section": ("[elephants]\na = b", "elephants"),
     "broken section": ("[databases", "]"),
     "bad io_driver": ("io_driver = steam", "io_driver"),

@@ -54,8 +54,7 @@ def test_automatic_choices_are_logged(make_howdah):
     chosen = howdah.setting("io_driver")
     assert chosen == ("io_uring" if machine.io_uring_works() else "epoll")
     assert int(howdah.setting("workers")) == len(os.sched_getaffinity(0))
-    assert re.search(rf"(?i)driver.*{chosen}|{chosen}.*driver", howdah.log())
-    assert re.search(r"(?i)workers?", howdah.log())
+    assert re.search(rf"workers.*{chosen}", howdah.log())
 
 
 def test_quirks_of_the_file(make_howdah, postgres):

@@ -202,11 +202,14 @@ def test_own_settings_are_shown(console, driver):
     ("RESUME", "pooler is not paused/suspended"),
     ("RESUME postgres", "database postgres is not paused"),
 ])
-def test_errors(console, command, text):
+def test_errors(make_howdah, postgres, command, text):
     """Errors as PgBouncer words them; the console goes on."""
+    howdah = make_howdah(databases={"postgres": f"host={postgres.host} port={postgres.port}"})
+    console = howdah.connect(user="admin", database="pgbouncer", password="secret")
     error = console.error(wire.query(command))
     assert (error["S"], error["C"], error["M"]) == ("ERROR", "08P01", text)
     assert console.value("SHOW VERSION")
+    console.close()
 
 
 def test_stats_user_may_only_look(howdah):

@@ -23,11 +23,11 @@ WORKING = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def strict(system_programs, scratch):
     """A cluster that asks for passwords: md5 in database md5, SCRAM in scram, clear text in
     clear, and nothing in postgres."""
-    cluster = pg.Postgres(system_programs, scratch, f"strict{id(scratch) % 1000}")
+    cluster = pg.Postgres(system_programs, scratch, "strict")
     for database in ("md5", "scram", "clear"):
         cluster.sql(f"create database {database}")
     cluster.sql("""
@@ -199,7 +199,8 @@ def test_unix_socket_and_drivers(make_howdah, strict, auth_type):
 def test_login_storm(make_howdah, strict):
     """Two hundred SCRAM logins at once while another client works: all get in."""
     howdah = make_howdah(postgres=strict, auth_type="scram-sha-256", max_client_conn=300,
-                         secrets={"ann": SECRETS["scram"]}, default_pool_size=2, workers=2)
+                         secrets={"ann": SECRETS["scram"], "bob": "bobs"}, default_pool_size=2,
+                         workers=2)
     # Everybody but the first is in the middle of the login at the same time.
     logins = []
     for _ in range(200):
@@ -209,7 +210,7 @@ def test_login_storm(make_howdah, strict):
     for client, scram in logins:
         assert client.read().tag == "R"
         client.send(scram.first())
-    with howdah.connect(user="admin", password="secret") as worker:
+    with howdah.connect(user="bob", password="bobs") as worker:
         assert worker.value("select 1") == "1"
         for client, scram in logins:
             client.send(scram.final(client.read().body[4:]))

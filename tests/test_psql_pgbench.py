@@ -86,7 +86,7 @@ select 2 \bind \sendpipeline
     assert through == psql(newest, newest_postgres.port, "postgres", scratch, script)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pgbench_tables(postgres, system_programs):
     """pgbench's tables, small."""
     postgres.sql("create database bench")
@@ -112,7 +112,10 @@ def test_pgbench(shared_howdah, system_programs, postgres, pgbench_tables, mode,
                     "-t", "100")
     assert reads == 1000
     if mode != "statement":
-        writes = pgbench(system_programs, howdah, "-M", protocol, "-c", "10", "-j", "2", "-t", "40")
+        # A thread for each client: pgbench prepares in a blocking call, so that a client which
+        # waits for a server would keep others of its thread from ending their transactions.
+        writes = pgbench(system_programs, howdah, "-M", protocol, "-c", "10", "-j", "10",
+                         "-t", "40")
         assert writes == 400
         sums = postgres.sql("""select sum(abalance) from pgbench_accounts union all
             select sum(bbalance) from pgbench_branches union all

@@ -275,7 +275,13 @@ class Wire:
         """Messages up to and with the first whose tag is one of `tags`."""
         found = []
         while not found or found[-1].tag not in tags:
-            found.append(self.read())
+            try:
+                found.append(self.read())
+            except (Ended, ConnectionResetError):
+                # The reason is better told than the end.
+                if found and found[-1].tag == "E":
+                    raise Refused(found[-1].fields()) from None
+                raise
         return found
 
     def read_to_end(self):

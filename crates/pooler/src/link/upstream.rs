@@ -288,6 +288,14 @@ impl Upstream<'_> {
     /// PostgreSQL's own, whatever the transaction's state.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         self.make_void();
+        if self.forget_unnamed() {
+            // One entry carries one change: this goes with an entry that is there for it.
+            let to = self.to();
+            let mut close = Entry::swallow(Reply::Close);
+            close.name_op = true;
+            self.out.send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
+            self.push(close);
+        }
         self.push_name_op(name, Change::Forget);
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
