@@ -198,7 +198,11 @@ fn refuse(text: &'static str, detail: &'static str) -> ClientStep {
 }
 
 fn admit_if(right: bool) -> ClientStep {
-    if right { Step::Done(Admitted::default()) } else { refuse(PASSWORD_FAILED, WRONG_PASSWORD) }
+    if right {
+        Step::Done(Admitted::default())
+    } else {
+        refuse(PASSWORD_FAILED, WRONG_PASSWORD)
+    }
 }
 
 /// A secret something can match: not an empty password.

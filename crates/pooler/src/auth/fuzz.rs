@@ -9,7 +9,11 @@ use super::{
 /// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = input.split_first()?;
-    let length = if length == u8::MAX { rest.len() } else { usize::from(length) };
+    let length = if length == u8::MAX {
+        rest.len()
+    } else {
+        usize::from(length)
+    };
     let (chunk, rest) = rest.split_at(length.min(rest.len()));
     *input = rest;
     Some(chunk)

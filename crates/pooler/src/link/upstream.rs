@@ -293,7 +293,8 @@ impl Upstream<'_> {
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
             close.name_op = true;
-            self.out.send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
         self.push_name_op(name, Change::Forget);
