@@ -144,8 +144,20 @@ def test_database_limit(make_howdah, postgres, refusals):
     users = ["limited", "plain_user", "md5_user"]
     in_threads(9, lambda index: busy_clients(howdah, 1, 10, users[index % 3], "three"))
     assert refusals() == []
-    howdah.wait_for_log("closing because: evicted")
     assert sum(postgres.sessions(user, "three") for user in users) <= 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_eviction(make_howdah, refusals, workers):
+    """Where a limit is full, an idle server of another pool is closed to make room."""
+    howdah = make_howdah(max_db_connections=1, workers=workers,
+                         secrets={"limited": "", "plain_user": "secret"})
+    with howdah.connect(user="limited") as one, howdah.connect(user="plain_user") as two:
+        for turn in range(5):
+            assert one.value("select current_user") == "limited"
+            assert two.value("select current_user") == "plain_user"
+    howdah.wait_for_log("closing because: evicted")
+    assert refusals() == []
 
 
 def test_user_limit(make_howdah, postgres, refusals):

@@ -171,8 +171,9 @@ def test_odd_names_and_passwords(make_howdah, strict):
     """Quotes, blanks, other scripts, and a long password."""
     users = {'qu"ote': 'pass"word', "blank name": " p w ", "elefánt": "pässwörd", "long": "x" * 900}
     for user, password in users.items():
-        strict.sql('create role "{}" login password \'{}\''.format(user.replace('"', '""'),
-                                                                   password))
+        name = user.replace('"', '""')
+        strict.sql(f'drop role if exists "{name}"')
+        strict.sql(f'create role "{name}" login password \'{password}\'')
     howdah = make_howdah(postgres=strict, auth_type="scram-sha-256", secrets=users)
     for user, password in users.items():
         with howdah.connect(user=user, database="scram", password=password) as client:

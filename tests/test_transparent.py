@@ -521,7 +521,7 @@ SCRIPTS = {
     ],
     "query in the middle of copy": [
         upto("G", query("copy copied from stdin")),
-        ready(copy_data(b"1\tone\n"), query("select 1")), ready(query("select 2")),
+        ends(copy_data(b"1\tone\n"), query("select 1")),
     ],
     "flush and sync in the middle of copy": [
         upto("G", query("copy copied from stdin")),

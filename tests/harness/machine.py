@@ -56,8 +56,11 @@ def scratch(prefix="howdah-"):
     return path
 
 
-def readable_copy(program, into):
-    """A copy of a program in a folder which the unprivileged user can read."""
+def readable_copy(program, scratch):
+    """A copy of a program below a folder which the unprivileged user can read."""
+    into = os.path.join(scratch, "bin")
+    if not os.path.exists(into):
+        folder(scratch, "bin")
     copy = os.path.join(into, os.path.basename(program))
     if not os.path.exists(copy):
         shutil.copy2(program, copy)

@@ -42,6 +42,8 @@ pub enum Fault {
     ClientGone(String),
     /// It said goodbye.
     ClientClosed,
+    /// It was told already.
+    Told(String),
     /// Its cancel request was carried out, or there was nothing to do.
     Cancelled,
     /// Its cancel request names nobody.
@@ -141,6 +143,7 @@ impl Fault {
             Fault::ClientGone(_)
                 | Fault::ClientClosed
                 | Fault::CancelWait
+                | Fault::Told(_)
                 | Fault::Cancelled
                 | Fault::CancelUnknown
         )
@@ -185,7 +188,7 @@ impl fmt::Display for Fault {
             }
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             NotAllowed => f.write_str("not allowed"),
-            ClientGone(text) => f.write_str(text),
+            ClientGone(text) | Told(text) => f.write_str(text),
             ClientClosed => f.write_str("client close request"),
             Cancelled => f.write_str("successful cancel request"),
             CancelUnknown => f.write_str("failed cancel request"),
