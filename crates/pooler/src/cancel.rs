@@ -40,7 +40,7 @@ impl Keys {
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
-        let pid = u32::from(self.worker.0) << SLOT_BITS | id.index;
+        let pid = u32::from(self.worker.0) << SLOT_BITS | (id.index + 1);
         let mut hash = Sha256::new();
         hash.update(self.secret);
         hash.update(b"cancel");
@@ -65,9 +65,9 @@ impl Keys {
         WorkerId((pid >> SLOT_BITS) as u16)
     }
 
-    /// The slot that a key names.
+    /// The slot that a key names. No key has a process id of 0: some drivers take that for none.
     pub fn slot(pid: u32) -> u32 {
-        pid & ((1 << SLOT_BITS) - 1)
+        (pid & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
     }
 
     /// The worker where a small pool lives: all workers find the same.
@@ -336,6 +336,10 @@ impl Pooler {
         }
         client.state = client::State::Idle;
         client.quiet = Time(self.now.0);
+        if let Some(pool) = client.pool {
+            let waiting = &mut self.pools.at_mut(pool).waiting;
+            waiting.retain(|(waiter, _)| *waiter != id);
+        }
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
             write::error(
