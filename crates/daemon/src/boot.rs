@@ -69,18 +69,15 @@ impl Source {
 ///
 /// # Errors
 /// It cannot be used.
-pub fn load(source: &Source, log: &Log) -> Result<Config, Fatal> {
+pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal> {
     let (config, warnings) = source.load(None).map_err(|mistakes| {
         for mistake in mistakes {
             log.say(Level::Error, mistake);
         }
         Fatal("cannot load config file".into())
     })?;
-    for warning in warnings {
-        log.say(Level::Warning, warning.text);
-    }
     log.set_verbose(config.globals.verbose);
-    Ok(config)
+    Ok((config, warnings))
 }
 
 /// Becomes the user the settings name, if any, and makes sure that this is not root.
@@ -225,11 +222,15 @@ fn expected_descriptors(config: &Config) -> u64 {
 pub fn check(arguments: &Arguments) -> bool {
     match Source::new(arguments).load(None) {
         Ok((_, warnings)) => {
+            let right = !warnings.iter().any(|warning| warning.broken);
             for warning in warnings {
-                eprintln!("WARNING {warning}");
+                let level = if warning.broken { "ERROR" } else { "WARNING" };
+                eprintln!("{level} {warning}");
             }
-            println!("{}: the configuration is right", arguments.config);
-            true
+            if right {
+                println!("{}: the configuration is right", arguments.config);
+            }
+            right
         }
         Err(mistakes) => {
             for mistake in mistakes {

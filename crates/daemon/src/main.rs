@@ -52,7 +52,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         ));
     }
     let source = Source::new(arguments);
-    let config = boot::load(&source, log)?;
+    let (config, warnings) = boot::load(&source, log)?;
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
@@ -62,6 +62,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         boot::daemonize(globals)?;
     }
     log.open(&globals.logfile).map_err(Fatal)?;
+    for warning in warnings {
+        log.say(Level::Warning, warning.text);
+    }
     leave::leave_on_panic(log);
     boot::raise_limits(&config, log);
 

@@ -246,6 +246,12 @@ pub const ALL: &[Behaviour] = &[
         "cancel requests that must hit",
     ),
     row(
+        "bystander",
+        12,
+        cancels::bystander,
+        "statements of some milliseconds that nobody cancels",
+    ),
+    row(
         "disconnect",
         4,
         disconnects::anywhere,

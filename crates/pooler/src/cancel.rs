@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::client;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
@@ -105,7 +106,7 @@ impl Pooler {
     pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
         let worker = Keys::worker(pid);
         if worker.0 >= self.workers {
-            return self.cancel_done(id, out);
+            return self.cancel_done(id, false, out);
         }
         let from = (self.worker, id);
         out.push(Action::Post(
@@ -134,7 +135,7 @@ impl Pooler {
             client.welcomed && secret == &ours[..length]
         });
         let Some(id) = found else {
-            out.push(Action::Post(from.0, Mail::Cancelled(from.1)));
+            out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
             return;
         };
         let state = self.clients.get(id).map(|client| match client.state {
@@ -150,7 +151,7 @@ impl Pooler {
             // Nothing runs. Nothing is sent, so nothing later can be hit.
             _ => self.console_cancelled(id, out),
         }
-        out.push(Action::Post(from.0, Mail::Cancelled(from.1)));
+        out.push(Action::Post(from.0, Mail::Cancelled(from.1, true)));
     }
 
     fn runs(&self, id: ServerId) -> bool {
@@ -188,7 +189,7 @@ impl Pooler {
         };
         let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
             if let Some((worker, client)) = asker {
-                out.push(Action::Post(worker, Mail::Cancelled(client)));
+                out.push(Action::Post(worker, Mail::Cancelled(client, true)));
             }
             return;
         };
@@ -288,7 +289,7 @@ impl Pooler {
             how: Close::Abort,
         });
         for (worker, client) in askers {
-            out.push(Action::Post(worker, Mail::Cancelled(client)));
+            out.push(Action::Post(worker, Mail::Cancelled(client, true)));
         }
         let Some(server) = self.servers.get_mut(target) else {
             return;
@@ -309,13 +310,18 @@ impl Pooler {
     }
 
     /// What a client asked to cancel is cancelled, or there was nothing to do.
-    pub(crate) fn cancel_done(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
         if self
             .clients
             .get(id)
             .is_some_and(|c| matches!(c.state, client::State::Canceller))
         {
-            self.disconnect(id, crate::fault::Fault::ClientClosed, out);
+            let fault = if known {
+                Fault::Cancelled
+            } else {
+                Fault::CancelUnknown
+            };
+            self.disconnect(id, fault, out);
         }
     }
 

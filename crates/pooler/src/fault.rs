@@ -42,6 +42,12 @@ pub enum Fault {
     ClientGone(String),
     /// It said goodbye.
     ClientClosed,
+    /// It was told already.
+    Told(String),
+    /// Its cancel request was carried out, or there was nothing to do.
+    Cancelled,
+    /// Its cancel request names nobody.
+    CancelUnknown,
 
     // A limit or a time the administrator set.
     /// A client limit is reached; the text names it.
@@ -134,7 +140,12 @@ impl Fault {
     pub fn is_told(&self) -> bool {
         !matches!(
             self,
-            Fault::ClientGone(_) | Fault::ClientClosed | Fault::CancelWait
+            Fault::ClientGone(_)
+                | Fault::ClientClosed
+                | Fault::CancelWait
+                | Fault::Told(_)
+                | Fault::Cancelled
+                | Fault::CancelUnknown
         )
     }
 }
@@ -177,8 +188,10 @@ impl fmt::Display for Fault {
             }
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             NotAllowed => f.write_str("not allowed"),
-            ClientGone(text) => f.write_str(text),
+            ClientGone(text) | Told(text) => f.write_str(text),
             ClientClosed => f.write_str("client close request"),
+            Cancelled => f.write_str("successful cancel request"),
+            CancelUnknown => f.write_str("failed cancel request"),
             LoginTimeout => f.write_str("client_login_timeout"),
             LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             ClientIdle => f.write_str("client_idle_timeout"),

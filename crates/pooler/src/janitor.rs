@@ -276,6 +276,18 @@ impl Pooler {
         self.mind_hunger();
     }
 
+    /// Makes sure that a linked client comes up before any deadline that may begin to count while
+    /// it is linked: nothing that happens then need touch the timers.
+    pub(crate) fn watch_link(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(pool) = client.pool else { return };
+        let shortest = self.pools.at(pool).terms.shortest;
+        let at = Time(self.now.0.saturating_add(shortest));
+        self.timers.arm(Peer::Client(id), at, &mut client.timer);
+    }
+
     /// Likewise for a server.
     pub(crate) fn watch_server(&mut self, id: ServerId) {
         let Some((at, _)) = self.server_deadline(id) else {
@@ -298,8 +310,18 @@ impl Pooler {
         client.timer = Time(0);
         match self.client_deadline(id) {
             Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
-            Some(_) => self.watch_client(id, out),
-            None => {}
+            later => {
+                if later.is_some() {
+                    self.watch_client(id, out);
+                }
+                let linked = self
+                    .clients
+                    .get(id)
+                    .is_some_and(|client| client.link().is_some());
+                if linked {
+                    self.watch_link(id);
+                }
+            }
         }
     }
 

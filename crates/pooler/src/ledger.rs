@@ -238,7 +238,10 @@ impl Ledger {
         if self.front()?.reply == Reply::Sync {
             return None;
         }
-        self.pop()
+        let entry = self.pop();
+        // A Query is skipped, too, and does not end the group.
+        self.group_open |= self.entries.is_empty();
+        entry
     }
 
     /// After an error and all `pop_failed`: true if PostgreSQL goes on to skip what is sent, up to
@@ -334,6 +337,18 @@ mod tests {
         assert_eq!(dropped, [Parse, MadeClose, Query]);
         assert!(!ledger.ends_in_failed_group());
         assert_eq!(ledger.pop().unwrap().reply, Sync);
+        ledger.check();
+    }
+
+    #[test]
+    fn a_query_that_is_skipped_ends_no_group() {
+        use Reply::*;
+        let mut ledger = ledger(&[Parse, Query]);
+        assert!(!ledger.group_open());
+        while ledger.pop_failed().is_some() {}
+        assert!(ledger.group_open(), "PostgreSQL skips all up to a Sync");
+        ledger.push(Entry::swallow(Sync), true);
+        assert!(!ledger.group_open());
         ledger.check();
     }
 

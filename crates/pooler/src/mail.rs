@@ -30,8 +30,8 @@ pub enum Mail {
         /// Who wants to know when it is done.
         from: (WorkerId, ClientId),
     },
-    /// A cancel request is done, or there was nothing to do.
-    Cancelled(ClientId),
+    /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
+    Cancelled(ClientId, bool),
     /// An order for all workers, numbered by who gave it.
     Order(Order),
     /// The console of a worker asks what this one has.

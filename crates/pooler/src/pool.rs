@@ -51,6 +51,8 @@ pub struct Terms {
     pub client_idle_timeout: u64,
     /// Any of those that a linked client must be watched for is set.
     pub watched: bool,
+    /// The shortest of those, in nanoseconds.
+    pub shortest: u64,
 }
 
 /// A parameter's name and value.

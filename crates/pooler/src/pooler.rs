@@ -197,7 +197,7 @@ impl Pooler {
             }
             Mail::Brokered(mail) => self.brokered(mail, out),
             Mail::Cancel { pid, secret, from } => self.cancel_wanted(pid, &secret, from, out),
-            Mail::Cancelled(client) => self.cancel_done(client, out),
+            Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),

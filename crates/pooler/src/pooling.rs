@@ -44,7 +44,15 @@ impl Pooler {
         let idle_transaction_timeout = nanos(config.idle_transaction_timeout(of));
         let transaction_timeout = nanos(config.transaction_timeout(of));
         let client_idle_timeout = nanos(config.client_idle_timeout(of));
+        let limits = [
+            query_timeout,
+            idle_transaction_timeout,
+            transaction_timeout,
+            client_idle_timeout,
+        ];
+        let shortest = limits.into_iter().filter(|limit| *limit > 0).min();
         Terms {
+            shortest: shortest.unwrap_or(u64::MAX),
             mode: config.pool_mode(&database, of),
             bounds: Bounds {
                 size: config.pool_size(&database, of),

@@ -16,6 +16,8 @@ pub mod backend;
 pub mod error;
 pub mod frame;
 pub mod frontend;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod startup;
 pub mod tag;
 pub mod write;

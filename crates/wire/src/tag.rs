@@ -104,6 +104,15 @@ pub fn is_frontend(tag: u8) -> bool {
     )
 }
 
+/// True for a client's message that has no long body.
+pub fn is_short(tag: u8) -> bool {
+    use frontend::*;
+    matches!(
+        tag,
+        CLOSE | COPY_DONE | DESCRIBE | EXECUTE | FLUSH | SYNC | TERMINATE
+    )
+}
+
 /// True for a message that PostgreSQL may send after its login.
 pub fn is_backend(tag: u8) -> bool {
     use backend::*;

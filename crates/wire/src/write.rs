@@ -92,6 +92,13 @@ pub fn password(buf: &mut Vec<u8>, body: &[u8]) {
     message(buf, frontend::PASSWORD, |buf| buf.extend_from_slice(body));
 }
 
+/// CopyFail, on behalf of a client that has left.
+pub fn copy_fail(buf: &mut Vec<u8>) {
+    message(buf, frontend::COPY_FAIL, |buf| {
+        string(buf, b"client disconnected")
+    });
+}
+
 /// ReadyForQuery.
 pub fn ready(buf: &mut Vec<u8>, status: Status) {
     buf.extend_from_slice(&[backend::READY, 0, 0, 0, 5, status.byte()]);

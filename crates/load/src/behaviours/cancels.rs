@@ -122,6 +122,13 @@ pub(super) fn race(client: &mut Client) -> Outcome {
     Ok(())
 }
 
+/// A statement long enough to be hit by somebody else's cancel, which must not happen.
+pub(super) fn bystander(client: &mut Client) -> Outcome {
+    let millis = client.random.between(1, 8);
+    let (sql, part) = slow(client, millis);
+    client.query(&sql, &[part])
+}
+
 /// A cancel while nothing runs does nothing, in a block as well as outside.
 fn idle(client: &mut Client) -> Outcome {
     let block = client.random.one_in(2);

@@ -63,6 +63,13 @@ enum State {
     Over,
 }
 
+/// Holds secrets, so it says nothing.
+impl std::fmt::Debug for ClientLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientLogin(..)")
+    }
+}
+
 impl ClientLogin {
     /// Begins. Where no message of the client is needed the step is `Done` or `Refuse` at once.
     pub fn start(setup: &ClientLoginSetup<'_>) -> (Self, ClientStep) {

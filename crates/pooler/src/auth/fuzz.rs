@@ -6,10 +6,15 @@ use super::{
     scram,
 };
 
-/// Takes a length byte and so many bytes (fewer at the end) off the front.
+/// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&length, rest) = input.split_first()?;
-    let (chunk, rest) = rest.split_at(usize::from(length).min(rest.len()));
+    let length = if length == u8::MAX {
+        rest.len()
+    } else {
+        usize::from(length)
+    };
+    let (chunk, rest) = rest.split_at(length.min(rest.len()));
     *input = rest;
     Some(chunk)
 }

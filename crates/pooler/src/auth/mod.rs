@@ -65,7 +65,7 @@ pub struct Derivation {
 }
 
 impl Derivation {
-    /// Does the work; takes about half a millisecond for 4096 iterations.
+    /// Does the work; takes about a millisecond for 4096 iterations.
     pub fn compute(&self) -> scram::Key {
         scram::salted_password(&self.password, &self.salt, self.iterations)
     }

@@ -295,7 +295,7 @@ pub fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
     mac.finalize().into_bytes().into()
 }
 
-/// `Hi(password, salt, iterations)` of RFC 5802, which is PBKDF2-HMAC-SHA-256: about half a
+/// `Hi(password, salt, iterations)` of RFC 5802, which is PBKDF2-HMAC-SHA-256: about a
 /// millisecond for 4096 iterations, so not a thing to do between two transactions.
 /// The password comes [prepared](super::saslprep::prepare).
 pub fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {

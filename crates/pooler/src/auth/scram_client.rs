@@ -180,7 +180,18 @@ impl ScramClient {
                     iterations: *iterations,
                 })
             }
-            Against::Nothing { detail, .. } => Step::Refuse(Refusal::new(SASL_FAILED, *detail)),
+            Against::Nothing { detail, .. } => {
+                // The work that a wrong password costs, so that time tells nothing either.
+                let [stored_key, server_key] = [[0; 32]; 2];
+                let nobody = Verifier {
+                    iterations: 1,
+                    salt: Box::default(),
+                    stored_key,
+                    server_key,
+                };
+                std::hint::black_box(self.signature(&nobody, &last.proof));
+                Step::Refuse(Refusal::new(SASL_FAILED, *detail))
+            }
         })
     }
 

@@ -28,6 +28,13 @@ enum State {
     Over,
 }
 
+/// Holds secrets, so it says nothing.
+impl std::fmt::Debug for ServerLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerLogin(..)")
+    }
+}
+
 impl ServerLogin {
     /// `user` and `secret` are those of the login on the server; `keys` what a client's login
     /// left, used where the secret is SCRAM's; `nonce` is random, drawn for this login.

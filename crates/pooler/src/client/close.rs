@@ -124,36 +124,40 @@ impl Pooler {
             State::Closing => {}
             // It has what it wanted to say; it need not wait for us.
             State::Canceller => self.end_client(id, Close::Flush, false, out),
+            // It had said goodbye: PostgreSQL would carry out what it sent before, so nothing is
+            // cancelled.
+            _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
             _ => self.disconnect(id, Fault::ClientGone(text), out),
         }
     }
 
-    /// Terminate: what the client sent before is still carried out, as PostgreSQL would.
-    pub(crate) fn client_says_goodbye(&mut self, id: ClientId, out: &mut Out) {
+    /// Terminate, or what is no message: what the client sent before is still carried out and
+    /// answered, as PostgreSQL would.
+    pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         client.leaving = true;
-        let owes = client
-            .link()
-            .and_then(|server| self.servers.get(server))
-            .is_some_and(|server| server.ledger.owes_ready());
-        if !owes {
-            self.disconnect(id, Fault::ClientClosed, out);
-        }
+        client.parting = Some(Box::new(why));
+        self.leave_when_answered(id, out);
     }
 
-    /// A client that has said goodbye leaves once all it asked for is done.
+    /// A client that is parting leaves once all it asked for is done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         let owes = client
             .link()
             .and_then(|server| self.servers.get(server))
-            .is_some_and(|server| server.ledger.owes_ready());
+            .is_some_and(|server| server.ledger.owes_ready() && !server.copy_in);
+        // A COPY that it has begun would wait for its rows.
         if !owes {
-            self.disconnect(id, Fault::ClientClosed, out);
+            let why = client
+                .parting
+                .take()
+                .map_or(Fault::ClientClosed, |why| *why);
+            self.disconnect(id, why, out);
         }
     }
 
@@ -172,6 +176,10 @@ impl Pooler {
             .clients
             .get(client_id)
             .is_some_and(|client| client.replication.any());
+        let group_failed = self
+            .clients
+            .get(client_id)
+            .is_some_and(|client| client.group_failed);
         self.unlink(client_id, id, out);
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -184,23 +192,16 @@ impl Pooler {
         if replication || server.copy_both {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }
-        if server.eaten > 0 && !server.copy_in {
+        if server.eaten > 0 {
+            // Whether PostgreSQL ate them, or answers them yet, is not known.
             server.close_why = Some("copy failed");
         }
-        let extended = server
-            .ledger
-            .front()
-            .is_some_and(|entry| entry.reply == Reply::Execute);
         if server.copy_in {
             server.copy_in = false;
-            out.send_with(Peer::Server(id), |buf| {
-                write::message(buf, frontend::COPY_FAIL, |buf| {
-                    buf.extend_from_slice(b"client disconnected\0");
-                });
-            });
+            out.send_with(Peer::Server(id), write::copy_fail);
             server.ledger.push(Entry::swallow(Reply::CopyEnd), true);
         }
-        if server.ledger.group_open() {
+        if server.ledger.group_open() && !group_failed {
             // A Sync alone would commit what the group has done; its client has not asked for
             // that. An Execute that must fail undoes it.
             out.send_with(Peer::Server(id), |buf| {
@@ -210,7 +211,9 @@ impl Pooler {
             });
             server.ledger.push(Entry::swallow(Reply::Execute), true);
         }
-        if server.ledger.group_open() || extended {
+        if server.ledger.group_open() || !server.ledger.is_empty() {
+            // Something before may fail yet and have PostgreSQL skip all up to a Sync, even if a
+            // Query seems to have ended its group.
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             server.ledger.push(Entry::swallow(Reply::Sync), true);
         }

@@ -80,8 +80,10 @@ pub struct Client {
     pub paused: bool,
     /// Its server's replies fill its send queue.
     pub congested: bool,
-    /// It said goodbye; answers under way still go out.
+    /// It said goodbye, or broke the protocol; answers under way still go out.
     pub leaving: bool,
+    /// What it is told then.
+    pub parting: Option<Box<crate::fault::Fault>>,
     /// The Broker counts it.
     pub admitted: bool,
     /// It was told that it is logged in.

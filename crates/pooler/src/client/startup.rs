@@ -69,6 +69,7 @@ impl Pooler {
             paused: false,
             congested: false,
             leaving: false,
+            parting: None,
             admitted: false,
             welcomed: false,
             notified: false,

@@ -82,6 +82,8 @@ impl fmt::Display for Mistake {
 pub struct Warning {
     /// The whole text.
     pub text: String,
+    /// It is about a file that is broken or missing: `--check` takes it for a mistake.
+    pub broken: bool,
 }
 
 impl fmt::Display for Warning {

@@ -288,12 +288,19 @@ impl Resolver {
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
         self.judge_what_is_not_built();
-        if !self.mistakes.is_empty() {
-            return Err(self.mistakes);
-        }
         self.place_hosts();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
+        }
+        if !self.mistakes.is_empty() {
+            let broken = self.warnings.into_iter().filter(|warning| warning.broken);
+            let users = broken.map(|warning| Mistake {
+                place: None,
+                text: warning.text,
+                remedy: "write one \"user\" \"password\" a line".into(),
+            });
+            self.mistakes.extend(users);
+            return Err(self.mistakes);
         }
         Ok((self.config, self.warnings))
     }
@@ -319,7 +326,10 @@ impl Resolver {
                 continue;
             }
             let text = format!("{} = {value} ({place}) has no effect: {why}", setting.name);
-            self.warnings.push(Warning { text });
+            self.warnings.push(Warning {
+                text,
+                broken: false,
+            });
         }
         for name in std::mem::take(&mut self.not_built) {
             let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
@@ -364,12 +374,12 @@ impl Resolver {
             Ok(text) => text,
             Err(why) => {
                 self.config.auth_file_missing = true;
-                return self.warn(format!("could not open auth_file {path}: {why}"));
+                return self.warn_broken(format!("could not open auth_file {path}: {why}"));
             }
         };
         let (users, broken) = userlist::parse(&text);
         if let Some((line, why)) = broken {
-            self.warn(format!(
+            self.warn_broken(format!(
                 "broken auth file ({path}:{line}): {why}; nothing from that line on was read"
             ));
         }
@@ -385,7 +395,14 @@ impl Resolver {
     }
 
     fn warn(&mut self, text: String) {
-        self.warnings.push(Warning { text });
+        self.warnings.push(Warning {
+            text,
+            broken: false,
+        });
+    }
+
+    fn warn_broken(&mut self, text: String) {
+        self.warnings.push(Warning { text, broken: true });
     }
 }
 

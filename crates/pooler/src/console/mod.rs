@@ -342,12 +342,12 @@ impl Pooler {
             tag::PARSE | tag::BIND | tag::EXECUTE => {
                 let text = "extended query protocol not supported by admin console";
                 self.refuse(id, text, out);
-                self.disconnect(id, Fault::ClientBytes(WireError::Tag(header.tag)), out);
+                self.disconnect(id, Fault::Told(text.to_string()), out);
             }
             other => {
                 let text = format!("unsupported packet type for admin console: {other}");
                 self.refuse(id, &text, out);
-                self.disconnect(id, Fault::ClientBytes(WireError::Tag(other)), out);
+                self.disconnect(id, Fault::Told(text), out);
             }
         }
         false

@@ -193,6 +193,18 @@ impl Downstream<'_> {
         self.server.eaten += eaten as u32;
         self.server.copy_in = !ended;
         self.server.copy_broken = false;
+        let stays = self
+            .client
+            .as_ref()
+            .is_some_and(|(_, client)| !client.leaving);
+        if !ended && !stays {
+            // Nobody is left who would send the rows.
+            self.server.copy_in = false;
+            self.out.send_with(Peer::Server(self.id), write::copy_fail);
+            if self.server.eaten > 0 {
+                self.server.close_why = Some("copy failed");
+            }
+        }
     }
 
     fn answered(&mut self) {

@@ -110,11 +110,11 @@ impl Pooler {
                     }
                 }
                 Some(upstream::Flow::Terminate) => {
-                    self.client_says_goodbye(id, out);
+                    self.client_parts(id, Fault::ClientClosed, out);
                     return After::Gone;
                 }
                 Some(upstream::Flow::Broken(fault)) => {
-                    self.disconnect(id, fault, out);
+                    self.client_parts(id, fault, out);
                     return After::Gone;
                 }
             }
@@ -559,7 +559,7 @@ impl Pooler {
             self.evict_statements(server_id, max, out);
         }
         if watched {
-            self.watch_client(client_id, out);
+            self.watch_link(client_id);
         }
         if !ready {
             self.note_apply(server_id, out);

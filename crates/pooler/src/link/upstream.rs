@@ -20,6 +20,10 @@ use crate::statement::{self, Forgets, Interner, Statement};
 /// of a Query), in bytes.
 const FRONT_MAX: usize = 16 << 10;
 
+/// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
+/// bytes.
+const SHORT_MAX: u32 = 10_000;
+
 /// Why working through a client's bytes ended.
 #[derive(Debug)]
 pub enum Flow {
@@ -113,7 +117,12 @@ impl Upstream<'_> {
             return Err(unknown(tag));
         }
         let header = read.map_err(|e| Flow::Broken(Fault::ClientBytes(e)))?;
-        if header.total() > self.packet_max as usize {
+        let limit = if tags::is_short(tag) {
+            SHORT_MAX
+        } else {
+            self.packet_max
+        };
+        if header.body + 4 > limit {
             let length = header.body + 4;
             return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
                 tag,
@@ -293,7 +302,8 @@ impl Upstream<'_> {
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
             close.name_op = true;
-            self.out.send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
         self.push_name_op(name, Change::Forget);

@@ -208,10 +208,16 @@ impl Pooler {
             }
             Step::Await | Step::Done(()) => {}
             Step::Refuse(refusal) => {
-                let line = format!("server login failed: {}: {}", refusal.text, refusal.detail);
+                let prefix = "server login failed: ";
+                let text = refusal.text.strip_prefix(prefix).unwrap_or(&refusal.text);
+                let line = format!("{prefix}{text}: {}", refusal.detail);
                 self.note_server(Level::Warning, id, &line, out);
-                let text = format!("server login failed: {}", refusal.text);
-                self.login_failed(id, "28P01", &text, out);
+                let sqlstate = if text == "wrong password type" {
+                    "28P01"
+                } else {
+                    "08P01"
+                };
+                self.login_failed(id, sqlstate, &format!("{prefix}{text}"), out);
                 self.close_server(id, "login failed", Close::Abort, out);
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::Machine;
 use crate::postgres::Postgres;
-use crate::process::{Process, established, wait_until};
+use crate::process::{Process, descriptors, wait_until};
 use crate::target::Running;
 
 /// How pgbench talks.
@@ -92,7 +92,7 @@ impl Load {
         let mut pgbench = command.spawn()?;
         let usage = target
             .process()
-            .map(|process| self.watch(&mut pgbench, process, target.port()));
+            .map(|process| self.watch(&mut pgbench, process));
         let output = pgbench.wait_with_output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
         let report = String::from_utf8_lossy(&output.stdout);
@@ -122,10 +122,12 @@ impl Load {
         })
     }
 
-    fn watch(&self, pgbench: &mut Child, pooler: &Process, port: u16) -> io::Result<Usage> {
+    fn watch(&self, pgbench: &mut Child, pooler: &Process) -> io::Result<Usage> {
         let patience = Duration::from_secs(30) + Duration::from_millis(20) * self.clients as u32;
+        // Standard input, output and errors, and a socket per client.
+        let (process, all) = (pgbench.id(), self.clients as u64 + 3);
         let mut ended = || !matches!(pgbench.try_wait(), Ok(None));
-        let all_are_there = || established(port) == self.clients;
+        let all_are_there = || descriptors(process) >= all;
         wait_until(patience, || all_are_there() || ended());
         let (mut first, mut last) = (None, None);
         let mut resident = 0;
@@ -146,9 +148,9 @@ impl Load {
             return Err(io::Error::other("never were all clients there"));
         };
         let elapsed = end - start;
-        if elapsed < Duration::from_secs(self.seconds) / 2 {
+        if elapsed < Duration::from_secs(self.seconds) / 4 {
             return Err(io::Error::other(
-                "a client was lost, or the machine is too busy",
+                "clients were there too briefly to measure",
             ));
         }
         Ok(Usage {

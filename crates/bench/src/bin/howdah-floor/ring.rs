@@ -24,8 +24,15 @@ const PAGE: usize = 4096;
 /// The bit of a tag that tells a send from a receive; the others are the connection's index.
 const SEND: u64 = 1 << 32;
 
+/// `MSG_NOSIGNAL`, and `MSG_WAITALL`: the kernel goes on until all is sent.
+const WHOLE: i32 = 0x4000 | 0x100;
+/// `MSG_DONTWAIT`: what cannot be sent now fails instead of waiting.
+const AT_ONCE: i32 = 0x40;
+
 /// The kernel's `ENOBUFS`: all provided buffers were in use.
 const NO_BUFFERS: i32 = -105;
+/// The kernel's `EAGAIN`: nothing could be sent at once.
+const TRY_AGAIN: i32 = -11;
 
 /// The ring of one thread.
 pub struct Ring {
@@ -35,6 +42,10 @@ pub struct Ring {
     /// The buffers themselves: `BUFFERS` times `BUFFER_BYTES`.
     memory: *mut u8,
     tail: u16,
+    /// Sends that were to complete while they were submitted: one of which nothing is heard by
+    /// the end of the turn has succeeded. Completions for all of them would end every wait at
+    /// once, for nothing.
+    quiet: Vec<usize>,
     /// What is being sent, by connection. Never freed by a drop: the kernel may still read it.
     sends: ManuallyDrop<Vec<Outgoing>>,
 }
@@ -44,6 +55,8 @@ struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
     fd: RawFd,
+    /// Listed in `quiet`, and not heard of.
+    quiet: bool,
 }
 
 /// A filled buffer; to be given back with [`Ring::recycle`].
@@ -100,6 +113,7 @@ impl Ring {
             entries,
             memory,
             tail: 0,
+            quiet: Vec::new(),
             sends,
         };
         (0..BUFFERS).for_each(|id| ring.provide(id));
@@ -144,15 +158,34 @@ impl Ring {
             self.sends.resize_with(index + 1, Outgoing::default);
         }
         assert!(self.sends[index].bytes.is_empty(), "one send at a time");
-        self.sends[index] = Outgoing { bytes, sent: 0, fd };
+        let quiet = true;
+        self.sends[index] = Outgoing {
+            bytes,
+            sent: 0,
+            fd,
+            quiet,
+        };
+        self.quiet.push(index);
         self.push_send(index);
     }
 
     fn push_send(&mut self, index: usize) {
-        let Outgoing { bytes, sent, fd } = &self.sends[index];
+        let Outgoing {
+            bytes,
+            sent,
+            fd,
+            quiet,
+        } = &self.sends[index];
         let rest = &bytes[*sent..];
+        let (how, flags) = if *quiet {
+            (WHOLE | AT_ONCE, squeue::Flags::SKIP_SUCCESS)
+        } else {
+            (WHOLE, squeue::Flags::empty())
+        };
         let entry = opcode::Send::new(Fd(*fd), rest.as_ptr(), rest.len() as u32)
+            .flags(how)
             .build()
+            .flags(flags)
             .user_data(index as u64 | SEND);
         // SAFETY: the bytes stay in `sends` untouched until the completion; moving the `Outgoing`
         // when the table grows does not move what its vector points to.
@@ -182,10 +215,12 @@ impl Ring {
         }
     }
 
-    /// The next event that is already there.
+    /// The next event that is already there. To be called until there is none.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            let entry = self.ring.completion().next()?;
+            let Some(entry) = self.ring.completion().next() else {
+                break;
+            };
             let index = (entry.user_data() & !SEND) as usize;
             if entry.user_data() & SEND == 0 {
                 return Some(received(index, &entry));
@@ -194,24 +229,39 @@ impl Ring {
                 return Some(event);
             }
         }
+        // What the kernel has to say may not have fitted into its queue.
+        if self.ring.submission().cq_overflow() {
+            return None;
+        }
+        while let Some(index) = self.quiet.pop() {
+            if std::mem::take(&mut self.sends[index].quiet) {
+                return Some(self.whole(index, false));
+            }
+        }
+        None
     }
 
-    /// A send ended: whole, or the rest is sent now.
+    /// A send was heard of: it is whole, it failed, or the rest is sent now, however long it takes.
     fn sent(&mut self, index: usize, result: i32) -> Option<Event> {
         let outgoing = &mut self.sends[index];
+        let may_wait = std::mem::take(&mut outgoing.quiet) && result == TRY_AGAIN;
         outgoing.sent += usize::try_from(result).unwrap_or(0);
-        let broken = result < 0;
+        let broken = result < 0 && !may_wait;
         if !broken && outgoing.sent < outgoing.bytes.len() {
             self.push_send(index);
             return None;
         }
-        let mut bytes = std::mem::take(&mut outgoing.bytes);
+        Some(self.whole(index, broken))
+    }
+
+    fn whole(&mut self, index: usize, broken: bool) -> Event {
+        let mut bytes = std::mem::take(&mut self.sends[index].bytes);
         bytes.clear();
-        Some(Event::Sent {
+        Event::Sent {
             index,
             bytes,
             broken,
-        })
+        }
     }
 
     /// What a buffer holds.
