@@ -771,10 +771,13 @@ def test_split_at_every_byte(shared_howdah, postgres, name):
     """Where packets end must not matter."""
     howdah = shared_howdah(**MODES["transaction-1"])
     steps = SCRIPTS[name]
+
+    def by_socket():
+        return wire.connect(howdah.socket_path, "postgres", "postgres")
     direct = play(postgres.connect(), steps)
     for at in range(1, max(len(step.data) for step in steps)):
-        compare(direct, play(howdah.connect(), steps, send=send_split(at)))
-    compare(direct, play(howdah.connect(), steps, send=send_bytewise))
+        compare(direct, play(by_socket(), steps, send=send_split(at)))
+    compare(direct, play(by_socket(), steps, send=send_bytewise))
 
 
 STARTUPS = {
