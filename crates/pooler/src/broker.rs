@@ -114,7 +114,14 @@ impl Broker {
                 bounds,
             } => {
                 let answer = self.admit(&login, bounds);
-                post(worker, Mail::Brokered(FromBroker::Admitted(client, answer)));
+                post(
+                    worker,
+                    Mail::Brokered(FromBroker::Admitted {
+                        client,
+                        login,
+                        answer,
+                    }),
+                );
             }
             ToBroker::Left { login } => {
                 self.clients -= 1;
@@ -360,7 +367,7 @@ mod tests {
                     format!("{}: {} hungry {age}", worker.0, who.0)
                 }
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
-                FromBroker::Admitted(_, answer) => format!("{answer:?}"),
+                FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             });
         });
         said

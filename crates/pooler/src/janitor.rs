@@ -39,8 +39,6 @@ pub struct Janitor {
     pub(crate) ending: Option<Ending>,
     pub(crate) told_idle: bool,
     turn: u16,
-    /// Admissions of clients that had left before the answer came.
-    pub(crate) orphans: u32,
     stats_at: Time,
     older_stats_at: Time,
 }

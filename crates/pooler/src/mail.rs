@@ -204,5 +204,12 @@ pub enum FromBroker {
         database: bool,
     },
     /// The client is in, or the name of the bound that keeps it out.
-    Admitted(ClientId, Result<(), &'static str>),
+    Admitted {
+        /// Who.
+        client: ClientId,
+        /// The database and user it is counted under.
+        login: Arc<PoolKey>,
+        /// The bound, if one is reached.
+        answer: Result<(), &'static str>,
+    },
 }

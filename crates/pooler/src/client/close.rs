@@ -116,9 +116,13 @@ impl Pooler {
     /// The client's stream ended or broke.
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if matches!(client.state, State::Moving(_)) {
+            // Lost instead of detached: it goes nowhere.
+            client.state = State::Startup;
+        }
         match client.state {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}

@@ -209,7 +209,7 @@ impl Pooler {
             .link()
             .and_then(|s| self.servers.get(s))
             .is_some_and(|s| s.congested);
-        if full {
+        if full || client.congested {
             return;
         }
         if let Some(client) = self.clients.get_mut(id) {
@@ -221,7 +221,8 @@ impl Pooler {
         }
     }
 
-    /// A send queue is full: the other side of the link is not read from.
+    /// A send queue is full: the other side of the link is not read from. Nor is a client that does
+    /// not read itself: some of its messages are answered here, without a server.
     pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
@@ -230,6 +231,10 @@ impl Pooler {
                 };
                 client.congested = true;
                 let link = client.link();
+                if !client.paused {
+                    client.paused = true;
+                    out.push(Action::Receive { peer, on: false });
+                }
                 if let Some(server) = link.and_then(|id| self.servers.get_mut(id))
                     && !server.paused
                 {
@@ -266,6 +271,7 @@ impl Pooler {
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
+                self.unpause_client(id, out);
                 self.console_run(id, out);
             }
             Peer::Server(id) => {
@@ -496,17 +502,8 @@ impl Pooler {
                 .servers
                 .get(server_id)
                 .is_some_and(|server| server.congested);
-            if congested
-                && let Some(client) = self.clients.get_mut(client_id)
-                && client.paused
-            {
-                client.paused = client.inbox.held.len() > HELD_MAX;
-                if !client.paused {
-                    out.push(Action::Receive {
-                        peer: Peer::Client(client_id),
-                        on: true,
-                    });
-                }
+            if congested {
+                self.unpause_client(client_id, out);
             }
         }
     }

@@ -188,7 +188,11 @@ impl Upstream<'_> {
                 // A server is not kept waiting for the rest of a message: of one that must be
                 // whole, or is short, all must be there first.
                 let held_whole = self.renames && header.tag == tag::PARSE;
-                let needed = if held_whole && header.body <= statement::PARSE_MAX {
+                if held_whole && header.body > statement::PARSE_MAX {
+                    // Nobody is to wait for a server only to hear this.
+                    return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
+                }
+                let needed = if held_whole {
                     header.total()
                 } else {
                     header.total().min(FRONT_MAX)

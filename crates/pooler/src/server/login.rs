@@ -22,6 +22,8 @@ const MESSAGE_MAX: usize = 1 << 20;
 /// A login under way.
 pub struct Login {
     exchange: ServerLogin,
+    /// AuthenticationOk has come.
+    proven: bool,
     /// Every ParameterStatus so far.
     parameters: Vec<Parameter>,
 }
@@ -47,6 +49,7 @@ impl Pooler {
         let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
         server.state = State::Login(Box::new(Login {
             exchange,
+            proven: false,
             parameters: Vec::new(),
         }));
         server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
@@ -148,8 +151,13 @@ impl Pooler {
     }
 
     fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+        let proven = self.server_login(id).is_some_and(|login| login.proven);
         match message {
             tag::AUTHENTICATION => self.challenge(id, body, out),
+            tag::ERROR => self.refused(id, body, out),
+            tag::NOTICE | tag::NEGOTIATE => {}
+            // Who leaves AuthenticationOk out would get round proving that it knows the password.
+            _ if !proven => self.not_postgres(id, out),
             tag::PARAMETER_STATUS => match parameter_status(body) {
                 Ok((name, value)) => self.learn(id, name, value),
                 Err(_) => self.not_postgres(id, out),
@@ -158,8 +166,6 @@ impl Pooler {
                 (Ok((pid, secret)), Some(server)) => server.key = Some((pid, secret.into())),
                 _ => self.not_postgres(id, out),
             },
-            tag::ERROR => self.refused(id, body, out),
-            tag::NOTICE | tag::NEGOTIATE => {}
             tag::READY => self.logged_in_to_server(id, out),
             _ => self.not_postgres(id, out),
         }
@@ -206,7 +212,12 @@ impl Pooler {
                 };
                 self.ask(Asker::Server(id), question, out);
             }
-            Step::Await | Step::Done(()) => {}
+            Step::Await => {}
+            Step::Done(()) => {
+                if let Some(login) = self.server_login(id) {
+                    login.proven = true;
+                }
+            }
             Step::Refuse(refusal) => {
                 let prefix = "server login failed: ";
                 let text = refusal.text.strip_prefix(prefix).unwrap_or(&refusal.text);
