@@ -834,6 +834,20 @@ def test_same_negotiation(shared_howdah, newest_postgres, protocol, extra):
     assert found[0] == found[1]
 
 
+def test_does_not_wait_for_the_greeting(shared_howdah, postgres):
+    """Messages sent with the startup packet, before any answer."""
+    howdah = shared_howdah(**MODES["transaction-1"])
+    found = []
+    for address in ((postgres.host, postgres.port), howdah.address):
+        with wire.Wire(address) as client:
+            client.send(wire.startup("postgres", "postgres"), query("select 1"),
+                        parse("select 'two'", "s1"), bind("s1"), execute(), sync(), terminate())
+            messages = client.read_to_end()
+            greeting = [got.tag for got in messages].index("Z")
+            found.append(messages[greeting:])
+    assert not differences(*found)
+
+
 def test_the_comparison_has_teeth(postgres):
     """The comparison itself: two different answers, a missing and a stray one are found."""
     one = play(postgres.connect(), [ready(query("select 1"))])
