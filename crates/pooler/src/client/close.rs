@@ -191,7 +191,7 @@ impl Pooler {
         server.ledger.orphan();
         server.since = self.now;
         if relaying {
-            return self.close_server(id, "client disconnect while sending", Close::Abort, out);
+            return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.copy_both {
             return self.close_server(id, "replication client was closed", Close::Await, out);

@@ -405,7 +405,7 @@ impl Pooler {
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
                 if let Some(why) = server.close_why {
-                    self.close_server(id, why, Close::Abort, out);
+                    self.close_server(id, why, Close::Await, out);
                 }
             }
             _ => self.task_moves(id, out),

@@ -257,6 +257,12 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name);
         }
+        if self.linked().ledger.group_open() {
+            // PostgreSQL 17 and newer are left in a state where the next statement fails: this
+            // client's, if it stays, but nobody else's.
+            let server = self.linked();
+            server.close_why.get_or_insert("query inside an open group");
+        }
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();

@@ -147,7 +147,7 @@ impl Pooler {
 
     fn not_postgres(&mut self, id: ServerId, out: &mut Out) {
         self.login_failed(id, "08P01", "bad pkt header", out);
-        self.close_server(id, "bad pkt header", Close::Abort, out);
+        self.close_server(id, "bad pkt header", Close::Await, out);
     }
 
     fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
@@ -229,7 +229,7 @@ impl Pooler {
                     "08P01"
                 };
                 self.login_failed(id, sqlstate, &format!("{prefix}{text}"), out);
-                self.close_server(id, "login failed", Close::Abort, out);
+                self.close_server(id, "login failed", Close::Await, out);
             }
         }
     }
@@ -259,7 +259,7 @@ impl Pooler {
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
         self.login_failed(id, &sqlstate, &text, out);
-        self.close_server(id, "login failed", Close::Abort, out);
+        self.close_server(id, "login failed", Close::Await, out);
     }
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {
