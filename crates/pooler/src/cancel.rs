@@ -10,6 +10,7 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::client;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
@@ -40,7 +41,8 @@ impl Keys {
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
-        let pid = u32::from(self.worker.0) << SLOT_BITS | id.index;
+        // Some drivers take a process id of 0 for none.
+        let pid = u32::from(self.worker.0) << SLOT_BITS | (id.index + 1);
         let mut hash = Sha256::new();
         hash.update(self.secret);
         hash.update(b"cancel");
@@ -65,9 +67,9 @@ impl Keys {
         WorkerId((pid >> SLOT_BITS) as u16)
     }
 
-    /// The slot that a key names.
+    /// The slot that a key names; one that never exists if it names none.
     pub fn slot(pid: u32) -> u32 {
-        pid & ((1 << SLOT_BITS) - 1)
+        (pid & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
     }
 
     /// The worker where a small pool lives: all workers find the same.
@@ -132,7 +134,7 @@ impl Pooler {
                 return false;
             };
             let (_, ours, length) = self.keys.of(*id, client.long_key);
-            client.welcomed && secret == &ours[..length]
+            client.welcomed && bool::from(secret.ct_eq(&ours[..length]))
         });
         let Some(id) = found else {
             out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
@@ -336,6 +338,10 @@ impl Pooler {
         }
         client.state = client::State::Idle;
         client.quiet = Time(self.now.0);
+        if let Some(pool) = client.pool {
+            let waiting = &mut self.pools.at_mut(pool).waiting;
+            waiting.retain(|(waiter, _)| *waiter != id);
+        }
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
             write::error(

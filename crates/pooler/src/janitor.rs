@@ -39,8 +39,6 @@ pub struct Janitor {
     pub(crate) ending: Option<Ending>,
     pub(crate) told_idle: bool,
     turn: u16,
-    /// Admissions of clients that had left before the answer came.
-    pub(crate) orphans: u32,
     stats_at: Time,
     older_stats_at: Time,
 }
@@ -445,7 +443,7 @@ impl Pooler {
                 }
                 self.close_server(id, why, Close::Await, out);
             }
-            _ => self.close_server(id, why, Close::Abort, out),
+            _ => self.close_server(id, why, Close::Await, out),
         }
     }
 
@@ -489,6 +487,8 @@ impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        // Every worker counts alike, whatever pools it has, or their counts could not be compared.
+        self.janitor.epoch += 1;
         for id in self.pools.ids() {
             let pool = self.pools.at(id);
             let key = (*pool.key).clone();
@@ -514,7 +514,6 @@ impl Pooler {
         pool.failure = None;
         if moved {
             pool.welcome = None;
-            self.janitor.epoch += 1;
             self.call_in(id, "database configuration changed", out);
         }
         self.need(id, out);

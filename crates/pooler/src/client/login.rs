@@ -135,6 +135,10 @@ impl Pooler {
             return;
         };
         client.inbox.held.extend_from_slice(bytes);
+        if client.inbox.held.len() > HEADER + PASSWORD_MAX as usize + bytes.len() {
+            // Nobody has so much to say before the answer.
+            return self.disconnect(id, Fault::TooEarly, out);
+        }
         while let Some(client) = self.clients.get_mut(id) {
             match &client.state {
                 State::Login(login) if !login.deriving => {}
@@ -225,7 +229,7 @@ impl Pooler {
             // It gets a server of its own, and is welcomed with what that says.
             client.state = State::Waiting;
             client.request = self.now;
-            self.pools.at_mut(pool_id).waiting.push_back((id, self.now));
+            self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {

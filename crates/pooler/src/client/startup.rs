@@ -376,6 +376,7 @@ impl Pooler {
     pub(crate) fn admitted(
         &mut self,
         id: ClientId,
+        login: Arc<PoolKey>,
         answer: Result<(), &'static str>,
         out: &mut Out,
     ) {
@@ -389,9 +390,13 @@ impl Pooler {
                 self.begin_login(id, out);
             }
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
-            // It left meanwhile: `client_ended` saw that it was not admitted, so its place is
-            // given back here.
-            (None, Ok(())) => self.janitor.orphans += 1,
+            // It left meanwhile: its place is given back.
+            (None, Ok(())) => {
+                out.push(Action::Post(
+                    Self::BROKER,
+                    Mail::Broker(ToBroker::Left { login }),
+                ));
+            }
             (None, Err(_)) => {}
         }
     }

@@ -15,8 +15,12 @@ use crate::ledger::Reply;
 use crate::server::Server;
 use crate::statement::PREFIX;
 
-/// The longest ErrorResponse, CommandComplete or the like that is held, in bytes.
+/// The longest CommandComplete or the like that is held, in bytes.
 const HELD_MESSAGE_MAX: usize = 1 << 20;
+
+/// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
+/// SQLSTATE come first) and the rest only passes.
+const ERROR_FRONT: usize = 64 << 10;
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
@@ -93,6 +97,16 @@ impl Downstream<'_> {
         }
     }
 
+    /// Passes what is there of a message; the rest follows.
+    fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
+        let count = chunk.rest().len().min(header.total());
+        self.pass(chunk, count, fate);
+        let inbox = &mut self.server.inbox;
+        inbox.left = (header.total() - count) as u32;
+        inbox.fate = fate;
+        inbox.tag = header.tag;
+    }
+
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
             return Err(Flow::Partial);
@@ -112,8 +126,14 @@ impl Downstream<'_> {
 
     /// Messages that are looked into.
     fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
-            if header.total() > HELD_MESSAGE_MAX {
+        let long_error = header.tag == tag::ERROR && header.total() > ERROR_FRONT;
+        let needed = if long_error {
+            ERROR_FRONT
+        } else {
+            header.total()
+        };
+        let Some(body) = chunk.rest().get(HEADER..needed) else {
+            if !long_error && header.total() > HELD_MESSAGE_MAX {
                 return Err(broken(WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,
@@ -142,13 +162,8 @@ impl Downstream<'_> {
             (_, None) if self.server.eaten > 0 => Fate::Relay,
             (tag, None) => return Err(broken(WireError::Tag(tag))),
         };
-        let count = chunk.rest().len().min(header.total());
-        self.pass(chunk, count, fate);
-        let inbox = &mut self.server.inbox;
-        inbox.left = (header.total() - count) as u32;
-        inbox.fate = fate;
-        inbox.tag = header.tag;
-        if inbox.left == 0 {
+        self.pass_front(chunk, header, fate);
+        if self.server.inbox.left == 0 {
             self.end(header.tag)
         } else {
             Ok(())
@@ -162,6 +177,11 @@ impl Downstream<'_> {
         };
         let wanted = match tag {
             tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
+            tag::NOTICE | tag::NOTIFICATION => {
+                // Replies of ours may have had to wait for its end.
+                self.make();
+                return Ok(());
+            }
             tag::PARSE_COMPLETE => Reply::Parse,
             tag::BIND_COMPLETE => Reply::Bind,
             tag::CLOSE_COMPLETE => Reply::Close,
@@ -250,6 +270,11 @@ impl Downstream<'_> {
             if swallow { Fate::Drop } else { Fate::Relay },
         );
         if stray {
+            // A Sync was answered that a COPY seemed to have eaten: its group is over.
+            self.server.ledger.close_group();
+            if let Some((_, client)) = &mut self.client {
+                client.group_failed = false;
+            }
             return Ok(());
         }
         if !swallow {
@@ -318,24 +343,27 @@ impl Downstream<'_> {
             self.server.close_why = Some("prepared statements lost");
         }
         let reply = self.server.ledger.front().map(|entry| entry.reply);
-        if self.server.eaten > 0 && self.server.copy_in && reply != Some(Reply::Query) {
-            // PostgreSQL may have failed before it ate them, and would answer them yet.
+        if self.server.eaten > 0 || self.server.copy_broken {
+            // PostgreSQL may have failed before it ate what has no place in a COPY, and would
+            // answer it yet: that answer must not meet another client.
             self.server.close_why = Some("copy failed");
         }
+        let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
         if (simple && self.swallowing()) || self.client.is_none() {
             self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
-            chunk.at += header.total();
+            self.pass_front(chunk, header, Fate::Drop);
         } else if let Some(name) = duplicate(&self.server.ledger)
             && fields.sqlstate() == Some(b"42P05")
+            && header.total() <= ERROR_FRONT
         {
             let name = name.to_vec();
             self.rename_error(fields, &name);
             chunk.at += header.total();
         } else {
-            self.pass(chunk, header.total(), Fate::Relay);
+            self.pass_front(chunk, header, Fate::Relay);
         }
         if simple {
             self.server.ledger.keep_names();
@@ -344,6 +372,11 @@ impl Downstream<'_> {
                 self.client.as_mut().map(|(_, client)| &mut **client),
                 self.server,
             );
+        }
+        if broken_off {
+            // What the client sent in the middle of its COPY was not the reason of the failure:
+            // nobody can tell whether it is answered.
+            return Err(Flow::Broken(Fault::ServerBytes(WireError::Tag(tag::ERROR))));
         }
         Ok(())
     }

@@ -129,6 +129,13 @@ impl Upstream<'_> {
                 length,
             })));
         }
+        if matches!(tag, tag::SYNC | tag::FLUSH) && header.body > 0 {
+            // PostgreSQL would answer a Flush, too, with an error and skip what follows.
+            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
+                tag,
+                length: header.body + 4,
+            })));
+        }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
         }
@@ -188,7 +195,11 @@ impl Upstream<'_> {
                 // A server is not kept waiting for the rest of a message: of one that must be
                 // whole, or is short, all must be there first.
                 let held_whole = self.renames && header.tag == tag::PARSE;
-                let needed = if held_whole && header.body <= statement::PARSE_MAX {
+                if held_whole && header.body > statement::PARSE_MAX {
+                    // Nobody is to wait for a server only to hear this.
+                    return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
+                }
+                let needed = if held_whole {
                     header.total()
                 } else {
                     header.total().min(FRONT_MAX)
@@ -216,13 +227,7 @@ impl Upstream<'_> {
             tag::COPY_DATA | tag::FLUSH => {}
             tag::SYNC => server.eaten += 1,
             tag::COPY_DONE | tag::COPY_FAIL => {
-                if server.copy_in {
-                    server.copy_in = false;
-                    let not_failed = server.not_failed();
-                    server
-                        .ledger
-                        .push(Entry::forward(Reply::CopyEnd), not_failed);
-                }
+                server.copy_in = false;
             }
             _ if server.copy_broken => {
                 self.client.stalled = true;
@@ -252,6 +257,12 @@ impl Upstream<'_> {
             && let Some(name) = self.deallocated(chunk, header)?
         {
             return self.deallocate(chunk, header, name);
+        }
+        if self.linked().ledger.group_open() {
+            // PostgreSQL 17 and newer are left in a state where the next statement fails: this
+            // client's, if it stays, but nobody else's.
+            let server = self.linked();
+            server.close_why.get_or_insert("query inside an open group");
         }
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;
