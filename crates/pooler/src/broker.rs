@@ -27,8 +27,8 @@ pub struct Broker {
 struct Pool {
     /// Permits given out.
     total: u32,
-    /// Permits by worker.
-    held: Vec<u32>,
+    /// Permits by worker. Below zero while the news of a move is slower than that of an end.
+    held: Vec<i32>,
     /// Who waits, by worker.
     hungry: Vec<Option<Hunger>>,
     bounds: Bounds,
@@ -84,10 +84,12 @@ impl Broker {
             }
             ToBroker::Sated { worker, pool } => {
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = None;
+                self.forget(&pool);
             }
             ToBroker::Freed { worker, pool } => {
                 self.give_back(&pool, worker);
                 self.feed_oldest(&pool, post);
+                self.forget(&pool);
             }
             ToBroker::Moved { from, to, pool } => {
                 self.pool(&pool, from).held[usize::from(from.0)] -= 1;
@@ -239,6 +241,18 @@ impl Broker {
         pool.held[usize::from(worker.0)] -= 1;
         less(&mut self.database_servers, &key.database);
         less(&mut self.user_servers, &key.user);
+    }
+
+    /// Forgets a pool that nobody has anything of or waits for: there may be ever new ones.
+    fn forget(&mut self, key: &PoolKey) {
+        let unused = |pool: &Pool| {
+            pool.total == 0
+                && pool.held.iter().all(|held| *held == 0)
+                && pool.hungry.iter().all(Option::is_none)
+        };
+        if self.pools.get(key).is_some_and(unused) {
+            self.pools.remove(key);
+        }
     }
 
     fn tell_holders(

@@ -338,6 +338,10 @@ impl Pooler {
         }
         client.state = client::State::Idle;
         client.quiet = Time(self.now.0);
+        if let Some(pool) = client.pool {
+            let waiting = &mut self.pools.at_mut(pool).waiting;
+            waiting.retain(|(waiter, _)| *waiter != id);
+        }
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
             write::error(

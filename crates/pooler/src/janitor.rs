@@ -487,6 +487,8 @@ impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        // Every worker counts alike, whatever pools it has, or their counts could not be compared.
+        self.janitor.epoch += 1;
         for id in self.pools.ids() {
             let pool = self.pools.at(id);
             let key = (*pool.key).clone();
@@ -512,7 +514,6 @@ impl Pooler {
         pool.failure = None;
         if moved {
             pool.welcome = None;
-            self.janitor.epoch += 1;
             self.call_in(id, "database configuration changed", out);
         }
         self.need(id, out);

@@ -7,7 +7,7 @@ use howdah_wire::backend::Status;
 use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
 use crate::params::Params;
-use crate::pool::PoolKey;
+use crate::pool::{PoolKey, Welcome};
 use crate::statement::Statement;
 
 /// A message between workers of one process, or from a worker to itself.
@@ -76,6 +76,8 @@ pub struct ServerParcel {
     pub status: Status,
     /// When it was connected.
     pub connected: Time,
+    /// What PostgreSQL told at the login of its pool's last server.
+    pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.
     pub epoch: u64,
 }

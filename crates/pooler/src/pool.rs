@@ -97,6 +97,8 @@ pub struct Pool {
     pub servers: u32,
     /// Of those, not yet logged in.
     pub connecting: u32,
+    /// Of those, being tested: each serves a waiter when it has passed.
+    pub testing: u32,
     /// Its clients here, logged in or about to be.
     pub clients: u32,
     /// The Broker was told that clients wait, and has not answered with a permit.
@@ -133,6 +135,7 @@ impl Pool {
             welcome: None,
             servers: 0,
             connecting: 0,
+            testing: 0,
             clients: 0,
             need: false,
             hungry: Vec::new(),

@@ -280,7 +280,23 @@ impl Pooler {
                 assert_eq!(server.link(), Some(id), "a link is seen from both sides");
             }
         }
-        for (_, pool) in self.pools.iter() {
+        for (pool_id, pool) in self.pools.iter() {
+            let of_pool = |f: fn(&crate::server::State) -> bool| {
+                let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
+                states.filter(|(_, s)| f(&s.state)).count()
+            };
+            use crate::server::State;
+            let testing = of_pool(|s| matches!(s, State::Checking));
+            assert_eq!(testing, pool.testing as usize, "servers being tested");
+            assert_eq!(of_pool(|_| true), pool.servers as usize, "servers");
+            let connecting = of_pool(|s| {
+                use State::{ConnectQuery, Connecting, Login, Resolving};
+                matches!(s, Resolving | Connecting | Login(_) | ConnectQuery)
+            });
+            assert_eq!(connecting, pool.connecting as usize, "servers connecting");
+            let clients = self.clients.iter();
+            let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
+            assert_eq!(clients, pool.clients as usize, "clients");
             for id in &pool.idle {
                 let server = self.servers.get(*id).expect("an idle server exists");
                 assert!(server.ledger.is_empty(), "an idle server owes nothing");

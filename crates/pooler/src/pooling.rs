@@ -12,7 +12,7 @@ use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::mail::{Bounds, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
-use crate::pool::{Pool, PoolId, PoolKey, Terms};
+use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, Unnamed};
 use crate::statement::{Forgets, Held, ServerSet};
@@ -100,10 +100,53 @@ impl Pooler {
             return false;
         };
         client.state = client::State::Waiting;
-        self.pools.at_mut(pool_id).waiting.push_back((id, now));
+        self.await_server(id, pool_id);
         self.watch_client(id, out);
         self.need(pool_id, out);
-        false
+        // Another idle server may have been at hand, behind one that must be tested.
+        let linked = |client: &client::Client| matches!(client.state, client::State::Linked(_));
+        self.clients.get(id).is_some_and(linked)
+    }
+
+    /// Puts a client at the end of its pool's queue.
+    pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
+        let pool = self.pools.at_mut(pool_id);
+        // Those who have left are passed over at the front; where they pile up they go at once.
+        if pool.waiting.len() > 2 * pool.clients as usize + 16 {
+            let clients = &self.clients;
+            pool.waiting.retain(|(waiter, _)| {
+                let client = clients.get(*waiter);
+                client.is_some_and(|c| matches!(c.state, client::State::Waiting))
+            });
+        }
+        pool.waiting.push_back((id, self.now));
+    }
+
+    /// Idle servers go to those who wait; one that was idle for long is tested first. There are
+    /// both when the newest idle server had to be tested, or when a replication client waits.
+    fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        loop {
+            let pool = self.pools.at(pool_id);
+            let tested = pool.testing as usize >= pool.waiting.len();
+            if pool.paused || tested || pool.idle.is_empty() {
+                return;
+            }
+            let Some(client) = self.next_waiter(pool_id) else {
+                return;
+            };
+            match self.take_idle(pool_id, out) {
+                Some(server) => {
+                    if self.link(client, server, out) {
+                        self.resume(client, out);
+                    }
+                }
+                None => {
+                    let since = self.clients.get(client).map_or(self.now, |c| c.request);
+                    let waiting = &mut self.pools.at_mut(pool_id).waiting;
+                    waiting.push_front((client, since));
+                }
+            }
+        }
     }
 
     /// An idle server fit for use. One that was idle for long is tested first, which is begun here;
@@ -148,6 +191,11 @@ impl Pooler {
         if pool.paused {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
+        let lifetime = nanos(self.config.server_lifetime(&pool.terms.database));
+        // With a lifetime of 0 a server serves once.
+        if server.served && now.0.saturating_sub(server.connected.0) >= lifetime {
+            return self.close_server(id, "server lifetime over", Close::Await, out);
+        }
         server.since = now;
         if !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
@@ -162,30 +210,30 @@ impl Pooler {
             }
             return;
         }
-        let lifetime = nanos(
-            self.config
-                .server_lifetime(&self.pools.at(pool_id).terms.database),
-        );
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        if now.0.saturating_sub(server.connected.0) >= lifetime {
-            return self.close_server(id, "server lifetime over", Close::Await, out);
-        }
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
     }
 
     /// The client that has waited longest; those that have left are passed over.
+    /// So are those who want a server of their own, but they stay in line.
     fn next_waiter(&mut self, pool_id: PoolId) -> Option<ClientId> {
+        let waiting = &mut self.pools.at_mut(pool_id).waiting;
+        let mut at = 0;
         loop {
-            let (client, _) = self.pools.at_mut(pool_id).waiting.pop_front()?;
-            let waits = |c: &client::Client| {
-                matches!(c.state, client::State::Waiting) && !c.replication.any()
-            };
-            if self.clients.get(client).is_some_and(waits) {
-                return Some(client);
+            let (id, _) = *waiting.get(at)?;
+            let client = self.clients.get(id);
+            match client.filter(|c| matches!(c.state, client::State::Waiting)) {
+                Some(client) if client.replication.any() => at += 1,
+                waits => {
+                    waiting.remove(at);
+                    if waits.is_some() {
+                        return Some(id);
+                    }
+                }
             }
         }
     }
@@ -203,8 +251,10 @@ impl Pooler {
 
     /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
+        self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
-        let held_back = pool.need || pool.connecting > 0 || pool.paused;
+        let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
+        let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
         if held_back || (pool.waiting.is_empty() && pool.newcomers.is_empty()) {
             return;
         }
@@ -361,12 +411,14 @@ impl Pooler {
             return;
         };
         let server::State::Lent(to) = server.state else {
+            // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
-            return;
+            return self.server_closed(id, true, out);
         };
         let fit = server.close_why.is_none()
             && server.ledger.is_empty()
             && server.inbox.held.is_empty()
+            && server.inbox.at_boundary()
             && server.cancels == 0;
         if !fit {
             // It said something odd on the way out: it comes back only to be closed.
@@ -394,6 +446,7 @@ impl Pooler {
             statements: server.set.drain(),
             status: server.status,
             connected: server.connected,
+            welcome: pool.welcome.clone(),
             epoch: self.janitor.epoch(&pool.key.database),
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
@@ -445,8 +498,25 @@ impl Pooler {
         // The Broker takes a need for met when it hears of the move.
         pool.need = false;
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
+        if !stale && let Some(welcome) = parcel.welcome {
+            self.learn_welcome(pool_id, welcome, out);
+        }
         self.checkin(id, out);
         self.need(pool_id, out);
+    }
+
+    /// A lent server tells what no server of our own has told yet: those who wait for that are
+    /// welcome. (There may be no permit for a server of our own.)
+    fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
+        if self.pools.at(pool_id).welcome.is_some() {
+            return;
+        }
+        let tracked = self.shared.params.intern((*welcome.tracked).clone());
+        let pool = self.pools.at_mut(pool_id);
+        pool.welcome = Some(Welcome { tracked, ..welcome });
+        for client in std::mem::take(&mut pool.newcomers) {
+            self.welcome(client, out);
+        }
     }
 
     /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
@@ -491,6 +561,7 @@ impl Server {
             eaten: 0,
             sql_prepared: false,
             rolled_back: false,
+            served: false,
             close_why: None,
             cancels: 0,
             key: None,

@@ -81,11 +81,6 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if matches!(client.state, State::Moving(_)) {
-            // The driver's `Detached` finds it closing and drops the socket.
-            client.state = State::Closing;
-            return;
-        }
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();

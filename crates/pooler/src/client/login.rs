@@ -229,7 +229,7 @@ impl Pooler {
             // It gets a server of its own, and is welcomed with what that says.
             client.state = State::Waiting;
             client.request = self.now;
-            self.pools.at_mut(pool_id).waiting.push_back((id, self.now));
+            self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {

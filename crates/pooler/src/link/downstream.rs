@@ -177,6 +177,11 @@ impl Downstream<'_> {
         };
         let wanted = match tag {
             tag::DATA_ROW | tag::COPY_DATA => return Ok(()),
+            tag::NOTICE | tag::NOTIFICATION => {
+                // Replies of ours may have had to wait for its end.
+                self.make();
+                return Ok(());
+            }
             tag::PARSE_COMPLETE => Reply::Parse,
             tag::BIND_COMPLETE => Reply::Bind,
             tag::CLOSE_COMPLETE => Reply::Close,
@@ -265,6 +270,11 @@ impl Downstream<'_> {
             if swallow { Fate::Drop } else { Fate::Relay },
         );
         if stray {
+            // A Sync was answered that a COPY seemed to have eaten: its group is over.
+            self.server.ledger.close_group();
+            if let Some((_, client)) = &mut self.client {
+                client.group_failed = false;
+            }
             return Ok(());
         }
         if !swallow {
@@ -333,10 +343,12 @@ impl Downstream<'_> {
             self.server.close_why = Some("prepared statements lost");
         }
         let reply = self.server.ledger.front().map(|entry| entry.reply);
-        if self.server.eaten > 0 && self.server.copy_in && reply != Some(Reply::Query) {
-            // PostgreSQL may have failed before it ate them, and would answer them yet.
+        if self.server.eaten > 0 || self.server.copy_broken {
+            // PostgreSQL may have failed before it ate what has no place in a COPY, and would
+            // answer it yet: that answer must not meet another client.
             self.server.close_why = Some("copy failed");
         }
+        let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
@@ -360,6 +372,11 @@ impl Downstream<'_> {
                 self.client.as_mut().map(|(_, client)| &mut **client),
                 self.server,
             );
+        }
+        if broken_off {
+            // What the client sent in the middle of its COPY was not the reason of the failure:
+            // nobody can tell whether it is answered.
+            return Err(Flow::Broken(Fault::ServerBytes(WireError::Tag(tag::ERROR))));
         }
         Ok(())
     }

@@ -200,6 +200,10 @@ impl Upstream<'_> {
             .server
             .as_mut()
             .expect("messages that need a server have one");
+        if !server.inbox.at_boundary() {
+            // In the middle of a notice: they go out behind it.
+            return;
+        }
         make(Peer::Client(self.id), Some(self.client), server, self.out);
     }
 }

@@ -231,6 +231,8 @@ impl Pooler {
                 };
                 client.congested = true;
                 let link = client.link();
+                // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
+                // reads no more than it can answer, either.
                 if !client.paused {
                     client.paused = true;
                     out.push(Action::Receive { peer, on: false });
@@ -366,13 +368,18 @@ impl Pooler {
         let flow = downstream.run(chunk);
         let (counts, task_error) = (downstream.counts, downstream.task_error);
         if counts.queries > 0 {
-            let server = &*downstream.server;
+            let server = &mut *downstream.server;
             let now = self.now.0;
             pool.stats.queries += u64::from(counts.queries);
             pool.stats.transactions += u64::from(counts.transactions);
             pool.stats.query_ns += now.saturating_sub(server.request.0);
             if counts.transactions > 0 {
                 pool.stats.transaction_ns += now.saturating_sub(server.linked.0);
+            }
+            // In a pipeline the next one begins when this one ends.
+            server.request = self.now;
+            if server.status == Status::Idle {
+                server.linked = self.now;
             }
         }
         if let Some(error) = task_error {
@@ -434,7 +441,14 @@ impl Pooler {
             return;
         }
         let between = server.inbox.at_boundary() && !client.inbox.relaying();
-        if !between || server.ledger.group_open() {
+        if !between {
+            return;
+        }
+        if server.ledger.group_open() {
+            // In a transaction that waits for its client.
+            if let Some(client) = self.clients.get_mut(client_id) {
+                client.quiet = self.now;
+            }
             return;
         }
         let pool = self.pools.at(server.pool);
@@ -498,13 +512,8 @@ impl Pooler {
             if server.paused {
                 self.unpause_server(server_id, out);
             }
-            let congested = self
-                .servers
-                .get(server_id)
-                .is_some_and(|server| server.congested);
-            if congested {
-                self.unpause_client(client_id, out);
-            }
+            // If it was the server's congestion that kept it, it does no more.
+            self.unpause_client(client_id, out);
         }
     }
 
@@ -527,6 +536,7 @@ impl Pooler {
         server.linked = now;
         server.request = now;
         server.since = now;
+        server.served = true;
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let ready = Self::align(&self.shared, client, server_id, server, out);
@@ -538,7 +548,7 @@ impl Pooler {
             client.state = client::State::Preparing(server_id);
             server.state = server::State::Preparing(client_id);
         }
-        if server.congested {
+        if server.congested && !client.paused {
             client.paused = true;
             out.push(Action::Receive {
                 peer: Peer::Client(client_id),

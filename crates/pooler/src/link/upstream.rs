@@ -129,6 +129,13 @@ impl Upstream<'_> {
                 length,
             })));
         }
+        if matches!(tag, tag::SYNC | tag::FLUSH) && header.body > 0 {
+            // PostgreSQL would answer a Flush, too, with an error and skip what follows.
+            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
+                tag,
+                length: header.body + 4,
+            })));
+        }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
         }
@@ -220,13 +227,7 @@ impl Upstream<'_> {
             tag::COPY_DATA | tag::FLUSH => {}
             tag::SYNC => server.eaten += 1,
             tag::COPY_DONE | tag::COPY_FAIL => {
-                if server.copy_in {
-                    server.copy_in = false;
-                    let not_failed = server.not_failed();
-                    server
-                        .ledger
-                        .push(Entry::forward(Reply::CopyEnd), not_failed);
-                }
+                server.copy_in = false;
             }
             _ if server.copy_broken => {
                 self.client.stalled = true;

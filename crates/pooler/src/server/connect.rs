@@ -159,7 +159,7 @@ impl Pooler {
         match &server.state {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
-            State::Login(_) => {
+            State::Login(_) | State::ConnectQuery => {
                 let text = why.unwrap_or_else(|| "server closed the connection".to_string());
                 self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
@@ -203,6 +203,7 @@ impl Pooler {
                 return self.server_closed(id, true, out);
             }
             State::Connecting | State::Login(_) | State::ConnectQuery => pool.connecting -= 1,
+            State::Checking => pool.testing -= 1,
             _ => {}
         }
         self.note_closing(id, why, out);

@@ -103,6 +103,8 @@ pub struct Server {
     pub sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
     pub rolled_back: bool,
+    /// Some client was bound to it, here.
+    pub served: bool,
     /// Why it must be closed instead of going back to the pool.
     pub close_why: Option<&'static str>,
     /// Cancel requests under way for it.

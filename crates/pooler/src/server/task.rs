@@ -20,6 +20,9 @@ impl Pooler {
         } else {
             query
         };
+        if let Some(server) = self.servers.get(id) {
+            self.pools.at_mut(server.pool).testing += 1;
+        }
         self.run_task(id, State::Checking, query.as_bytes(), out);
     }
 
@@ -81,6 +84,10 @@ impl Pooler {
             State::ConnectQuery => self.server_ready(id, out),
             State::Draining => self.drained_of_client(id, out),
             State::Resetting | State::Checking => {
+                if matches!(server.state, State::Checking) {
+                    self.pools.at_mut(server.pool).testing -= 1;
+                    server.state = State::Draining;
+                }
                 // One more of SQL's PREPARE, or whatever a reset query may do, is over now.
                 if server.status == Status::Idle {
                     server.sql_prepared = false;

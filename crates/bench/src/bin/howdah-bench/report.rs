@@ -127,20 +127,22 @@ impl Results {
         for (name, value) in &self.facts {
             let _ = writeln!(text, "{} {value}", paint("2", &format!("{name:>12}")));
         }
-        let _ = writeln!(
-            text,
-            "\n{}",
-            paint("1", "TPS | pooler's CPU us per transaction")
-        );
-        let table = self.cell_table();
-        let widths = widths(&table);
-        for (number, line) in table.iter().enumerate() {
-            let line = aligned(line, &widths);
+        if !self.readings.is_empty() {
             let _ = writeln!(
                 text,
-                "{}",
-                if number == 0 { paint("2", &line) } else { line }
+                "\n{}",
+                paint("1", "TPS | pooler's CPU us per transaction")
             );
+            let table = self.cell_table();
+            let widths = widths(&table);
+            for (number, line) in table.iter().enumerate() {
+                let line = aligned(line, &widths);
+                let _ = writeln!(
+                    text,
+                    "{}",
+                    if number == 0 { paint("2", &line) } else { line }
+                );
+            }
         }
         for line in self.crowd_lines() {
             let _ = writeln!(text, "{line}");
