@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 
 import pytest
@@ -55,7 +56,10 @@ def driver(request):
 @pytest.fixture(scope="session")
 def scratch():
     """A folder for everything this run writes."""
-    return machine.scratch()
+    path = machine.scratch()
+    yield path
+    # Here, because the processes that share a run's tests end without their exit functions.
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
