@@ -106,6 +106,9 @@ impl Load {
         if failed > 0.0 {
             return Err(io::Error::other(format!("{failed} failed transactions")));
         }
+        if number_after(&report, "actually processed:") == Some(0.0) {
+            return Err(io::Error::other("not one transaction was done in time"));
+        }
         let missing = || io::Error::other(format!("pgbench's report is not understood: {report}"));
         // Before version 14, the second of two such lines is the one without logins.
         let tps = report
