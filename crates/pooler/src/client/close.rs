@@ -175,6 +175,11 @@ impl Pooler {
             .clients
             .get(client_id)
             .is_some_and(|client| client.group_failed);
+        // What sets its parameters ends soon, and is not the client's.
+        let runs = self
+            .servers
+            .get(id)
+            .is_some_and(|server| matches!(server.state, server::State::Linked(_)));
         self.unlink(client_id, id, out);
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -212,7 +217,7 @@ impl Pooler {
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             server.ledger.push(Entry::swallow(Reply::Sync), true);
         }
-        if abrupt && server.ledger.owes_ready() {
+        if abrupt && runs && server.ledger.owes_ready() {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);
