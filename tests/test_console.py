@@ -295,7 +295,7 @@ def test_console_by_psycopg(howdah):
 def test_console_on_unix_socket_without_password(make_howdah):
     """User pgbouncer on the unix socket, from the same unix user, is an administrator. Others
     are not: only the process's own user is let in."""
-    howdah = make_howdah(auth_type="scram-sha-256", read_driver=False)
+    howdah = make_howdah(auth_type="scram-sha-256")
     if os.geteuid() == 0:
         # We are another unix user than the process: no way in without a password.
         with pytest.raises(wire.Refused):

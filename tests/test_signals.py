@@ -129,15 +129,20 @@ def test_sigusr1_and_sigusr2(make_howdah):
     """SIGUSR1 pauses, SIGUSR2 resumes."""
     howdah = make_howdah(workers=2)
 
-    def paused():
-        state = {row["key"]: row["value"] for row in howdah.console("SHOW STATE")}
-        return state["paused"] == "yes"
     with howdah.connect() as client:
+        def waits():
+            """Asks until the answer stays out: a signal is obeyed some time after it is sent."""
+            client.send(query("select 'late'"))
+            answered = machine.wait_until(
+                lambda: "yes" if not client.quiet(0.01) else howdah.pool()["cl_waiting"] and "no",
+                "an answer or the wait")
+            if answered == "yes":
+                client.read_until()
+            return answered == "no"
         howdah.signal(signal.SIGUSR1)
-        machine.wait_until(paused, "the pause")
-        client.send(query("select 'late'"))
-        howdah.wait_for_pool(cl_waiting=1)
-        assert client.quiet()
+        machine.wait_until(waits, "the pause")
+        state = {row["key"]: row["value"] for row in howdah.console("SHOW STATE")}
+        assert state["paused"] == "yes"
         howdah.signal(signal.SIGUSR2)
         assert [got.row() for got in client.read_until() if got.tag == "D"] == [[b"late"]]
 

@@ -771,10 +771,13 @@ def test_split_at_every_byte(shared_howdah, postgres, name):
     """Where packets end must not matter."""
     howdah = shared_howdah(**MODES["transaction-1"])
     steps = SCRIPTS[name]
+
+    def by_socket():
+        return wire.connect(howdah.socket_path, "postgres", "postgres")
     direct = play(postgres.connect(), steps)
     for at in range(1, max(len(step.data) for step in steps)):
-        compare(direct, play(howdah.connect(), steps, send=send_split(at)))
-    compare(direct, play(howdah.connect(), steps, send=send_bytewise))
+        compare(direct, play(by_socket(), steps, send=send_split(at)))
+    compare(direct, play(by_socket(), steps, send=send_bytewise))
 
 
 STARTUPS = {
@@ -829,6 +832,20 @@ def test_same_negotiation(shared_howdah, newest_postgres, protocol, extra):
             assert len(client.key) == (4 if protocol == wire.PROTOCOL_3_0 else 32)
             assert client.value("select 1") == "1"
     assert found[0] == found[1]
+
+
+def test_does_not_wait_for_the_greeting(shared_howdah, postgres):
+    """Messages sent with the startup packet, before any answer."""
+    howdah = shared_howdah(**MODES["transaction-1"])
+    found = []
+    for address in ((postgres.host, postgres.port), howdah.address):
+        with wire.Wire(address) as client:
+            client.send(wire.startup("postgres", "postgres"), query("select 1"),
+                        parse("select 'two'", "s1"), bind("s1"), execute(), sync(), terminate())
+            messages = client.read_to_end()
+            greeting = [got.tag for got in messages].index("Z")
+            found.append(messages[greeting:])
+    assert not differences(*found)
 
 
 def test_the_comparison_has_teeth(postgres):

@@ -109,8 +109,10 @@ class Howdah:
         if self.child.poll() is not None:
             raise RuntimeError(f"ended at once with {self.child.returncode}:\n{self.said()}")
         try:
-            with wire.Wire((self.host, self.port)):
-                return True
+            if self.sections["pgbouncer"].get("unix_socket_dir"):
+                wire.Wire(self.socket_path).close()
+            wire.Wire(self.address).close()
+            return True
         except OSError:
             return False
 

@@ -59,15 +59,17 @@ class Programs:
 
     def _reachable(self, bin_folder, scratch):
         """The folder itself, or a copy of the installation where the user may not enter it."""
-        tried = machine.spawn(
-            [os.path.join(bin_folder, "postgres"), "-V"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        if tried.wait() == 0:
+        if machine.spawn(["test", "-r", os.path.join(bin_folder, "postgres")]).wait() == 0:
             return bin_folder
-        copy = os.path.join(scratch, f"postgresql-{self.version}")
-        shutil.copytree(os.path.dirname(bin_folder), copy, symlinks=True)
+        # The Python package keeps libraries three folders up from its programs.
+        base = os.path.join(scratch, f"postgresql-{self.version}")
+        installation = os.path.dirname(bin_folder)
+        package = os.path.dirname(installation)
+        libraries = package + ".libs"
+        if os.path.isdir(libraries):
+            shutil.copytree(libraries, os.path.join(base, os.path.basename(libraries)))
+        copy = os.path.join(base, os.path.basename(package), os.path.basename(installation))
+        shutil.copytree(installation, copy, symlinks=True)
         return os.path.join(copy, "bin")
 
     def path(self, program):

@@ -5,11 +5,13 @@ over the wire, so a test can say exactly which bytes it means.
 """
 
 import base64
+import fcntl
 import hashlib
 import hmac
 import os
 import socket
 import struct
+import termios
 from typing import NamedTuple
 
 from . import machine
@@ -187,11 +189,6 @@ def terminate():
     return message("X")
 
 
-def _hex_address(address):
-    """A socket address in the numbers of /proc/net/tcp."""
-    return struct.unpack("=I", socket.inet_aton(address[0]))[0], address[1]
-
-
 # Talking ----------------------------------------------------------------------------------------
 
 def split_messages(received):
@@ -303,17 +300,13 @@ class Wire:
 
     def taken(self):
         """Waits until the other side has read all that was sent, so that the next send is read
-        on its own. TCP v4 on this machine only."""
-        ours = "%08X:%04X" % _hex_address(self.socket.getsockname())
-        theirs = "%08X:%04X" % _hex_address(self.socket.getpeername())
+        on its own. Unix sockets only, of which the kernel tells what the peer has not read."""
+        assert self.socket.family == socket.AF_UNIX
+        unread = bytearray(4)
 
         def read():
-            with open("/proc/net/tcp") as table:
-                for line in table:
-                    fields = line.split()
-                    if fields[1] == theirs and fields[2] == ours:
-                        return fields[4].endswith(":00000000")
-            return True
+            fcntl.ioctl(self.socket, termios.TIOCOUTQ, unread)
+            return not any(unread)
 
         machine.wait_until(read, "the other side to read what was sent")
 

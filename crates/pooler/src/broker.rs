@@ -118,7 +118,11 @@ impl Broker {
                 let answer = self.admit(&login, bounds);
                 post(
                     worker,
-                    Mail::Brokered(FromBroker::Admitted(client, login, answer)),
+                    Mail::Brokered(FromBroker::Admitted {
+                        client,
+                        login,
+                        answer,
+                    }),
                 );
             }
             ToBroker::Left { login } => {
@@ -377,7 +381,7 @@ mod tests {
                     format!("{}: {} hungry {age}", worker.0, who.0)
                 }
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
-                FromBroker::Admitted(_, _, answer) => format!("{answer:?}"),
+                FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             });
         });
         said

@@ -10,6 +10,7 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::client;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
@@ -40,6 +41,7 @@ impl Keys {
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
+        // Some drivers take a process id of 0 for none.
         let pid = u32::from(self.worker.0) << SLOT_BITS | (id.index + 1);
         let mut hash = Sha256::new();
         hash.update(self.secret);
@@ -65,7 +67,7 @@ impl Keys {
         WorkerId((pid >> SLOT_BITS) as u16)
     }
 
-    /// The slot that a key names. No key has a process id of 0: some drivers take that for none.
+    /// The slot that a key names; one that never exists if it names none.
     pub fn slot(pid: u32) -> u32 {
         (pid & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
     }
@@ -132,7 +134,7 @@ impl Pooler {
                 return false;
             };
             let (_, ours, length) = self.keys.of(*id, client.long_key);
-            client.welcomed && secret == &ours[..length]
+            client.welcomed && bool::from(secret.ct_eq(&ours[..length]))
         });
         let Some(id) = found else {
             out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));

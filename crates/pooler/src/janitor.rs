@@ -443,7 +443,7 @@ impl Pooler {
                 }
                 self.close_server(id, why, Close::Await, out);
             }
-            _ => self.close_server(id, why, Close::Abort, out),
+            _ => self.close_server(id, why, Close::Await, out),
         }
     }
 

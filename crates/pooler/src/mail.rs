@@ -205,6 +205,13 @@ pub enum FromBroker {
         /// The bound is the database's, else the user's.
         database: bool,
     },
-    /// The client of this database and user is in, or the name of the bound that keeps it out.
-    Admitted(ClientId, Arc<PoolKey>, Result<(), &'static str>),
+    /// The client is in, or the name of the bound that keeps it out.
+    Admitted {
+        /// Who.
+        client: ClientId,
+        /// The database and user it is counted under.
+        login: Arc<PoolKey>,
+        /// The bound, if one is reached.
+        answer: Result<(), &'static str>,
+    },
 }

@@ -94,7 +94,7 @@ impl Pooler {
                 .map(|(id, _)| id)
                 .collect();
             for server in rest {
-                self.close_server(server, "database removed", Close::Abort, out);
+                self.close_server(server, "database removed", Close::Await, out);
             }
         }
     }

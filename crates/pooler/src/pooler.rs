@@ -213,7 +213,11 @@ impl Pooler {
             } => self.permitted(&pool, reserve, warm, out),
             FromBroker::Hungry { worker, pool, age } => self.hungry(worker, &pool, age, out),
             FromBroker::Evict { pool, database } => self.evict(&pool, database, out),
-            FromBroker::Admitted(client, login, answer) => {
+            FromBroker::Admitted {
+                client,
+                login,
+                answer,
+            } => {
                 self.admitted(client, login, answer, out);
             }
         }

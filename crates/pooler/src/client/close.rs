@@ -111,9 +111,13 @@ impl Pooler {
     /// The client's stream ended or broke.
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if matches!(client.state, State::Moving(_)) {
+            // Lost instead of detached: it goes nowhere.
+            client.state = State::Startup;
+        }
         match client.state {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
@@ -187,7 +191,7 @@ impl Pooler {
         server.ledger.orphan();
         server.since = self.now;
         if relaying {
-            return self.close_server(id, "client disconnect while sending", Close::Abort, out);
+            return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.copy_both {
             return self.close_server(id, "replication client was closed", Close::Await, out);

@@ -135,6 +135,10 @@ impl Pooler {
             return;
         };
         client.inbox.held.extend_from_slice(bytes);
+        if client.inbox.held.len() > HEADER + PASSWORD_MAX as usize + bytes.len() {
+            // Nobody has so much to say before the answer.
+            return self.disconnect(id, Fault::TooEarly, out);
+        }
         while let Some(client) = self.clients.get_mut(id) {
             match &client.state {
                 State::Login(login) if !login.deriving => {}

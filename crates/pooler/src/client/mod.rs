@@ -132,3 +132,6 @@ impl Replication {
         self != Replication::None
     }
 }
+
+// An idle client is mostly this: it must stay small, there may be tens of thousands.
+const _: () = assert!(size_of::<Client>() <= 384);

@@ -390,10 +390,12 @@ impl Pooler {
                 self.begin_login(id, out);
             }
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
-            // It left meanwhile, not admitted as far as it knew: its place is given back here.
+            // It left meanwhile: its place is given back.
             (None, Ok(())) => {
-                let left = ToBroker::Left { login };
-                out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+                out.push(Action::Post(
+                    Self::BROKER,
+                    Mail::Broker(ToBroker::Left { login }),
+                ));
             }
             (None, Err(_)) => {}
         }

@@ -15,8 +15,12 @@ use crate::ledger::Reply;
 use crate::server::Server;
 use crate::statement::PREFIX;
 
-/// The longest ErrorResponse, CommandComplete or the like that is held, in bytes.
+/// The longest CommandComplete or the like that is held, in bytes.
 const HELD_MESSAGE_MAX: usize = 1 << 20;
+
+/// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
+/// SQLSTATE come first) and the rest only passes.
+const ERROR_FRONT: usize = 64 << 10;
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
@@ -93,6 +97,16 @@ impl Downstream<'_> {
         }
     }
 
+    /// Passes what is there of a message; the rest follows.
+    fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
+        let count = chunk.rest().len().min(header.total());
+        self.pass(chunk, count, fate);
+        let inbox = &mut self.server.inbox;
+        inbox.left = (header.total() - count) as u32;
+        inbox.fate = fate;
+        inbox.tag = header.tag;
+    }
+
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
             return Err(Flow::Partial);
@@ -112,8 +126,14 @@ impl Downstream<'_> {
 
     /// Messages that are looked into.
     fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
-            if header.total() > HELD_MESSAGE_MAX {
+        let long_error = header.tag == tag::ERROR && header.total() > ERROR_FRONT;
+        let needed = if long_error {
+            ERROR_FRONT
+        } else {
+            header.total()
+        };
+        let Some(body) = chunk.rest().get(HEADER..needed) else {
+            if !long_error && header.total() > HELD_MESSAGE_MAX {
                 return Err(broken(WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,
@@ -142,13 +162,8 @@ impl Downstream<'_> {
             (_, None) if self.server.eaten > 0 => Fate::Relay,
             (tag, None) => return Err(broken(WireError::Tag(tag))),
         };
-        let count = chunk.rest().len().min(header.total());
-        self.pass(chunk, count, fate);
-        let inbox = &mut self.server.inbox;
-        inbox.left = (header.total() - count) as u32;
-        inbox.fate = fate;
-        inbox.tag = header.tag;
-        if inbox.left == 0 {
+        self.pass_front(chunk, header, fate);
+        if self.server.inbox.left == 0 {
             self.end(header.tag)
         } else {
             Ok(())
@@ -339,15 +354,16 @@ impl Downstream<'_> {
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
         if (simple && self.swallowing()) || self.client.is_none() {
             self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
-            chunk.at += header.total();
+            self.pass_front(chunk, header, Fate::Drop);
         } else if let Some(name) = duplicate(&self.server.ledger)
             && fields.sqlstate() == Some(b"42P05")
+            && header.total() <= ERROR_FRONT
         {
             let name = name.to_vec();
             self.rename_error(fields, &name);
             chunk.at += header.total();
         } else {
-            self.pass(chunk, header.total(), Fate::Relay);
+            self.pass_front(chunk, header, Fate::Relay);
         }
         if simple {
             self.server.ledger.keep_names();

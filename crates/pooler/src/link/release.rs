@@ -221,7 +221,8 @@ impl Pooler {
         }
     }
 
-    /// A send queue is full: the other side of the link is not read from.
+    /// A send queue is full: the other side of the link is not read from. Nor is a client that does
+    /// not read itself: some of its messages are answered here, without a server.
     pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
@@ -411,7 +412,7 @@ impl Pooler {
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
                 if let Some(why) = server.close_why {
-                    self.close_server(id, why, Close::Abort, out);
+                    self.close_server(id, why, Close::Await, out);
                 }
             }
             _ => self.task_moves(id, out),

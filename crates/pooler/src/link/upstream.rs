@@ -195,7 +195,11 @@ impl Upstream<'_> {
                 // A server is not kept waiting for the rest of a message: of one that must be
                 // whole, or is short, all must be there first.
                 let held_whole = self.renames && header.tag == tag::PARSE;
-                let needed = if held_whole && header.body <= statement::PARSE_MAX {
+                if held_whole && header.body > statement::PARSE_MAX {
+                    // Nobody is to wait for a server only to hear this.
+                    return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
+                }
+                let needed = if held_whole {
                     header.total()
                 } else {
                     header.total().min(FRONT_MAX)
@@ -253,6 +257,12 @@ impl Upstream<'_> {
             && let Some(name) = self.deallocated(chunk, header)?
         {
             return self.deallocate(chunk, header, name);
+        }
+        if self.linked().ledger.group_open() {
+            // PostgreSQL 17 and newer are left in a state where the next statement fails: this
+            // client's, if it stays, but nobody else's.
+            let server = self.linked();
+            server.close_why.get_or_insert("query inside an open group");
         }
         let mut entry = Entry::forward(Reply::Query);
         entry.barrier = true;

@@ -177,7 +177,7 @@ impl Pooler {
     pub(crate) fn server_broken(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         self.note_server(Level::Error, id, &fault.to_string(), out);
         self.drop_linked(id, fault, false, out);
-        self.close_server(id, "unknown pkt", Close::Abort, out);
+        self.close_server(id, "unknown pkt", Close::Await, out);
     }
 
     /// Ends a server, which is bound to nobody (any more).

@@ -22,6 +22,8 @@ const MESSAGE_MAX: usize = 1 << 20;
 /// A login under way.
 pub struct Login {
     exchange: ServerLogin,
+    /// AuthenticationOk has come.
+    proven: bool,
     /// Every ParameterStatus so far.
     parameters: Vec<Parameter>,
 }
@@ -47,6 +49,7 @@ impl Pooler {
         let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
         server.state = State::Login(Box::new(Login {
             exchange,
+            proven: false,
             parameters: Vec::new(),
         }));
         server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
@@ -144,12 +147,17 @@ impl Pooler {
 
     fn not_postgres(&mut self, id: ServerId, out: &mut Out) {
         self.login_failed(id, "08P01", "bad pkt header", out);
-        self.close_server(id, "bad pkt header", Close::Abort, out);
+        self.close_server(id, "bad pkt header", Close::Await, out);
     }
 
     fn login_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+        let proven = self.server_login(id).is_some_and(|login| login.proven);
         match message {
             tag::AUTHENTICATION => self.challenge(id, body, out),
+            tag::ERROR => self.refused(id, body, out),
+            tag::NOTICE | tag::NEGOTIATE => {}
+            // Who leaves AuthenticationOk out would get round proving that it knows the password.
+            _ if !proven => self.not_postgres(id, out),
             tag::PARAMETER_STATUS => match parameter_status(body) {
                 Ok((name, value)) => self.learn(id, name, value),
                 Err(_) => self.not_postgres(id, out),
@@ -158,8 +166,6 @@ impl Pooler {
                 (Ok((pid, secret)), Some(server)) => server.key = Some((pid, secret.into())),
                 _ => self.not_postgres(id, out),
             },
-            tag::ERROR => self.refused(id, body, out),
-            tag::NOTICE | tag::NEGOTIATE => {}
             tag::READY => self.logged_in_to_server(id, out),
             _ => self.not_postgres(id, out),
         }
@@ -206,7 +212,12 @@ impl Pooler {
                 };
                 self.ask(Asker::Server(id), question, out);
             }
-            Step::Await | Step::Done(()) => {}
+            Step::Await => {}
+            Step::Done(()) => {
+                if let Some(login) = self.server_login(id) {
+                    login.proven = true;
+                }
+            }
             Step::Refuse(refusal) => {
                 let prefix = "server login failed: ";
                 let text = refusal.text.strip_prefix(prefix).unwrap_or(&refusal.text);
@@ -218,7 +229,7 @@ impl Pooler {
                     "08P01"
                 };
                 self.login_failed(id, sqlstate, &format!("{prefix}{text}"), out);
-                self.close_server(id, "login failed", Close::Abort, out);
+                self.close_server(id, "login failed", Close::Await, out);
             }
         }
     }
@@ -248,7 +259,7 @@ impl Pooler {
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
         self.login_failed(id, &sqlstate, &text, out);
-        self.close_server(id, "login failed", Close::Abort, out);
+        self.close_server(id, "login failed", Close::Await, out);
     }
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {

@@ -46,7 +46,8 @@ struct Flags {
     /// The Howdah under test [default: the one built beside this program]
     #[arg(long)]
     howdah: Option<PathBuf>,
-    /// The PgBouncer to compare with; 1.24 or newer is a fair peer
+    /// The PgBouncer to compare with. A fair peer is 1.24 or newer; before 1.21, rows with prepared
+    /// statements fail, as it had none in transaction mode
     #[arg(long, default_value = "pgbouncer")]
     pgbouncer: PathBuf,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]

@@ -18,6 +18,8 @@ pub struct Results {
     pub readings: Readings,
     /// Keys of the rows that were asked for.
     pub wanted: Vec<&'static str>,
+    /// How many clients the rows with many of them have.
+    pub crowd: usize,
     /// Many clients at work at once, by target.
     pub active: Vec<(Target, Result<Waits, String>)>,
     /// Memory of idle clients, by target.
@@ -91,7 +93,7 @@ impl Results {
             Some((_, Err(cause))) => ("failed".to_owned(), cause.clone(), false),
             None => ("failed".to_owned(), "not measured".to_owned(), false),
         };
-        let title = "10,000 clients active, 2 workers".to_owned();
+        let title = format!("{} clients active, 2 workers", self.crowd);
         Row {
             title,
             bound: "no failure".to_owned(),
@@ -102,7 +104,7 @@ impl Results {
     }
 
     fn memory_row(&self, who: &str, figure: impl Fn(&Growth) -> f64) -> Row {
-        let title = format!("memory growth per {who}");
+        let title = format!("memory growth per {who} of {}", self.crowd);
         against_peer(&title, "bytes", &self.memory, figure)
     }
 
@@ -125,20 +127,22 @@ impl Results {
         for (name, value) in &self.facts {
             let _ = writeln!(text, "{} {value}", paint("2", &format!("{name:>12}")));
         }
-        let _ = writeln!(
-            text,
-            "\n{}",
-            paint("1", "TPS | pooler's CPU us per transaction")
-        );
-        let table = self.cell_table();
-        let widths = widths(&table);
-        for (number, line) in table.iter().enumerate() {
-            let line = aligned(line, &widths);
+        if !self.readings.is_empty() {
             let _ = writeln!(
                 text,
-                "{}",
-                if number == 0 { paint("2", &line) } else { line }
+                "\n{}",
+                paint("1", "TPS | pooler's CPU us per transaction")
             );
+            let table = self.cell_table();
+            let widths = widths(&table);
+            for (number, line) in table.iter().enumerate() {
+                let line = aligned(line, &widths);
+                let _ = writeln!(
+                    text,
+                    "{}",
+                    if number == 0 { paint("2", &line) } else { line }
+                );
+            }
         }
         for line in self.crowd_lines() {
             let _ = writeln!(text, "{line}");

@@ -16,7 +16,7 @@ use crate::target::{Programs, Running, Target};
 
 /// Logins per round of the row on logins.
 const LOGINS: usize = 2000;
-/// Rounds of that row, which is short and noisy.
+/// At most so many rounds of that row.
 const LOGIN_ROUNDS: usize = 3;
 
 /// What is to be run.
@@ -69,6 +69,7 @@ impl Plan {
     pub fn empty(&self) -> Results {
         Results {
             wanted: self.wanted.clone(),
+            crowd: self.crowd,
             ..Results::default()
         }
     }
@@ -143,7 +144,7 @@ impl Run<'_> {
         if crowded("active") {
             let active = |target| {
                 let running = self.start(target)?;
-                let (crowd, seconds) = (self.plan.crowd, self.plan.seconds + 4);
+                let (crowd, seconds) = (self.plan.crowd, 2 * self.plan.seconds);
                 let waits = crowd::active(self.machine, self.postgres, &running, crowd, seconds);
                 waits.map_err(|error| error.to_string())
             };
@@ -210,7 +211,7 @@ impl Run<'_> {
         let targets = [Target::Howdah, Target::PgBouncer];
         let running = targets.map(|target| (target, self.start(target)));
         let mut results: Vec<_> = targets.map(|target| (target, Ok(Vec::new()))).into();
-        for _ in 0..LOGIN_ROUNDS {
+        for _ in 0..self.plan.rounds.min(LOGIN_ROUNDS) {
             for ((target, running), (_, result)) in running.iter().zip(&mut results) {
                 let measure = |_| {
                     let running = running.as_ref().map_err(Clone::clone)?;

@@ -1,0 +1,241 @@
+"""Prepared statements over a transaction pool, where poolers are known to go wrong: what one client
+leaves, others must never meet; caches are bounded; who vanishes harms nobody."""
+
+import psycopg
+import pytest
+
+from harness import wire
+from harness.wire import bind, close, describe, execute, flush, parse, query, sync
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def rows(messages):
+    """The rows among messages, as texts."""
+    return [[value.decode() for value in got.row()] for got in messages if got.tag == "D"]
+
+
+def tags(messages):
+    """The types of messages, as one text."""
+    return "".join(got.tag for got in messages)
+
+
+@pytest.fixture
+def howdah(shared_howdah):
+    """One server for all."""
+    return shared_howdah(default_pool_size=1)
+
+
+def test_one_text_under_many_names(howdah):
+    """Clients share a server's statement, each under names of its own."""
+    clients = [howdah.connect() for _ in range(5)]
+    for index, client in enumerate(clients):
+        client.ask(parse("select $1::text || ' shared'", f"mine{index % 2}"), sync())
+    for index, client in enumerate(clients):
+        got = client.ask(bind(f"mine{index % 2}", [str(index)]), execute(), sync())
+        assert rows(got) == [[f"{index} shared"]]
+    assert int(howdah.console("SHOW SERVERS")[0]["prepared_statements"]) >= 1
+    for client in clients:
+        client.close()
+
+
+def test_one_name_for_many_texts(howdah):
+    """The same name means to each client what that client parsed."""
+    clients = [howdah.connect() for _ in range(5)]
+    for index, client in enumerate(clients):
+        client.ask(parse(f"select 'text {index}'", "same"), sync())
+    for _ in range(2):
+        for index, client in enumerate(clients):
+            assert rows(client.ask(bind("same"), execute(), sync())) == [[f"text {index}"]]
+    for client in clients:
+        client.close()
+
+
+def test_one_text_with_other_types(howdah):
+    """The same text with other types of its parameters is another statement."""
+    with howdah.connect() as one, howdah.connect() as two:
+        one.ask(parse("select $1", "s", types=[23]), sync())
+        two.ask(parse("select $1", "s", types=[25]), sync())
+        one_error = one.error(bind("s", ["x"]), execute(), sync())
+        assert one_error["C"] == "22P02"
+        assert rows(two.ask(bind("s", ["x"]), execute(), sync())) == [["x"]]
+        assert rows(one.ask(bind("s", ["7"]), execute(), sync())) == [["7"]]
+
+
+def test_one_text_with_another_search_path(make_howdah, newest_postgres):
+    """Where search_path is tracked, the same text means each client's own table."""
+    if newest_postgres.version < 18:
+        pytest.skip("search_path is reported from version 18 on")
+    newest_postgres.sql("""
+        create schema if not exists a; create schema if not exists b;
+        drop table if exists a.t, b.t;
+        create table a.t as select 'a' as x; create table b.t as select 'b' as x""")
+    howdah = make_howdah(postgres=newest_postgres, default_pool_size=1,
+                         track_extra_parameters="search_path")
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("set search_path to a")
+        two.rows("set search_path to b")
+        for client in (one, two):
+            client.ask(parse("select x from t", "s"), sync())
+        for _ in range(3):
+            assert rows(one.ask(bind("s"), execute(), sync())) == [["a"]]
+            assert rows(two.ask(bind("s"), execute(), sync())) == [["b"]]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_small_caches(make_howdah, postgres, limit):
+    """A server's set stays within its limit, also when a group uses more than fit."""
+    howdah = make_howdah(default_pool_size=1, max_prepared_statements=limit)
+    with howdah.connect() as client:
+        client.ask(*(parse(f"select {i}", f"s{i}") for i in range(10)), sync())
+        group = b"".join(bind(f"s{i}") + execute() for i in range(10))
+        for _ in range(3):
+            assert rows(client.ask(group, sync())) == [[str(i)] for i in range(10)]
+        client.send(group, flush())
+        got = []
+        while len(got) < 30:
+            got.append(client.read())
+        got += client.ask(sync())
+        assert tags(got) == "2DC" * 10 + "Z"
+        client.rows("begin")
+        held = int(client.value("select count(*) from pg_prepared_statements"))
+        client.rows("rollback")
+        assert held <= limit
+
+
+def test_many_statements_of_many_clients(make_howdah, postgres):
+    """Hundreds of different statements: bounded on the server, all still right."""
+    howdah = make_howdah(default_pool_size=1, max_prepared_statements=50)
+    clients = [howdah.connect() for _ in range(4)]
+    for index, client in enumerate(clients):
+        for i in range(100):
+            client.ask(parse(f"select '{index}.{i}'", f"s{i}"), sync())
+    for i in range(0, 100, 7):
+        for index, client in enumerate(clients):
+            assert rows(client.ask(bind(f"s{i}"), execute(), sync())) == [[f"{index}.{i}"]]
+    assert int(clients[0].value("select count(*) from pg_prepared_statements")) <= 50
+    for client in clients:
+        client.close()
+
+
+def test_off(make_howdah):
+    """max_prepared_statements = 0: messages pass as they are, for session-bound use."""
+    howdah = make_howdah(pool_mode="session", max_prepared_statements=0)
+    with howdah.connect() as client:
+        assert rows(client.ask(parse("select 'as is'", "s"), bind("s"), execute(), sync())) == [
+            ["as is"]]
+        assert client.value("select name from pg_prepared_statements") == "s"
+
+
+def test_others_deallocate(howdah):
+    """DEALLOCATE ALL and DISCARD ALL of one client do not take another's statements."""
+    with howdah.connect() as one, howdah.connect() as two:
+        two.ask(parse("select 'two'", "s"), bind("s"), execute(), sync())
+        for command in ("deallocate all", "discard all"):
+            one.ask(parse("select 'two'", "other"), sync())
+            one.rows(command)
+            assert rows(two.ask(bind("s"), execute(), sync())) == [["two"]]
+            assert one.error(bind("other"), sync())["C"] == "26000"
+
+
+def test_vanishes_between_parse_and_sync(howdah):
+    """A client drops after Parse without Sync; another one parses the same text."""
+    for parts in ([parse("select 'half'", "s")], [parse("select 'half'", "s"), flush()],
+                  [parse("select 'half'", "s"), describe("s"), flush()],
+                  [parse("select 'half'", "s"), bind("s"), execute()],
+                  [parse("select 'half'"), bind(), execute(rows=1), flush()]):
+        for ending in ("close", "abort"):
+            with howdah.connect() as client:
+                client.send(*parts)
+                getattr(client, ending)()
+            with howdah.connect() as next_one:
+                got = next_one.ask(parse("select 'half'", "s"), bind("s"), execute(), sync())
+                assert tags(got) == "12DCZ"
+                assert rows(got) == [["half"]]
+                # Not inside a transaction another one left.
+                assert got[-1] == wire.Message("Z", b"I")
+                assert next_one.value("select now() = statement_timestamp()") == "t"
+
+
+def test_vanishes_at_every_byte(howdah):
+    """A client that dies after any byte of its messages; the next one gets its own replies."""
+    data = (query("begin") + parse("select 'gone'", "s") + bind("s") + execute() + sync()
+            + query("select 'gone'") + parse("select 'gone'") + bind() + execute() + sync())
+    with howdah.connect() as witness:
+        witness.ask(parse("select 'witness'", "s"), sync())
+        for at in range(len(data)):
+            client = howdah.connect()
+            client.send(data[:at])
+            client.abort() if at % 2 else client.close()
+            got = witness.ask(bind("s"), execute(), sync(), query("select 'own'"))
+            got += witness.read_until()
+            assert rows(got) == [["witness"], ["own"]], at
+    howdah.wait_for_pool(cl_active=0, sv_active=0)
+
+
+def test_late_reply_reaches_nobody_else(howdah):
+    """A client leaves while its query runs; the next one gets only its own rows."""
+    for turn in range(30):
+        with howdah.connect() as client:
+            client.send(parse(f"select 'late {turn}', pg_sleep(0.003)"), bind(), execute(), sync())
+            client.abort()
+        with howdah.connect() as next_one:
+            assert next_one.value(f"select 'mine {turn}'") == f"mine {turn}"
+
+
+def test_waits_for_a_server_in_the_middle_of_a_group(make_howdah):
+    """No free server: one error at the wait limit, sent messages piecemeal or not."""
+    howdah = make_howdah(default_pool_size=1, query_wait_timeout=1)
+    with howdah.connect() as holder, howdah.connect() as client:
+        holder.rows("begin")
+        for part in (parse("select 1"), bind(), execute(), sync()):
+            client.send(part)
+        errors = [got.fields()["M"] for got in client.read_to_end() if got.tag == "E"]
+        assert errors == ["query_wait_timeout"]
+
+
+def test_settings_of_one_do_not_reach_another(howdah):
+    """Tracked settings, set in every way, are each client's own."""
+    with howdah.connect() as one, howdah.connect() as two:
+        for statement in ("set timezone to 'Asia/Tokyo'",
+                          "select set_config('timezone', 'Asia/Tokyo', false)"):
+            one.rows(statement)
+            assert two.value("show timezone") == "UTC"
+            assert one.value("show timezone") == "Asia/Tokyo"
+            one.rows("reset timezone")
+            assert one.value("show timezone") == "UTC"
+
+
+def test_close_of_what_was_never_sent(howdah):
+    """A name parsed, closed and parsed again without a server in between."""
+    with howdah.connect() as holder, howdah.connect() as client:
+        holder.rows("begin")
+        client.send(parse("select 'first'", "s"), sync(), close("s"), sync(),
+                    parse("select 'second'", "s"), sync(), bind("s"), execute(), sync())
+        howdah.wait_for_pool(cl_waiting=1)
+        holder.rows("commit")
+        got = [client.read_until() for _ in range(4)]
+        assert [tags(group) for group in got] == ["1Z", "3Z", "1Z", "2DCZ"]
+        assert rows(got[3]) == [["second"]]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_psycopg_pipelines(make_howdah, workers):
+    """psycopg's pipeline mode and its automatic statements, eight connections on two servers."""
+    howdah = make_howdah(default_pool_size=2, workers=workers)
+    connections = [psycopg.connect(howdah.url(), autocommit=True, prepare_threshold=0)
+                   for _ in range(8)]
+    for turn in range(5):
+        for index, connection in enumerate(connections):
+            with connection.pipeline() as pipeline:
+                cursors = [connection.execute("select %s::int + %s", (i, index))
+                           for i in range(10)]
+                pipeline.sync()
+                assert [cursor.fetchone()[0] for cursor in cursors] == [
+                    i + index for i in range(10)]
+            with pytest.raises(psycopg.errors.DivisionByZero), connection.pipeline():
+                connection.execute("select 1 / %s", (0,))
+                connection.execute("select 'skipped'")
+            assert connection.execute("select %s", (f"{turn}",)).fetchone() == (f"{turn}",)
+    for connection in connections:
+        connection.close()
