@@ -191,6 +191,7 @@ impl Pooler {
         server.ledger.orphan();
         server.since = self.now;
         if relaying {
+            server.cut_off = true;
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.copy_both {
@@ -258,6 +259,7 @@ impl Pooler {
         server.state = server::State::Draining;
         if let Some(entry) = self.clients.get_mut(client) {
             entry.state = State::Idle;
+            server.cut_off = entry.inbox.relaying();
         }
         if between && !told {
             return self.disconnect(client, fault, out);

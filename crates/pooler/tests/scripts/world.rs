@@ -493,7 +493,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
-        Mail::Brokered(FromBroker::Admitted(_, _, answer)) => {
+        Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
         Mail::Cancel { .. } => "cancel".into(),
