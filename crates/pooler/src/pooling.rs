@@ -561,6 +561,7 @@ impl Server {
             eaten: 0,
             sql_prepared: false,
             rolled_back: false,
+            cut_off: false,
             served: false,
             close_why: None,
             cancels: 0,

@@ -179,6 +179,11 @@ impl Pooler {
             .clients
             .get(client_id)
             .is_some_and(|client| client.group_failed);
+        // What sets its parameters ends soon, and is not the client's.
+        let runs = self
+            .servers
+            .get(id)
+            .is_some_and(|server| matches!(server.state, server::State::Linked(_)));
         self.unlink(client_id, id, out);
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -186,6 +191,7 @@ impl Pooler {
         server.ledger.orphan();
         server.since = self.now;
         if relaying {
+            server.cut_off = true;
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.copy_both {
@@ -216,7 +222,7 @@ impl Pooler {
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             server.ledger.push(Entry::swallow(Reply::Sync), true);
         }
-        if abrupt && server.ledger.owes_ready() {
+        if abrupt && runs && server.ledger.owes_ready() {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);
@@ -253,6 +259,7 @@ impl Pooler {
         server.state = server::State::Draining;
         if let Some(entry) = self.clients.get_mut(client) {
             entry.state = State::Idle;
+            server.cut_off = entry.inbox.relaying();
         }
         if between && !told {
             return self.disconnect(client, fault, out);

@@ -210,7 +210,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        if matches!(how, Close::Await) && server.inbox.at_boundary() {
+        if matches!(how, Close::Await) && !server.cut_off {
             out.send_with(Peer::Server(id), |buf| {
                 write::empty(buf, frontend::TERMINATE)
             });

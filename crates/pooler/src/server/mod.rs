@@ -103,6 +103,9 @@ pub struct Server {
     pub sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
     pub rolled_back: bool,
+    /// A message to it ends in the middle: nothing may follow, a Terminate would be taken for the
+    /// rest of it.
+    pub cut_off: bool,
     /// Some client was bound to it, here.
     pub served: bool,
     /// Why it must be closed instead of going back to the pool.

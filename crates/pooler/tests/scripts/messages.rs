@@ -1,0 +1,149 @@
+//! Messages as words, both ways.
+
+use howdah_wire::backend::{Fields, Status, command_tag, key_data, parameter_status};
+use howdah_wire::frame::{HEADER, cstr, header};
+use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::write;
+
+/// The words of a line: `name` or `name(argument,argument)`.
+pub fn words(line: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut words = Vec::new();
+    let mut rest = line.trim();
+    while !rest.is_empty() {
+        let end = rest.find([' ', '(']).unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = &rest[end..];
+        let mut arguments = Vec::new();
+        if rest.starts_with('(') {
+            let end = rest.find(") ").unwrap_or(rest.len() - 1);
+            arguments = rest[1..end].splitn(2, ',').collect();
+            rest = &rest[end + 1..];
+        }
+        words.push((name, arguments));
+        rest = rest.trim_start();
+    }
+    words
+}
+
+/// Appends what a client says by one word.
+pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
+    let first = arguments.first().copied().unwrap_or("").as_bytes();
+    let second = arguments.get(1).copied().unwrap_or("");
+    let with = |buf: &mut Vec<u8>, tag: u8, body: &[u8]| {
+        write::message(buf, tag, |buf| buf.extend_from_slice(body));
+    };
+    match word {
+        "Q" => write::query(buf, arguments.join(",").as_bytes()),
+        "P" => write::parse(buf, first, format!("{second}\0\0\0").as_bytes()),
+        "B" => write::bind_head(buf, second.as_bytes(), first, 6),
+        "Ds" => write::of_statement(buf, b'D', first),
+        "Dp" => with(buf, b'D', &[b"P", first, b"\0"].concat()),
+        "Cs" => write::of_statement(buf, b'C', first),
+        "E" => with(buf, b'E', &[first, b"\0\0\0\0\0"].concat()),
+        "F" => with(buf, b'F', &[0; 12]),
+        "f" => with(buf, b'f', b"no\0"),
+        "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
+        "x00" => buf.extend_from_slice(&[0; 8]),
+        _ => panic!("no word of a client: {word}"),
+    }
+    if word == "B" {
+        buf.extend_from_slice(&[0; 6]);
+    }
+}
+
+/// Appends what PostgreSQL says by one word.
+pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
+    let first = arguments.first().copied().unwrap_or("");
+    let second = arguments.get(1).copied().unwrap_or("");
+    let tag = word.as_bytes()[0];
+    match word {
+        "1" | "2" | "3" | "n" | "I" | "s" | "c" => write::empty(buf, tag),
+        "C" => write::command_complete(buf, first),
+        "D" => write::data_row(buf, [Some(first.as_bytes())].into_iter()),
+        "E" => write::error(buf, "ERROR", first, second),
+        "FATAL" => write::error(buf, "FATAL", first, second),
+        "N" => write::notice(buf, "NOTICE", "00000", first, None),
+        "R" => write::authentication(buf, first.parse().unwrap(), b""),
+        "K" => write::key_data(buf, first.parse().unwrap(), b"key!"),
+        "S" => {
+            let all = arguments.join(",");
+            let (name, value) = all.split_once('=').unwrap();
+            write::parameter_status(buf, name.as_bytes(), value.as_bytes());
+        }
+        "T" | "t" | "A" | "d" | "V" => write::message(buf, tag, |buf| {
+            buf.extend_from_slice(first.as_bytes());
+        }),
+        "G" | "W" | "H" => write::message(buf, tag, |buf| buf.extend_from_slice(&[0; 3])),
+        "ZI" => write::ready(buf, Status::Idle),
+        "ZT" => write::ready(buf, Status::Transaction),
+        "ZE" => write::ready(buf, Status::Failed),
+        _ => panic!("no word of a server: {word}"),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A message as a word; `None` if the bytes are not all there.
+pub fn word(bytes: &[u8], from_server: bool) -> Option<(String, usize)> {
+    let header = header(bytes)?.unwrap();
+    let body = bytes.get(HEADER..header.total())?;
+    let word = if from_server {
+        backend(header.tag, body)
+    } else {
+        frontend(header.tag, body)
+    };
+    Some((word, header.total()))
+}
+
+fn backend(tag: u8, body: &[u8]) -> String {
+    match tag {
+        b'Z' => format!("Z{}", char::from(body[0])),
+        b'C' => format!("C({})", text(command_tag(body).unwrap())),
+        b'E' | b'N' => {
+            let fields = Fields::new(body);
+            format!(
+                "{}({},{})",
+                text(fields.severity()),
+                text(fields.sqlstate().unwrap_or_default()),
+                text(fields.message())
+            )
+        }
+        b'S' => {
+            let (name, value) = parameter_status(body).unwrap();
+            format!("S({}={})", text(name), text(value))
+        }
+        b'K' => {
+            let (pid, secret) = key_data(body).unwrap();
+            format!("K({pid},{} bytes)", secret.len())
+        }
+        b'D' => format!("D({})", text(&body[6..])),
+        b'd' => format!("d({})", text(body)),
+        b'R' => format!("R({})", body[3]),
+        _ => char::from(tag).to_string(),
+    }
+}
+
+fn frontend(tag: u8, body: &[u8]) -> String {
+    let string = |bytes: &[u8]| cstr(bytes).map_or_else(String::new, |(front, _)| text(front));
+    match tag {
+        b'Q' => format!("Q({})", string(body)),
+        b'P' => {
+            let parse = Parse::read(body).unwrap();
+            format!("P({},{})", text(parse.name), text(parse.text()))
+        }
+        b'B' => {
+            let names = BindNames::read(body).unwrap();
+            format!("B({})", text(names.statement))
+        }
+        b'D' | b'C' => match Target::read(tag, body).unwrap() {
+            Target::Statement(name) => format!("{}s({})", char::from(tag), text(name)),
+            Target::Portal(name) => format!("{}p({})", char::from(tag), text(name)),
+        },
+        b'E' if body.len() > 5 => format!("E({})", string(body)),
+        b'd' => format!("d({})", text(body)),
+        b'f' => format!("f({})", string(body)),
+        _ => char::from(tag).to_string(),
+    }
+}

@@ -1,0 +1,503 @@
+//! Plays scripts. What can happen:
+//!
+//! - `setup workers=2 key=value ...`: first of all, with settings of PgBouncer's; of the database
+//!   `d` with `d.key=value`. `~` is a blank.
+//! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
+//! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: only so many bytes of them; then
+//!   `a rest`.
+//! - `s1 up`: PostgreSQL takes a connection and logs us in. `s1 connected`, `s1 refused`,
+//!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them.
+//! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
+//! - `cancel a`: a client `x1`, `x2`, ... asks for that.
+//! - `mail`: what workers have sent each other arrives, until all is quiet.
+//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`: to all workers.
+//!
+//! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
+//! Sockets close at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use howdah_pooler::config::Config;
+use howdah_pooler::event::{
+    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Time, WorkerId,
+};
+use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
+use howdah_pooler::note::Level;
+use howdah_pooler::{Pooler, PoolerSetup};
+use howdah_wire::write;
+
+use crate::messages::{client_message, server_message, word, words};
+
+/// What a client is told that wants nothing of its own.
+const WELCOME: &str = " R(0) S(server_version=17.0) S(client_encoding=UTF8) \
+    S(DateStyle=ISO, MDY) S(TimeZone=GMT) S(standard_conforming_strings=on) S(application_name=)";
+
+/// Plays each case of a script and compares what comes of it.
+pub fn play(script: &str) {
+    let mut failed = false;
+    let mut whole = String::new();
+    for case in script.split("\n= ") {
+        let mut world = World::default();
+        let mut played = String::new();
+        for line in case.lines() {
+            let comment = !line.starts_with("> ") && played.lines().all(|l| !l.starts_with("> "));
+            if line.starts_with('#') || line.is_empty() || comment {
+                writeln!(played, "{line}").unwrap();
+            } else if let Some(happening) = line.strip_prefix("> ") {
+                writeln!(played, "{line}").unwrap();
+                world.happen(happening);
+                played.push_str(&world.take_log());
+            }
+        }
+        failed |= played.trim_end() != case.trim_end();
+        if !whole.is_empty() {
+            whole.push_str("\n= ");
+        }
+        whole.push_str(played.trim_end());
+        whole.push('\n');
+    }
+    if failed {
+        for (line, (is, was)) in whole.lines().zip(script.lines()).enumerate() {
+            if is != was {
+                println!("first difference in line {}:\n- {was}\n+ {is}", line + 1);
+                break;
+            }
+        }
+        println!("-----8<-----\n{whole}-----8<-----");
+        panic!("something else came of it");
+    }
+}
+
+#[derive(Default)]
+struct World {
+    poolers: Vec<Pooler>,
+    now: u64,
+    /// Where everybody is, by name.
+    peers: BTreeMap<String, (usize, Peer)>,
+    /// Bytes sent to everybody that are no whole message yet.
+    streams: BTreeMap<String, Vec<u8>>,
+    /// Bytes to come from a `[7]`.
+    rests: BTreeMap<String, Vec<u8>>,
+    keys: BTreeMap<String, (u32, Vec<u8>)>,
+    own_mail: VecDeque<(usize, Mail)>,
+    mail: VecDeque<(usize, Mail)>,
+    closed: VecDeque<(usize, Peer)>,
+    adopting: String,
+    servers: usize,
+    cancels: usize,
+    /// Names of statements on servers, in order of appearance.
+    statements: Vec<String>,
+    /// Names of loose sockets.
+    loose: Vec<String>,
+    log: String,
+}
+
+impl World {
+    fn take_log(&mut self) -> String {
+        std::mem::take(&mut self.log)
+    }
+
+    fn happen(&mut self, line: &str) {
+        let (who, what) = line.split_once(' ').unwrap_or((line, ""));
+        if self.poolers.is_empty() {
+            self.setup(if who == "setup" { what } else { "" });
+            if who == "setup" {
+                return;
+            }
+        }
+        match who {
+            "wait" => self.wait(what),
+            "mail" => self.deliver(),
+            "order" => self.order(what),
+            "cancel" => self.cancel(what),
+            _ => self.peer(who, what),
+        }
+    }
+
+    fn setup(&mut self, words: &str) {
+        let mut workers = 1;
+        let (mut database, mut settings) = (String::new(), String::new());
+        for word in words.split_whitespace() {
+            let (key, value) = word.split_once('=').unwrap();
+            let value = value.replace('~', " ");
+            match key.strip_prefix("d.") {
+                Some(key) => write!(database, " {key}={value}").unwrap(),
+                None if key == "workers" => workers = value.parse().unwrap(),
+                None => writeln!(settings, "{key} = {value}").unwrap(),
+            }
+        }
+        let text = format!(
+            "[databases]\nd = host=127.0.0.1 port=5432{database}\n[pgbouncer]\nauth_type = trust\n\
+             auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n{settings}"
+        );
+        let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
+        let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
+        let config = Arc::new(config);
+        self.now = 1_000_000_000;
+        for worker in 0..workers {
+            self.poolers.push(Pooler::new(PoolerSetup {
+                worker: WorkerId(worker),
+                workers,
+                config: config.clone(),
+                seed: [worker as u8; 32],
+                shared_seed: [7; 32],
+                started: 0.0,
+                driver: "none".into(),
+                uid: 70,
+            }));
+        }
+    }
+
+    /// Lets time pass, deadline by deadline.
+    fn wait(&mut self, how_long: &str) {
+        let units = [("ms", 1_000_000), ("us", 1_000), ("s", 1_000_000_000)];
+        let (number, unit) = units
+            .iter()
+            .find_map(|(name, unit)| Some((how_long.strip_suffix(name)?, unit)))
+            .unwrap();
+        let until = self.now + number.parse::<u64>().unwrap() * unit;
+        loop {
+            let deadlines = self.poolers.iter().filter_map(Pooler::next_deadline);
+            let next = deadlines.min().map_or(u64::MAX, |at| at.0);
+            if next > until {
+                break;
+            }
+            self.now = self.now.max(next);
+            for worker in 0..self.poolers.len() {
+                if self.poolers[worker]
+                    .next_deadline()
+                    .is_some_and(|at| at.0 <= self.now)
+                {
+                    self.handle(worker, Event::Tick, &[]);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn deliver(&mut self) {
+        while let Some((worker, mail)) = self.mail.pop_front() {
+            self.handle(worker, Event::Mail(mail), &[]);
+        }
+    }
+
+    fn order(&mut self, what: &str) {
+        let order = match what {
+            "pause" => Order::Pause(None),
+            "resume" => Order::Resume(None),
+            "reconnect" => Order::Reconnect(None),
+            "kill d" => Order::Kill(Some("d".into())),
+            _ => panic!("no order: {what}"),
+        };
+        for worker in 0..self.poolers.len() {
+            self.handle(worker, Event::Order(order.clone()), &[]);
+        }
+    }
+
+    fn cancel(&mut self, whom: &str) {
+        let (pid, secret) = self.keys[whom].clone();
+        self.cancels += 1;
+        let name = format!("x{}", self.cancels);
+        self.accept(&name, 0);
+        let mut bytes = Vec::new();
+        write::cancel_request(&mut bytes, pid, &secret);
+        self.receive(&name, &bytes);
+    }
+
+    fn accept(&mut self, name: &str, worker: usize) {
+        self.adopting = name.to_string();
+        self.handle(worker, Event::Accepted(ends(4000)), &[]);
+    }
+
+    fn peer(&mut self, who: &str, what: &str) {
+        let (name, worker) = match who.split_once('@') {
+            Some((name, worker)) => (name, worker.parse().unwrap()),
+            None => (who, 0),
+        };
+        if let Some(parameters) = what.strip_prefix("login") {
+            return self.log_in(name, worker, parameters);
+        }
+        let (at, peer) = self.peers[name];
+        let Peer::Server(id) = peer else {
+            return self.lesser(name, what, at, peer);
+        };
+        match what {
+            "up" => {
+                self.handle(at, Event::Connected(id, Ok(ends(5432))), &[]);
+                self.say(
+                    name,
+                    "R(0) S(server_version=17.0) S(client_encoding=UTF8) \
+                    S(DateStyle=ISO, MDY) S(TimeZone=GMT) S(standard_conforming_strings=on) \
+                    S(application_name=) K(77) ZI",
+                );
+            }
+            "connected" => self.handle(at, Event::Connected(id, Ok(ends(5432))), &[]),
+            "refused" => self.handle(at, Event::Connected(id, Err("refused".into())), &[]),
+            "reset" => self.handle(at, Event::Lost(peer, Some("reset".into())), &[]),
+            _ => self.lesser(name, what, at, peer),
+        }
+    }
+
+    /// What clients and servers have in common.
+    fn lesser(&mut self, name: &str, what: &str, at: usize, peer: Peer) {
+        match what {
+            "lost" => self.handle(at, Event::Lost(peer, None), &[]),
+            "detached" => {
+                self.peers.remove(name);
+                self.loose.push(name.to_string());
+                let socket = LooseSocket(self.loose.len() as i64 - 1);
+                self.handle(at, Event::Detached(peer, socket), &[]);
+            }
+            "congested" => self.handle(at, Event::Congested(peer), &[]),
+            "drained" => self.handle(at, Event::Drained(peer), &[]),
+            "rest" => {
+                let rest = self.rests.remove(name).unwrap();
+                self.receive(name, &rest);
+            }
+            _ => self.say(name, what),
+        }
+    }
+
+    fn log_in(&mut self, name: &str, worker: usize, parameters: &str) {
+        self.accept(name, worker);
+        let mut all = vec![("user", "u"), ("database", "d")];
+        let more = parameters.split_whitespace();
+        all.extend(more.map(|word| word.split_once('=').unwrap()));
+        if all.iter().filter(|(key, _)| *key == "user").count() > 1 {
+            all.remove(0);
+        }
+        let mut bytes = Vec::new();
+        write::startup(&mut bytes, 0, all);
+        self.receive(name, &bytes);
+    }
+
+    fn say(&mut self, name: &str, what: &str) {
+        let is_server = matches!(self.peers[name].1, Peer::Server(_));
+        let (cut, what) = match what.strip_prefix('[').and_then(|w| w.split_once("] ")) {
+            Some((cut, what)) => (Some(cut.parse().unwrap()), what),
+            None => (None, what),
+        };
+        let mut bytes = Vec::new();
+        for (word, arguments) in words(what) {
+            if is_server {
+                server_message(&mut bytes, word, &arguments);
+            } else {
+                client_message(&mut bytes, word, &arguments);
+            }
+        }
+        if let Some(cut) = cut {
+            self.rests.insert(name.to_string(), bytes.split_off(cut));
+        }
+        self.receive(name, &bytes);
+    }
+
+    fn receive(&mut self, name: &str, bytes: &[u8]) {
+        let (at, peer) = self.peers[name];
+        self.handle(at, Event::Received(peer, bytes), bytes);
+    }
+
+    fn handle(&mut self, worker: usize, event: Event<'_>, bytes: &[u8]) {
+        self.decide(worker, event, bytes);
+        loop {
+            if let Some((worker, mail)) = self.own_mail.pop_front() {
+                self.decide(worker, Event::Mail(mail), &[]);
+            } else if let Some((worker, peer)) = self.closed.pop_front() {
+                self.decide(worker, Event::Closed { peer, gone: true }, &[]);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn decide(&mut self, worker: usize, event: Event<'_>, bytes: &[u8]) {
+        let mut out = Out::default();
+        self.poolers[worker].handle(Time(self.now), event, &mut out);
+        for action in std::mem::take(&mut out.actions) {
+            self.act(worker, action, bytes, &out.bytes);
+        }
+        self.flush();
+        self.poolers[worker].check();
+    }
+
+    fn act(&mut self, worker: usize, action: Action, event: &[u8], made: &[u8]) {
+        match action {
+            Action::Adopt(id) => {
+                let name = self.adopting.clone();
+                self.peers.insert(name, (worker, Peer::Client(id)));
+            }
+            Action::Send(peer, range) => self.sent(worker, peer, &made[range]),
+            Action::Relay(peer, range) => self.sent(worker, peer, &event[range]),
+            Action::Receive { peer, on } => {
+                let on = if on { "on" } else { "off" };
+                self.tell(&format!("{} receive {on}", self.name(worker, peer)));
+            }
+            Action::Connect(id, Address::Tcp(ip, port)) => {
+                self.servers += 1;
+                let name = format!("s{}", self.servers);
+                self.peers.insert(name.clone(), (worker, Peer::Server(id)));
+                self.tell(&format!("{name} connect {ip}:{port}"));
+            }
+            Action::Close { peer, how } => {
+                let name = self.name(worker, peer);
+                let how = match how {
+                    Close::Flush => "close",
+                    Close::Await => "close, await",
+                    Close::Abort => "abort",
+                };
+                self.tell(&format!("{name} {how}"));
+                self.peers.remove(&name);
+                self.streams.remove(&name);
+                self.closed.push_back((worker, peer));
+            }
+            Action::Detach(peer) => self.tell(&format!("{} detach", self.name(worker, peer))),
+            Action::Attach(peer, socket) => {
+                let name = self.loose[socket.0 as usize].clone();
+                self.tell(&format!("{name} attach to {worker}"));
+                self.peers.insert(name, (worker, peer));
+            }
+            Action::Discard(socket) => {
+                let name = self.loose[socket.0 as usize].clone();
+                self.tell(&format!("{name} discard"));
+            }
+            Action::Post(to, mail) if usize::from(to.0) == worker => {
+                self.own_mail.push_back((worker, mail));
+            }
+            Action::Post(to, mail) => {
+                self.tell(&format!("{worker} to {}: {}", to.0, mail_word(&mail)));
+                self.mail.push_back((usize::from(to.0), mail));
+            }
+            Action::Note(note) if note.level <= Level::Warning => {
+                self.tell(&format!("{}: {}", note.level, note.text));
+            }
+            Action::Note(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn name(&self, worker: usize, peer: Peer) -> String {
+        let found = self.peers.iter().find(|(_, at)| **at == (worker, peer));
+        found.map_or_else(|| format!("{peer:?}"), |(name, _)| name.clone())
+    }
+
+    fn sent(&mut self, worker: usize, peer: Peer, bytes: &[u8]) {
+        let name = self.name(worker, peer);
+        let from_server = matches!(peer, Peer::Client(_));
+        let mut stream = self.streams.remove(&name).unwrap_or_default();
+        stream.extend_from_slice(bytes);
+        let mut line = String::new();
+        // Start-up packets and cancel requests have no tag.
+        if !from_server && stream.first() == Some(&0) {
+            let cancel = stream.get(4..6) == Some(&[0x04, 0xd2]);
+            line.push_str(if cancel { " cancel" } else { " startup" });
+            stream.clear();
+        }
+        while let Some((word, size)) = word(&stream, from_server) {
+            if let Some(("K", _)) = word.split_once('(') {
+                let key = (
+                    u32::from_be_bytes(stream[5..9].try_into().unwrap()),
+                    stream[9..size].to_vec(),
+                );
+                self.keys.insert(name.clone(), key);
+            }
+            write!(line, " {word}").unwrap();
+            stream.drain(..size);
+        }
+        let line = line.replace(WELCOME, " welcome");
+        if !line.is_empty() {
+            self.tell(&format!("{name} <-{line}"));
+        }
+        self.streams.insert(name, stream);
+    }
+
+    /// Tells of messages that are not whole at an event's end.
+    fn flush(&mut self) {
+        let parts: Vec<_> = self
+            .streams
+            .iter()
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .map(|(name, bytes)| {
+                format!(
+                    "{name} <- {} bytes of {}",
+                    bytes.len(),
+                    char::from(bytes[0])
+                )
+            })
+            .collect();
+        for part in parts {
+            self.tell(&part);
+        }
+    }
+
+    /// A line of the log: names of statements on servers become short, and what is said to one
+    /// peer in one breath is one line.
+    fn tell(&mut self, line: &str) {
+        let mut line = line.to_string();
+        while let Some(at) = line.find("howdah_") {
+            let name: String = line[at + 7..]
+                .chars()
+                .take_while(char::is_ascii_alphanumeric)
+                .collect();
+            let short = if name.len() == 32 {
+                let known = self.statements.iter().position(|known| *known == name);
+                let index = known.unwrap_or_else(|| {
+                    self.statements.push(name.clone());
+                    self.statements.len() - 1
+                });
+                format!("#{}", index + 1)
+            } else {
+                format!("#{name}")
+            };
+            line.replace_range(at..at + 7 + name.len(), &short);
+        }
+        let last = self
+            .log
+            .trim_end()
+            .rsplit('\n')
+            .next()
+            .unwrap_or("")
+            .to_string();
+        if let Some((name, words)) = line.split_once(" <- ")
+            && last.starts_with(&format!("{name} <- "))
+            && !words.contains(" bytes of ")
+        {
+            self.log.truncate(self.log.len() - 1);
+            writeln!(self.log, " {words}").unwrap();
+            return;
+        }
+        writeln!(self.log, "{line}").unwrap();
+    }
+}
+
+fn ends(port: u16) -> Ends {
+    Ends {
+        remote: Address::Tcp([127, 0, 0, 1].into(), port),
+        local: Address::Tcp([127, 0, 0, 1].into(), 6432),
+        unix_peer: None,
+    }
+}
+
+fn mail_word(mail: &Mail) -> String {
+    match mail {
+        Mail::Client(_) => "client".into(),
+        Mail::Server(parcel) => format!("server of {}", parcel.pool.database),
+        Mail::Broker(ToBroker::Need { urgent, .. }) if *urgent => "need, urgent".into(),
+        Mail::Broker(ToBroker::Need { .. }) => "need".into(),
+        Mail::Broker(ToBroker::Sated { .. }) => "sated".into(),
+        Mail::Broker(ToBroker::Freed { .. }) => "freed".into(),
+        Mail::Broker(ToBroker::Moved { from, to, .. }) => format!("moved {} to {}", from.0, to.0),
+        Mail::Broker(ToBroker::Warm { .. }) => "warm".into(),
+        Mail::Broker(ToBroker::Admit { .. }) => "admit".into(),
+        Mail::Broker(ToBroker::Left { .. }) => "left".into(),
+        Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
+        Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
+        Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
+        Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
+            format!("admitted {}", answer.is_ok())
+        }
+        Mail::Cancel { .. } => "cancel".into(),
+        Mail::Cancelled(_, known) => format!("cancelled {known}"),
+        other => format!("{other:?}"),
+    }
+}
