@@ -57,6 +57,7 @@ suite! {
     last_words_survive_a_failed_send
     more_connections_than_buffers
     mail_wakes_a_waiting_worker
+    deadlines_that_move_are_kept
     closing_while_everything_is_under_way
     an_idle_worker_does_not_spin
     one_event_sends_to_hundreds
@@ -635,6 +636,36 @@ fn mail_wakes_a_waiting_worker<D: Make>() {
             stage.worker.turn(None);
         }
         sender.join().unwrap();
+    }
+}
+
+fn deadlines_that_move_are_kept<D: Make>() {
+    const MILLISECOND: u64 = 1_000_000;
+    let mut stage = Stage::<_, D>::new(scripted(|event, out| echo(&event, out)));
+    let mut stream = stage.connect();
+    for round in 0..50 {
+        let mut until = |stage: &mut Stage<_, D>, after: u64, something: bool| {
+            let start = stage.worker.sockets().driver().now();
+            if something {
+                write_some(&mut stream, b"x");
+                stage.worker.turn(Some(Time(start.0 + after)));
+                return;
+            }
+            // A wait may end early, but not for ever.
+            loop {
+                stage.worker.turn(Some(Time(start.0 + after)));
+                if stage.worker.sockets().driver().now().0 >= start.0 + after {
+                    break;
+                }
+            }
+            let late = stage.worker.sockets().driver().now().0 - start.0 - after;
+            assert!(late < 20_000 * MILLISECOND, "a later deadline was awaited");
+        };
+        // What comes ends a wait for a distant deadline; then a near one counts, then one between.
+        until(&mut stage, 30_000 * MILLISECOND, true);
+        until(&mut stage, MILLISECOND, false);
+        until(&mut stage, 100 * MILLISECOND, true);
+        until(&mut stage, (round % 4) * MILLISECOND, false);
     }
 }
 

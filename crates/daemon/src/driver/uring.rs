@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::squeue::Flags;
+use io_uring::types::{CancelBuilder, Fd, TimeoutFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -34,6 +35,7 @@ const CONNECT: u8 = 2;
 const RECEIVE: u8 = 3;
 const SEND: u8 = 4;
 const CANCEL: u8 = 5;
+const ALARM: u8 = 6;
 
 /// See the module.
 pub struct Uring {
@@ -57,6 +59,16 @@ pub struct Uring {
     /// Completions that need no more work.
     ready: VecDeque<Completion>,
     bell: Option<Arc<OwnedFd>>,
+    alarm: Alarm,
+}
+
+/// The one timeout that ends a wait. A deadline seldom moves forward, so it is cheaper to leave
+/// it in the kernel than to set and take back a timer with every wait.
+struct Alarm {
+    /// When the timeout in the kernel is due.
+    at: Option<Time>,
+    /// The same for the kernel, which reads it when the entry is submitted.
+    when: Box<Timespec>,
 }
 
 struct Arrived {
@@ -151,6 +163,10 @@ impl Uring {
             cursor: 0,
             ready: VecDeque::new(),
             bell,
+            alarm: Alarm {
+                at: None,
+                when: Box::default(),
+            },
         };
         driver.watch_bell();
         Ok(driver)
@@ -184,34 +200,52 @@ impl Uring {
 
     /// Queues an operation; hands the queue to the kernel first if it is full.
     ///
-    /// Every memory an operation points to is owned by `sends` or `buffers` until its terminal
-    /// completion was seen; descriptors are closed only after it.
+    /// Every memory an operation points to is owned by `sends`, `buffers` or `alarm` until its
+    /// terminal completion was seen; descriptors are closed only after it.
     fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: as said above, what the entry points to stays valid.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.enter(0, None);
+            self.enter(0);
             self.quiet_early = !self.quiet.is_empty();
             // A full completion queue may be what stops the kernel.
             self.collect();
         }
     }
 
-    /// Submits what is queued and waits for `want` completions, at most until the timeout.
-    fn enter(&mut self, want: u32, timeout: Option<Timespec>) {
+    /// Submits what is queued and waits for `want` completions.
+    fn enter(&mut self, want: u32) {
         let queued = self.ring.submission().len() as u32;
-        let args = SubmitArgs::new();
-        let args = match &timeout {
-            Some(timeout) => args.timespec(timeout),
-            None => args,
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: no argument is announced by the flags.
+        // Errors: a signal, or a full completion queue; the loop comes back.
+        let _ = unsafe { self.ring.submitter().enter::<()>(queued, want, flags, None) };
+    }
+
+    /// Sees to it that a wait ends at `deadline` at the latest. It may end before.
+    fn set_alarm(&mut self, deadline: Time) {
+        let was = self.alarm.at;
+        if was.is_some_and(|at| at <= deadline) {
+            return;
+        }
+        const SECOND: u64 = 1_000_000_000;
+        *self.alarm.when = Timespec::new()
+            .sec(deadline.0 / SECOND)
+            .nsec((deadline.0 % SECOND) as u32);
+        let (tag, when) = (alarm_tag().pack(), &raw const *self.alarm.when);
+        let entry = match was {
+            None => opcode::Timeout::new(when)
+                .flags(TimeoutFlags::ABS)
+                .build()
+                .user_data(tag),
+            // If it has just gone off, this fails, and the completion on its way sets it anew.
+            Some(_) => opcode::TimeoutUpdate::new(tag, when)
+                .flags(TimeoutFlags::ABS)
+                .build()
+                .flags(Flags::SKIP_SUCCESS)
+                .user_data(Tag::new(CANCEL, alarm_tag().key).pack()),
         };
-        let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
-        // SAFETY: `args` is what EXT_ARG announces, and lives until the call returns.
-        // Errors: the timeout, a signal, or a full completion queue; the loop comes back.
-        let _ = unsafe {
-            self.ring
-                .submitter()
-                .enter(queued, want, flags, Some(&args))
-        };
+        self.alarm.at = Some(deadline);
+        self.push(entry);
     }
 
     /// Takes over the completion entries there are.
@@ -259,6 +293,7 @@ impl Uring {
             ACCEPT => self.accepted(tag.key.slot as usize, result, more),
             CONNECT => self.connected(tag.key),
             BELL if !more => self.watch_bell(),
+            ALARM => self.alarm.at = None,
             _ => {}
         }
         None
@@ -380,6 +415,16 @@ impl Connection {
     }
 }
 
+fn alarm_tag() -> Tag {
+    Tag::new(
+        ALARM,
+        Key {
+            slot: 0,
+            generation: 0,
+        },
+    )
+}
+
 fn accept_tag(index: usize) -> Tag {
     Tag::new(
         ACCEPT,
@@ -405,18 +450,10 @@ impl Driver for Uring {
             || !self.starved.is_empty()
             || std::mem::take(&mut self.quiet_early)
             || deadline == Some(Time(0));
-        let timeout = match deadline {
-            Some(deadline) if !busy => {
-                let left = socket::timeout(socket::clock(), deadline);
-                Some(
-                    Timespec::new()
-                        .sec(left.tv_sec as u64)
-                        .nsec(left.tv_nsec as u32),
-                )
-            }
-            _ => None,
-        };
-        self.enter(u32::from(!busy), timeout);
+        if let (Some(deadline), false) = (deadline, busy) {
+            self.set_alarm(deadline);
+        }
+        self.enter(u32::from(!busy));
         self.collect();
         if !self.quiet.is_empty() {
             let queue = self.ring.submission();
