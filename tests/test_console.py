@@ -2,6 +2,7 @@
 
 import os
 import re
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -166,6 +167,16 @@ def test_stats(make_howdah):
     assert grown["client_login_count"] == 1
     assert grown["server_assignment_count"] == 3
     assert grown["bytes_received"] > 0 and grown["bytes_sent"] > 0
+
+
+def test_stats_are_logged_once_for_all_workers(make_howdah):
+    howdah = make_howdah(workers=3, stats_period=1)
+    line = r"(\d\d:\d\d:\d\d\.\d+).*stats: \d+ xacts/s"
+    howdah.wait_for_log(f"(?s){line}.*{line}.*{line}", seconds=30)
+    times = [datetime.strptime(at, "%H:%M:%S.%f") for at in re.findall(line, howdah.log())]
+    # The workers' periods end within one look at the clock; each has its own line otherwise.
+    apart = [(later - earlier).total_seconds() for earlier, later in zip(times, times[1:])]
+    assert all(seconds > 0.3 or seconds < 0 for seconds in apart), apart
 
 
 def test_lists(console):

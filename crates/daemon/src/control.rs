@@ -8,6 +8,7 @@ use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
+use howdah_pooler::stats::Stats;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::boot::{Fatal, Source};
@@ -118,6 +119,8 @@ impl Desk {
             reloads: VecDeque::new(),
             ending: false,
             idle: HashSet::new(),
+            counted: Stats::default(),
+            counted_by: HashSet::new(),
         };
         runtime.block_on(async {
             loop {
@@ -145,6 +148,9 @@ struct Control {
     ending: bool,
     /// Workers that wait for nothing more.
     idle: HashSet<WorkerId>,
+    /// What has been told of this `stats_period`, and by whom.
+    counted: Stats,
+    counted_by: HashSet<WorkerId>,
 }
 
 impl Control {
@@ -246,6 +252,7 @@ impl Control {
                     .map(|config| self.put_in_force(config));
                 self.answer(from, Answer::Reloaded(ticket, set));
             }
+            Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Idle(worker) => {
                 self.idle.insert(worker);
                 if self.ending && self.idle.len() == self.workers.len() {
@@ -255,6 +262,17 @@ impl Control {
             }
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
+        }
+    }
+
+    /// The workers' periods end within moments of each other; the last one completes the line.
+    fn log_stats(&mut self, from: WorkerId, stats: &Stats, seconds: u64) {
+        self.counted.add(stats);
+        self.counted_by.insert(from);
+        if self.counted_by.len() == self.workers.len() {
+            let line = std::mem::take(&mut self.counted).log_line(seconds);
+            self.counted_by.clear();
+            self.say(&line);
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::mail::Mail;
 use crate::note::Note;
+use crate::stats::Stats;
 
 /// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -232,6 +233,13 @@ pub enum Question {
         key: String,
         /// Its new value, as written.
         value: String,
+    },
+    /// A `stats_period` is over: one line is logged of what all workers counted. No answer.
+    LogStats {
+        /// Of this worker, in that time.
+        stats: Box<Stats>,
+        /// The length of the period.
+        seconds: u64,
     },
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.

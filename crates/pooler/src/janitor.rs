@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use crate::client::{self, Client};
 use crate::config::Config;
-use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, Time, WorkerId};
+use crate::event::{Action, ClientId, Close, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
@@ -238,27 +238,12 @@ impl Pooler {
             pool.older_stats = pool.last_stats;
             pool.last_stats = pool.stats;
         }
-        let seconds = (period / 1_000_000_000).max(1);
         if self.config.globals.log_stats {
-            let per = |total: u64, count: u64| total.checked_div(count).unwrap_or(0) / 1000;
-            let text = format!(
-                "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, \
-                 {} binds/s, in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
-                total.transactions / seconds,
-                total.queries / seconds,
-                total.client_parses / seconds,
-                total.server_parses / seconds,
-                total.binds / seconds,
-                total.received / seconds,
-                total.sent / seconds,
-                per(total.transaction_ns, total.transactions),
-                per(total.query_ns, total.queries),
-                per(total.wait_ns, total.transactions),
-            );
-            out.note(Note {
-                level: Level::Log,
-                text,
-            });
+            let seconds = (period / 1_000_000_000).max(1);
+            out.push(Action::Ask(Question::LogStats {
+                stats: Box::new(total),
+                seconds,
+            }));
         }
     }
 

@@ -67,6 +67,25 @@ impl Stats {
         self.lends += other.lends;
     }
 
+    /// PgBouncer's line in the log about what was counted in so many seconds.
+    pub fn log_line(&self, seconds: u64) -> String {
+        let per = |total: u64, count: u64| total.checked_div(count).unwrap_or(0) / 1000;
+        format!(
+            "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, \
+             {} binds/s, in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
+            self.transactions / seconds,
+            self.queries / seconds,
+            self.client_parses / seconds,
+            self.server_parses / seconds,
+            self.binds / seconds,
+            self.received / seconds,
+            self.sent / seconds,
+            per(self.transaction_ns, self.transactions),
+            per(self.query_ns, self.queries),
+            per(self.wait_ns, self.transactions),
+        )
+    }
+
     /// What was counted since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Stats) -> Stats {
