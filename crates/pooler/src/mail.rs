@@ -76,6 +76,8 @@ pub struct ServerParcel {
     pub status: Status,
     /// When it was connected.
     pub connected: Time,
+    /// Since when it has been idle.
+    pub since: Time,
     /// What PostgreSQL told at the login of its pool's last server.
     pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.

@@ -152,22 +152,25 @@ impl Pooler {
     /// An idle server fit for use. One that was idle for long is tested first, which is begun here;
     /// whoever waits then gets it.
     fn take_idle(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ServerId> {
-        let globals = &self.config.globals;
-        let delay = nanos(globals.server_check_delay);
-        let oldest_first = globals.server_round_robin;
-        let tests = !globals.server_check_query.is_empty();
+        let oldest_first = self.config.globals.server_round_robin;
         let pool = self.pools.at_mut(pool_id);
         let id = if oldest_first {
             pool.idle.pop_front()
         } else {
             pool.idle.pop_back()
         }?;
-        let rested = self.now.0.saturating_sub(self.servers.get(id)?.since.0);
-        if tests && rested > delay {
+        if self.needs_test(self.servers.get(id)?.since) {
             self.test_server(id, out);
             return None;
         }
         Some(id)
+    }
+
+    /// Whether a server that has been idle since then must be tested before it is used.
+    fn needs_test(&self, since: Time) -> bool {
+        let globals = &self.config.globals;
+        let idle_for = self.now.0.saturating_sub(since.0);
+        !globals.server_check_query.is_empty() && idle_for > nanos(globals.server_check_delay)
     }
 
     /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
@@ -446,6 +449,7 @@ impl Pooler {
             statements: server.set.drain(),
             status: server.status,
             connected: server.connected,
+            since: server.since,
             welcome: pool.welcome.clone(),
             epoch: self.janitor.epoch(&pool.key.database),
         };
@@ -501,7 +505,12 @@ impl Pooler {
         if !stale && let Some(welcome) = parcel.welcome {
             self.learn_welcome(pool_id, welcome, out);
         }
-        self.checkin(id, out);
+        let unused = self.needs_test(parcel.since) && !self.pools.at(pool_id).waiting.is_empty();
+        if unused && !stale && !self.pools.at(pool_id).paused {
+            self.test_server(id, out);
+        } else {
+            self.checkin(id, out);
+        }
         self.need(pool_id, out);
     }
 
