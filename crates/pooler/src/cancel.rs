@@ -173,17 +173,10 @@ impl Pooler {
         asker: Option<(WorkerId, ClientId)>,
         out: &mut Out,
     ) {
-        if let Some(carrier) = self.carrier_of(target) {
-            // One under way already does for both, unless its signal may be out by now.
-            if let Some(Server {
-                state: server::State::Cancel(errand),
-                ..
-            }) = self.servers.get_mut(carrier)
-                && !errand.sent
-            {
-                errand.askers.extend(asker);
-                return;
-            }
+        // One on its way does for both, unless its signal may be out by now.
+        if let Some(errand) = self.errand_to(target) {
+            errand.askers.extend(asker);
+            return;
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let Some(server) = self.servers.get_mut(target) else {
@@ -212,15 +205,19 @@ impl Pooler {
         self.watch_server(carrier);
     }
 
-    fn carrier_of(&self, target: ServerId) -> Option<ServerId> {
+    /// A carrier for this server that has not sent its request yet.
+    fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
         if self.servers.get(target)?.cancels == 0 {
             return None;
         }
-        let carries = |server: &Server| matches!(&server.state, server::State::Cancel(errand) if errand.target == target);
         self.servers
-            .iter()
-            .find(|(_, server)| carries(server))
-            .map(|(id, _)| id)
+            .iter_mut()
+            .find_map(|(_, server)| match &mut server.state {
+                server::State::Cancel(errand) if errand.target == target && !errand.sent => {
+                    Some(&mut **errand)
+                }
+                _ => None,
+            })
     }
 
     pub(crate) fn carrier_connected(

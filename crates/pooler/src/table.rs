@@ -117,6 +117,17 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
+    /// All that is there, by slot, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+        self.slots
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, slot)| {
+                let value = slot.value.as_deref_mut()?;
+                Some((K::new(index as u32, slot.generation), value))
+            })
+    }
+
     /// All keys, by slot.
     pub fn keys(&self) -> Vec<K> {
         self.iter().map(|(key, _)| key).collect()
