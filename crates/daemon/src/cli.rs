@@ -11,6 +11,8 @@ pub enum Command {
     Help,
     /// `-V`
     Version,
+    /// `--settings`
+    Settings,
     /// `--check`: read the configuration and say what is wrong.
     Check(Arguments),
     /// Run the pooler.
@@ -59,6 +61,7 @@ Options:
   -u, --user=NAME        become this system user
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit
+      --settings         print the reference of all settings and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
   -V, --version          show the version and exit
@@ -77,6 +80,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
+            Long("settings") => return Ok(Command::Settings),
             Short('d') | Long("daemon") => seen.daemon = true,
             Short('R') | Long("reboot") => seen.reboot = true,
             Short('q') | Long("quiet") => seen.quiet = true,
@@ -183,6 +187,7 @@ mod tests {
             assert_eq!(parsed(line), Ok(Command::Run(expected)), "{line}");
         }
         assert_eq!(parsed("--check a.ini"), Ok(Command::Check(config())));
+        assert_eq!(parsed("--settings"), Ok(Command::Settings));
         assert_eq!(parsed("-V"), Ok(Command::Version));
         assert_eq!(parsed("-vh a.ini"), Ok(Command::Help));
     }
@@ -210,6 +215,7 @@ mod tests {
             "-u, --user",
             "-v, --verbose",
             "--check",
+            "--settings",
             "--workers",
             "--io-driver",
             "-V, --version",

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
+        Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
         Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
         Ok(Command::Check(_)) => return ExitCode::FAILURE,
         Ok(Command::Run(arguments)) => {

@@ -6,6 +6,7 @@
 mod connstr;
 mod database;
 mod ini;
+mod reference;
 mod resolve;
 pub mod table;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use crate::auth::Secret;
 pub use database::{Database, Host};
+pub use reference::settings_page;
 pub use table::Globals;
 pub use user::User;
 pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};

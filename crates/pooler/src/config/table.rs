@@ -334,7 +334,8 @@ globals! {
         "The syslog facility.";
     syslog_ident: String = "pgbouncer", G, reload, NO_SYSLOG,
         "The name under which syslog shows us.";
-    tcp_defer_accept: u32 = "1", G, reload, Built,
+    tcp_defer_accept: u32 = "1", G, reload,
+        NotYet("the kernel hands connections over at once"),
         "Seconds the kernel waits for a client's first byte before it hands the connection over; \
          1 means 45, 0 hands it over at once.";
     tcp_keepalive: bool = "1", G, reload, Built,
