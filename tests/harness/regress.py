@@ -1,0 +1,104 @@
+"""`./regress`: PostgreSQL's own regression suite, directly and through Howdah, must end alike."""
+
+import argparse
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from . import machine, postgres as pg
+from .howdah import Howdah
+
+# What the suite's own installcheck needs of a cluster.
+SETTINGS = {"max_connections": "100", "max_prepared_transactions": "2", "synchronous_commit": "on",
+            "timezone": "Europe/Berlin", "log_connections": "off", "log_min_messages": "fatal"}
+
+
+def find_pg_regress(programs):
+    """The suite's driver, of Debian's postgresql-server-dev package or a like one."""
+    library = subprocess.run([programs.path("pg_config"), "--pkglibdir"],
+                             capture_output=True, text=True).stdout.strip()
+    path = os.path.join(library, "pgxs/src/test/regress/pg_regress")
+    if not os.access(path, os.X_OK):
+        sys.exit(f"There is no {path}: install PostgreSQL's server development files.")
+    return path
+
+
+def run_suite(driver, programs, suite, scratch, name, port):
+    """Runs the suite against a port; the folder of its results, and the summary."""
+    output = machine.folder(scratch, name)
+    child = machine.spawn(
+        [driver, "--inputdir", suite, "--outputdir", output, "--dlpath", suite,
+         "--bindir", programs.bin, "--schedule", os.path.join(suite, "parallel_schedule"),
+         "--host", "127.0.0.1", "--port", str(port), "--user", pg.SUPERUSER],
+        cwd=suite, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said, _ = child.communicate()
+    tests = len(re.findall(r"\b(?:ok|FAILED)\s+\d+ ms", said))
+    failed = len(re.findall(r"FAILED\s+\d+ ms", said))
+    print(f"{name:20} {tests} tests, {failed} differ from the expected output", flush=True)
+    if not tests:
+        sys.exit(said)
+    return os.path.join(output, "results")
+
+
+def compare(direct, through):
+    """The names of tests whose output is not the same byte for byte."""
+    names = sorted(name for name in os.listdir(direct) if name.endswith(".out"))
+    return [name for name in names if not os.path.exists(os.path.join(through, name))
+            or not filecmp.cmp(os.path.join(direct, name), os.path.join(through, name), False)]
+
+
+def main():
+    """Runs both and compares."""
+    parser = argparse.ArgumentParser(
+        prog="./regress", description=__doc__,
+        epilog="SUITE is src/test/regress of the sources of the PostgreSQL that is installed, with "
+               "its modules regress.so, refint.so and autoinc.so beside the schedules.")
+    parser.add_argument("suite", metavar="SUITE")
+    parser.add_argument("--driver", default="auto", help="io_uring or epoll")
+    parser.add_argument("--workers", default=1, type=int)
+    parser.add_argument("--reuse", action="store_true",
+                        help="clients follow each other on a server, which PostgreSQL lets them "
+                             "see: loaded libraries, for one")
+    parser.add_argument("--howdah", required=True, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+
+    found = pg.installations()
+    scratch = machine.scratch()
+    programs = pg.Programs(min(found), found[min(found)], scratch)
+    driver = find_pg_regress(programs)
+    suite = os.path.join(scratch, "suite")
+    shutil.copytree(options.suite, suite)
+    for folder, _, files in os.walk(suite):
+        for path in [folder, *(os.path.join(folder, file) for file in files)]:
+            machine.hand_over(path)
+
+    results = []
+    for through in (False, True):
+        name = "through Howdah" if through else "directly"
+        cluster = pg.Postgres(programs, scratch, name.replace(" ", "-") + "-cluster", **SETTINGS)
+        port, howdah = cluster.port, None
+        if through:
+            lifetime = {} if options.reuse else {"server_lifetime": 0}
+            howdah = Howdah(options.howdah, scratch, "howdah", postgres=cluster,
+                            driver=options.driver, workers=options.workers, pool_mode="session",
+                            default_pool_size=90, max_client_conn=1000, **lifetime)
+            port = howdah.port
+        try:
+            results.append(run_suite(driver, programs, suite, scratch, name, port))
+        finally:
+            for child in (howdah, cluster):
+                if child:
+                    child.stop()
+    different = compare(*results)
+    for name in different:
+        subprocess.run(["diff", "-u", *(os.path.join(folder, name) for folder in results)])
+    print(f"{len(different)} tests end differently: {' '.join(different)}" if different
+          else "No test ends differently.")
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()
