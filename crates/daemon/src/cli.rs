@@ -11,8 +11,10 @@ pub enum Command {
     Help,
     /// `-V`
     Version,
-    /// `--settings`
+    /// `--settings`: the reference of settings.
     Settings,
+    /// `--man`: the same as a manual page.
+    Manual,
     /// `--check`: read the configuration and say what is wrong.
     Check(Arguments),
     /// Run the pooler.
@@ -62,6 +64,7 @@ Options:
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit
       --settings         print the reference of all settings and exit
+      --man              print it as a manual page and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
   -V, --version          show the version and exit
@@ -80,6 +83,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
+            Long("man") => return Ok(Command::Manual),
             Long("settings") => return Ok(Command::Settings),
             Short('d') | Long("daemon") => seen.daemon = true,
             Short('R') | Long("reboot") => seen.reboot = true,
@@ -216,6 +220,7 @@ mod tests {
             "-v, --verbose",
             "--check",
             "--settings",
+            "--man",
             "--workers",
             "--io-driver",
             "-V, --version",

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
+        Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
         Ok(Command::Check(_)) => return ExitCode::FAILURE,
         Ok(Command::Run(arguments)) => {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use crate::auth::Secret;
 pub use database::{Database, Host};
-pub use reference::settings_page;
+pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
 pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};

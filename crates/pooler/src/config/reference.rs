@@ -1,84 +1,160 @@
-//! The reference page of settings, from the table. `howdah --settings` prints it, and
-//! `docs/settings.md` is that.
+//! The reference of settings, from the table: as Markdown (`howdah --settings`, which is
+//! `docs/settings.md`) and as a manual page (`howdah --man`).
 
 use std::fmt::Write;
 
 use super::table::{ENTRY, GLOBAL, Scope, Setting, Status};
 
-/// The page, in Markdown.
+const INTRODUCTION: &str = "Settings are PgBouncer's unless it says otherwise. Where one may stand \
+    in several places, the nearer one counts: user before database before `[pgbouncer]`. Times \
+    are in seconds, and may have a fraction. A setting marked *fixed* is read at start only; all \
+    others follow RELOAD, SIGHUP and the console's SET.";
+
+/// The page in Markdown.
 pub fn settings_page() -> String {
-    let mut page = String::from(
-        "# Settings\n\n\
-         This page is printed by `howdah --settings`.\n\n\
-         Settings are PgBouncer's unless it says otherwise. Where one may stand in several places, \
-         the nearer one counts: user before database before `[pgbouncer]`. Times are in seconds, \
-         and may have a fraction. A setting marked *fixed* is read at start only; all others follow \
-         RELOAD, SIGHUP and the console's SET.\n",
-    );
-    chapter(&mut page, "`[pgbouncer]`", GLOBAL, Scope::Global);
-    for (title, scope) in [
-        ("Entries of `[databases]`", Scope::Database),
-        ("Entries of `[users]`", Scope::User),
-        ("Entries of `[peers]`", Scope::Peer),
-    ] {
-        let both: Vec<&Setting> = GLOBAL
-            .iter()
-            .filter(|s| s.scopes.contains(&scope))
-            .collect();
-        let _ = write!(page, "\n## {title}\n");
-        if !both.is_empty() {
-            let names: Vec<_> = both.iter().map(|s| format!("`{}`", s.name)).collect();
-            let _ = write!(page, "\nFrom the list above: {}.\n", names.join(", "));
+    let mut page =
+        format!("# Settings\n\nThis page is printed by `howdah --settings`.\n\n{INTRODUCTION}\n");
+    for chapter in chapters() {
+        let _ = write!(page, "\n## {}\n\n", chapter.title);
+        if let Some(also) = &chapter.also {
+            let _ = write!(page, "{also}\n\n");
         }
-        page.push('\n');
-        ENTRY
-            .iter()
-            .filter(|s| s.scopes.contains(&scope))
-            .for_each(|setting| item(&mut page, setting));
+        for setting in chapter.settings {
+            let (name, values, prose) = (setting.name, values(setting), prose(setting));
+            let _ = writeln!(page, "- **`{name}`**: {values}.\n  {prose}");
+        }
     }
     page
 }
 
-fn chapter(page: &mut String, title: &str, settings: &[Setting], scope: Scope) {
-    let _ = write!(page, "\n## {title}\n\n");
-    settings
-        .iter()
-        .filter(|setting| setting.scopes.contains(&scope))
-        .for_each(|setting| item(page, setting));
+/// The same as a manual page of section 5.
+pub fn settings_manual() -> String {
+    let mut page = format!(
+        ".TH HOWDAH.INI 5 \"\" \"Howdah {}\"\n.SH NAME\nhowdah.ini \\- settings of Howdah, a \
+         connection pooler for PostgreSQL\n.SH DESCRIPTION\n{}\n",
+        env!("CARGO_PKG_VERSION"),
+        roff(INTRODUCTION),
+    );
+    for chapter in chapters() {
+        let _ = writeln!(page, ".SH \"{}\"", roff(&chapter.title));
+        if let Some(also) = &chapter.also {
+            let _ = writeln!(page, "{}", roff(also));
+        }
+        for setting in chapter.settings {
+            let (name, values, prose) = (setting.name, values(setting), prose(setting));
+            let _ = writeln!(
+                page,
+                ".TP\n.B {name}\n{}.\n.br\n{}",
+                roff(&values),
+                roff(&prose)
+            );
+        }
+    }
+    page.push_str(".SH SEE ALSO\n.BR howdah (8)\n");
+    page
 }
 
-fn item(page: &mut String, setting: &Setting) {
-    let _ = write!(page, "- **`{}`**: {}", setting.name, setting.kind);
+struct Chapter {
+    title: String,
+    /// Settings of another chapter that may stand here, too.
+    also: Option<String>,
+    settings: Vec<&'static Setting>,
+}
+
+fn chapters() -> Vec<Chapter> {
+    let of = |settings: &'static [Setting], scope| {
+        settings
+            .iter()
+            .filter(move |setting| setting.scopes.contains(&scope))
+    };
+    let mut chapters = vec![Chapter {
+        title: "Section `[pgbouncer]`".into(),
+        also: None,
+        settings: of(GLOBAL, Scope::Global).collect(),
+    }];
+    for (section, scope) in [
+        ("databases", Scope::Database),
+        ("users", Scope::User),
+        ("peers", Scope::Peer),
+    ] {
+        let names: Vec<_> = of(GLOBAL, scope)
+            .map(|setting| format!("`{}`", setting.name))
+            .collect();
+        chapters.push(Chapter {
+            title: format!("Entries of `[{section}]`"),
+            also: (!names.is_empty()).then(|| format!("From above: {}.", names.join(", "))),
+            settings: of(ENTRY, scope).collect(),
+        });
+    }
+    chapters
+}
+
+/// What can be written, and what holds if nothing is.
+fn values(setting: &Setting) -> String {
+    let mut text = setting.kind.to_string();
     match setting.default {
         None => {}
-        Some("") => page.push_str("; default: nothing"),
+        Some("") => text.push_str("; default: nothing"),
         Some(default) => {
-            let _ = write!(page, "; default: `{default}`");
+            let _ = write!(text, "; default: `{default}`");
         }
     }
     if !setting.reloadable {
-        page.push_str("; *fixed*");
+        text.push_str("; *fixed*");
     }
-    let _ = write!(page, ".\n  {}", setting.prose);
+    text
+}
+
+/// What it does, or why not.
+fn prose(setting: &Setting) -> String {
+    let prose = setting.prose;
     match setting.status {
-        Status::Built => {}
-        Status::NotYet(why) => {
-            let _ = write!(page, " **Not built**: {why}.");
-        }
+        Status::Built => prose.to_owned(),
+        Status::NotYet(why) => format!("{prose} **Not built**: {why}."),
         Status::Stops { unless, why } => {
             let harmless: Vec<_> = unless
                 .iter()
                 .filter(|value| !value.is_empty())
                 .map(|value| format!("`{value}`"))
                 .collect();
-            let but = match harmless.is_empty() {
-                true => "Setting it".to_owned(),
-                false => format!("Any value but {}", harmless.join(", ")),
+            let but = if harmless.is_empty() {
+                "setting it".to_owned()
+            } else {
+                format!("any value but {}", harmless.join(", "))
             };
-            let _ = write!(page, " **Not built**: {but} stops the start, as {why}.");
+            format!("{prose} **Not built**: {but} stops the start, as {why}.")
         }
     }
-    page.push('\n');
+}
+
+/// Markdown's marks become roff's; roff's own are made harmless.
+fn roff(text: &str) -> String {
+    let mut page = String::new();
+    let (mut code, mut strong, mut stressed) = (false, false, false);
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let mut taken = next.len_utf8();
+        let mut toggle = |on: &mut bool, font: &str| {
+            *on = !*on;
+            page.push_str(if *on { font } else { "\\fR" });
+        };
+        match next {
+            '`' => toggle(&mut code, "\\fB"),
+            '*' if code => page.push('*'),
+            '*' if rest.starts_with("**") => {
+                taken = 2;
+                toggle(&mut strong, "\\fB");
+            }
+            '*' => toggle(&mut stressed, "\\fI"),
+            '\\' => page.push_str("\\e"),
+            '-' => page.push_str("\\-"),
+            '\'' if page.is_empty() => page.push_str("\\&'"),
+            '.' if page.is_empty() => page.push_str("\\&."),
+            other => page.push(other),
+        }
+        rest = &rest[taken..];
+    }
+    page
 }
 
 #[cfg(test)]
