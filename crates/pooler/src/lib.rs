@@ -8,6 +8,7 @@ pub mod auth;
 pub mod broker;
 pub mod cancel;
 pub mod client;
+pub mod command;
 pub mod config;
 pub mod console;
 pub mod event;

@@ -282,6 +282,8 @@ impl Pooler {
             Some(asked) => welcome.tracked.overlaid(asked),
             None => (*welcome.tracked).clone(),
         };
+        // A replication client's server was logged in with them.
+        client.asked = asked.filter(|asked| !asked.is_unknown() && !client.replication.any());
         let params = self.shared.params.intern(wanted);
         let mut meaning = Vec::new();
         params.meaning(&mut meaning);
