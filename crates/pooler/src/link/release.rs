@@ -642,5 +642,7 @@ impl Pooler {
             }
         }
         self.resume(client_id, out);
+        // All it had sent may have been cancelled meanwhile.
+        self.settle_client(client_id, out);
     }
 }
