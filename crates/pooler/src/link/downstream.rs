@@ -368,9 +368,6 @@ impl Downstream<'_> {
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
-        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
-            self.server.close_why = Some("server conn crashed?");
-        }
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= ERROR_FRONT;
             concerned(client, self.server).filter(|_| fits)
@@ -398,6 +395,9 @@ impl Downstream<'_> {
             // PostgreSQL may have failed before it ate what has no place in a COPY, and would
             // answer it yet: that answer must not meet another client.
             self.server.close_why = Some("copy failed");
+        }
+        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
+            self.server.close_why = Some("server conn crashed?");
         }
         let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
         self.server.copy_in = false;
