@@ -25,6 +25,7 @@ pub mod place;
 pub mod pool;
 pub mod pooling;
 pub mod server;
+pub mod spelling;
 pub mod statement;
 pub mod stats;
 pub mod table;

@@ -148,7 +148,11 @@ mod tests {
             ("TimeZone", "europe/berlin", None),
             ("application_name", "x", None),
         ] {
-            let server = if value == "european" { "SQL, MDY" } else { "ISO, MDY" };
+            let server = if value == "european" {
+                "SQL, MDY"
+            } else {
+                "ISO, MDY"
+            };
             let found = spelling(name, value, Some(server.as_bytes()));
             assert_eq!(found.as_deref(), expected, "{name}={value}");
         }
