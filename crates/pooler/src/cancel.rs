@@ -337,6 +337,11 @@ impl Pooler {
             return;
         }
         let waiting = matches!(client.state, client::State::Waiting);
+        let inbox = &client.inbox;
+        if inbox.held.is_empty() || client.group_failed || !inbox.at_boundary() {
+            // Cancelled already, and nothing else is there to run yet.
+            return;
+        }
         if waiting {
             client.state = client::State::Idle;
             client.quiet = Time(self.now.0);
