@@ -865,6 +865,7 @@ def test_split_at_every_byte(shared_howdah, postgres, name):
 STARTUPS = {
     "plain": {},
     "application_name": {"application_name": "a name"},
+    "application_name, long": {"application_name": "long" * 2000},
     "client_encoding": {"client_encoding": "LATIN1"},
     "datestyle": {"datestyle": "German, DMY"},
     "datestyle, shortened": {"datestyle": "iso"},

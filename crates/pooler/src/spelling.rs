@@ -43,6 +43,9 @@ const ENCODINGS: [(&str, &str); 34] = [
     ("gb18030", "GB18030"),
 ];
 
+/// Names longer than this are cut off, in bytes.
+const NAME_MAX: usize = 63;
+
 /// A client's parameters as PostgreSQL would report them; `server` are those it had been told of
 /// nothing else.
 pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params) -> Params {
@@ -73,6 +76,9 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     } else if is("TimeZone") {
         let upper = value.to_ascii_uppercase();
         matches!(&*upper, "UTC" | "GMT").then_some(upper)
+    } else if is("application_name") {
+        let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'));
+        (plain && value.len() > NAME_MAX).then(|| value[..NAME_MAX].to_string())
     } else {
         None
     }
