@@ -171,7 +171,7 @@ STARTUP = {
     "length 4": Bad(first(struct.pack("!i", 4)), LENGTH, "08P01"),
     "length 7": Bad(first(struct.pack("!i", 7)), LENGTH, "08P01"),
     "length -1": Bad(first(struct.pack("!i", -1)), LENGTH, "08P01"),
-    "length of 10 KB and more": Bad(first(struct.pack("!ii", 10_001, 196608)), LENGTH, "08P01"),
+    "length of 10 KB and more": Bad(first(struct.pack("!ii", 10_005, 196608)), LENGTH, "08P01"),
     "length of 2 GB": Bad(first(struct.pack("!ii", 2**31 - 1, 196608)), LENGTH, "08P01"),
     "an HTTP request": Bad(first(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), LENGTH, "08P01"),
     "a TLS ClientHello": Bad(first(bytes.fromhex("1603010200010001fc0303") + bytes(500)), LENGTH,

@@ -54,10 +54,79 @@ def run(sql):
 
 
 ROWS = "select id, name from numbers where id <= 7 order by id"
+# Without columns of the table itself: its number is another each time.
+CHANGING = "select * from changing union all select * from changing"
 INT4 = 23
 TEXT = 25
 
 SCRIPTS = {
+    # What a prepared statement does to its session
+    "a named DEALLOCATE": [
+        ready(parse("select 1", "s1"), parse("deallocate s1", "d"), sync()),
+        ready(bind("d"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+        ready(bind("d"), execute(), sync()),
+        ready(parse("select 2", "s1"), bind("s1"), execute(), sync()),
+        ready(bind("d"), execute(), bind("s1"), execute(), sync()),
+        ready(bind("d"), execute(), sync()),
+    ],
+    "a named DEALLOCATE of itself": [
+        ready(parse("deallocate d", "d"), bind("d"), execute(), sync()),
+        ready(bind("d"), execute(), sync()),
+    ],
+    "a named DEALLOCATE ALL": [
+        ready(parse("select 1", "s1"), parse("deallocate all", "d"), sync()),
+        ready(bind("d"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+        ready(bind("d"), execute(), sync()),
+    ],
+    "a named DISCARD ALL": [
+        ready(parse("select 1", "s1"), parse("discard all", "d"), sync()),
+        ready(bind("d"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    "the portal that is executed deallocates": [
+        ready(parse("select 1", "s1"), parse("deallocate s1", "d"), parse("select 2", "t"), sync()),
+        ready(bind("d", portal="p"), bind("t", portal="q"), execute(portal="q"),
+              execute(portal="p"), sync()),
+        ready(bind("s1"), execute(), sync()),
+        ready(parse("select 1", "s1"), sync()),
+        ready(bind("t", portal="p"), bind("d", portal="q"), execute(portal="p"), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
+    # Names in errors
+    "names in errors": [
+        ready(parse("select $1::int", "s1"), bind("s1"), execute(), sync()),
+        ready(parse("select 1", "s1"), sync()),
+        ready(parse("select $1::int + $2", "s2"), sync()),
+        ready(bind("s2"), sync()),
+    ],
+    "names like ours": [
+        ready(parse("select 1", "howdah_void"), bind("howdah_void"), execute(), sync()),
+        ready(bind("howdah_x"), sync()),
+        ready(describe("howdah_unknown"), sync()),
+        ready(bind("howdah_00112233445566778899aabbccddeeff"), sync()),
+        ready(query("deallocate howdah_x")),
+        ready(query("deallocate howdah_void")),
+        ready(bind("howdah_void"), sync()),
+        ready(query("execute howdah_00112233445566778899aabbccddeeff")),
+    ],
+    # Results that change
+    "a result that changes": [
+        ready(query("drop table if exists changing; create table changing (a int)")),
+        ready(parse(CHANGING, "s1"), describe("s1"), bind("s1"), execute(), sync()),
+        ready(query("alter table changing add b text")),
+        ready(bind("s1"), execute(), sync()),
+        ready(parse(CHANGING, "s2"), describe("s2"), bind("s2"), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+        ready(close("s1"), parse(CHANGING, "s1"), describe("s1"), bind("s1"),
+              execute(), sync()),
+        ready(query("alter table changing drop a")),
+        ready(describe("s1"), sync()),
+        ready(query("deallocate s1")),
+        ready(parse(CHANGING, "s1"), describe("s1"), bind("s1"), execute(), sync()),
+        ready(query("drop table changing")),
+    ],
     # Simple protocol
     "simple": [ready(query("select 1, 'one'::text, null"))],
     "simple several statements": [ready(query("select 1; select 2, 3; select 'x' where false"))],
@@ -515,6 +584,19 @@ SCRIPTS = {
         nothing(copy_data(b"2\tb\n"), copy_done()), ready(query("select 1")),
         ready(query("rollback")),
     ],
+    "a query in the middle of a copy": [
+        ready(query("create temp table copied (a int)")),
+        upto("G", query("copy copied from stdin")),
+        ends(query("select 1")),
+    ],
+    "a query right behind a copy": [
+        ends(query("create temp table copied (a int); copy copied from stdin"),
+             query("select 1")),
+    ],
+    "a query right behind a copy, extended": [
+        ends(run("create temp table copied (a int)"), run("copy copied from stdin"), sync(),
+             query("select 1"), sync()),
+    ],
     "copy messages where there is no copy": [
         nothing(copy_data(b"1\n")), nothing(copy_done()), nothing(copy_fail("no")),
         ready(query("select 1")), nothing(copy_data(b"x" * 100)), ready(run("select 2"), sync()),
@@ -783,12 +865,89 @@ def test_split_at_every_byte(shared_howdah, postgres, name):
 STARTUPS = {
     "plain": {},
     "application_name": {"application_name": "a name"},
+    "application_name, long": {"application_name": "long" * 2000},
     "client_encoding": {"client_encoding": "LATIN1"},
     "datestyle": {"datestyle": "German, DMY"},
+    "datestyle, shortened": {"datestyle": "iso"},
+    "datestyle, other words": {"datestyle": "european, SQL"},
+    "datestyle, German": {"datestyle": "german"},
+    "encoding in quotes": {"client_encoding": "'utf-8'"},
+    "a boolean": {"standard_conforming_strings": "F"},
+    "intervalstyle, loud": {"intervalstyle": "ISO_8601"},
+    "utc": {"timezone": "utc"},
     "timezone": {"timezone": "Europe/Berlin"},
     "standard_conforming_strings": {"standard_conforming_strings": "off"},
     "intervalstyle": {"intervalstyle": "postgres_verbose"},
 }
+
+
+RESETS = {
+    "one": [ready(query("set datestyle to 'SQL, MDY'")), ready(query("reset datestyle"))],
+    "one that was not changed": [ready(query("reset datestyle"))],
+    "one of several": [ready(query("set datestyle to iso; set timezone to utc")),
+                       ready(query("reset TimeZone -- only this"))],
+    "to default": [ready(query("set application_name to x")),
+                   ready(query("SET application_name = default;"))],
+    "time zone": [ready(query("set time zone 'utc'")), ready(query("set time zone default"))],
+    "names": [ready(query("set names 'utf8'")), ready(query("set names"))],
+    "all": [ready(query("set datestyle to iso; set timezone to utc; set work_mem to '5MB'")),
+            ready(query("reset all")), ready(query("show work_mem"))],
+    "discard": [ready(query("set datestyle to iso; set timezone to utc")),
+                ready(query("discard all"))],
+    "to the server's own": [ready(query("set datestyle to 'ISO, MDY'")), ready(query("reset all"))],
+    "rolled back": [ready(query("set datestyle to iso")), ready(query("begin")),
+                    ready(query("reset datestyle")), ready(query("show datestyle")),
+                    ready(query("rollback"))],
+    "kept": [ready(query("set datestyle to iso")), ready(query("begin")),
+             ready(query("reset all")), ready(query("show datestyle")), ready(query("commit"))],
+    "local": [ready(query("set datestyle to iso")), ready(query("begin")),
+              ready(query("set local datestyle to default")), ready(query("show datestyle")),
+              ready(query("commit"))],
+    "in a failed transaction": [ready(query("set datestyle to iso")),
+                                ready(query("begin; select 1/0")),
+                                ready(query("reset datestyle")), ready(query("discard all")),
+                                ready(query("rollback"))],
+    "discard in a transaction": [ready(query("set datestyle to iso")), ready(query("begin")),
+                                 ready(query("discard all")), ready(query("rollback"))],
+    "pipelined": [ready(query("set datestyle to iso"), query("reset datestyle"),
+                        query("show datestyle"), query("discard all"), query("show timezone"),
+                        count=5)],
+}
+EXTENDED_RESETS = {
+    "extended": [ready(query("set datestyle to iso")), ready(run("reset datestyle"), sync())],
+    "extended all": [ready(query("set datestyle to iso; set timezone to utc")),
+                     ready(run("reset all"), run("show datestyle"), sync())],
+    "extended discard": [ready(query("set datestyle to iso")),
+                         ready(run("discard all"), sync())],
+    "extended, named": [ready(query("set datestyle to iso"), parse("reset datestyle", "s1"),
+                              sync(), count=2),
+                        ready(bind("s1"), execute(), sync())],
+    "extended, rolled back": [ready(query("set datestyle to iso")),
+                              ready(run("reset datestyle"), run("select 1/0"), sync())],
+    "extended, failed": [ready(query("set datestyle to iso")),
+                         ready(run("select 1/0"), run("reset datestyle"), sync())],
+}
+
+
+@pytest.mark.parametrize("mode, name", [
+    *(("session", name) for name in RESETS),
+    *(("transaction-1", name) for name in [*RESETS, *EXTENDED_RESETS]),
+    *(("transaction-2", name) for name in [*RESETS, *EXTENDED_RESETS]),
+])
+def test_same_resets(shared_howdah, postgres, mode, name):
+    """RESET and the like go back to what the startup packet said."""
+    howdah = shared_howdah(**MODES[mode])
+    asked = {"application_name": "mine", "datestyle": "German, DMY", "timezone": "Europe/Berlin",
+             "client_encoding": "LATIN1"}
+    steps = RESETS.get(name) or EXTENDED_RESETS[name]
+    steps = [*steps, *(ready(query(f"show {name}")) for name in asked)]
+    direct = play(postgres.connect(**asked), steps)
+    if mode == "session":
+        through = play(howdah.connect(**asked), steps)
+    else:
+        with Interloper(howdah) as interloper:
+            through = play(howdah.connect(**asked), steps, between=interloper)
+    compare(direct, through)
 
 
 @pytest.mark.parametrize("mode", ["transaction-1", "session"])

@@ -141,7 +141,7 @@ impl Pooler {
             return;
         };
         let state = self.clients.get(id).map(|client| match client.state {
-            client::State::Waiting => (true, None),
+            client::State::Waiting | client::State::Preparing(_) => (true, None),
             client::State::Linked(server) => (false, Some(server)),
             _ => (false, None),
         });
@@ -324,8 +324,8 @@ impl Pooler {
         }
     }
 
-    /// A client that waits for a server is told that its statement was cancelled, as if PostgreSQL
-    /// had just begun with it.
+    /// A client that waits for a server, or for its server to have its parameters, is told that its
+    /// statement was cancelled, as if PostgreSQL had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -333,9 +333,17 @@ impl Pooler {
         if !client.welcomed {
             return;
         }
-        client.state = client::State::Idle;
-        client.quiet = Time(self.now.0);
-        if let Some(pool) = client.pool {
+        let waiting = matches!(client.state, client::State::Waiting);
+        let inbox = &client.inbox;
+        if inbox.held.is_empty() || client.group_failed || !inbox.at_boundary() {
+            // Cancelled already, and nothing else is there to run yet.
+            return;
+        }
+        if waiting {
+            client.state = client::State::Idle;
+            client.quiet = Time(self.now.0);
+        }
+        if let (true, Some(pool)) = (waiting, client.pool) {
             let waiting = &mut self.pools.at_mut(pool).waiting;
             waiting.retain(|(waiter, _)| *waiter != id);
         }
@@ -357,6 +365,8 @@ impl Pooler {
             }
             _ => client.group_failed = true,
         }
-        self.resume(id, out);
+        if waiting {
+            self.resume(id, out);
+        }
     }
 }

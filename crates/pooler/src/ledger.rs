@@ -36,6 +36,22 @@ pub enum Reply {
     MadeClose,
 }
 
+/// How much of what PostgreSQL answers is the client's to see. A command that takes settings back is
+/// followed by one of ours that gives them the values of the client's login: together they answer as
+/// PostgreSQL would.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// All, or nothing if it is swallowed.
+    Whole,
+    /// The client's command: settings have values that nobody is to see. If it is a Query, the
+    /// ReadyForQuery comes with what is ours behind it.
+    Begun,
+    /// What is ours: of the answer only what settings have become, and the ReadyForQuery.
+    Rest,
+    /// Both in one Query: up to the first CommandComplete it is `Begun`.
+    Both,
+}
+
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -53,6 +69,11 @@ pub struct Entry {
     pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
+    /// How much of the answer the client sees.
+    pub part: Part,
+    /// If it is a message about one of the client's named statements: where that name is kept, to
+    /// find it again if the message fails.
+    pub named: usize,
 }
 
 impl Entry {
@@ -66,6 +87,8 @@ impl Entry {
             unnamed: false,
             unnamed_op: false,
             barrier: false,
+            part: Part::Whole,
+            named: 0,
         }
     }
 
@@ -96,8 +119,8 @@ pub enum Change {
     Define(Arc<Statement>),
     /// It no longer exists.
     Forget,
-    /// Nothing: it exists already, and PostgreSQL will say so, of the server's name.
-    Duplicate,
+    /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
+    Nothing,
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.
@@ -151,6 +174,13 @@ impl Ledger {
     /// What PostgreSQL answers now.
     pub fn front(&self) -> Option<Entry> {
         self.entries.front().copied()
+    }
+
+    /// Changes how much of the answer under way the client sees.
+    pub fn set_part(&mut self, part: Part) {
+        if let Some(front) = self.entries.front_mut() {
+            front.part = part;
+        }
     }
 
     /// The number of the group being sent. A group ends with a Sync or a Query.
@@ -294,7 +324,7 @@ impl Ledger {
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
         let changes = self.name_ops.iter().rev();
         changes
-            .filter(|op| !matches!(op.change, Change::Duplicate))
+            .filter(|op| !matches!(op.change, Change::Nothing))
             .find(|op| *op.name == *name)
     }
 

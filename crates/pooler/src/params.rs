@@ -65,6 +65,17 @@ impl Params {
         }
     }
 
+    /// No value is known.
+    pub fn is_unknown(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+
+    /// All values, by position.
+    pub fn known(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let values = self.values.iter().enumerate();
+        values.filter_map(|(position, value)| Some((position, value.as_deref()?)))
+    }
+
     /// No position, no value.
     pub fn none() -> Self {
         Params {
@@ -126,28 +137,32 @@ impl Params {
     }
 }
 
-/// Appends the statement that sets parameters. All go in one Query.
+/// The statement that sets parameters. All go in one Query.
 pub fn set_statement<'a>(
     tracked: &Tracked,
     missing: impl Iterator<Item = (usize, &'a [u8])>,
 ) -> Vec<u8> {
     let mut sql = Vec::new();
     for (position, value) in missing {
-        let name = &tracked.names[position];
-        // A list such as search_path is reported already quoted: SET would quote it once more.
-        if name.eq_ignore_ascii_case("search_path") {
-            sql.extend_from_slice(b"SELECT pg_catalog.set_config('search_path',");
-            literal(&mut sql, value);
-            sql.extend_from_slice(b",false);");
-            continue;
-        }
-        sql.extend_from_slice(b"SET ");
-        sql.extend_from_slice(name.as_bytes());
-        sql.push(b'=');
-        literal(&mut sql, value);
-        sql.push(b';');
+        set_one(&mut sql, &tracked.names[position], value, false);
     }
     sql
+}
+
+/// Appends the statement that sets one parameter; `local` for the rest of the transaction.
+pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], local: bool) {
+    // A list such as search_path is reported already quoted: SET would quote it once more.
+    if name.eq_ignore_ascii_case("search_path") {
+        sql.extend_from_slice(b"SELECT pg_catalog.set_config('search_path',");
+        literal(sql, value);
+        sql.extend_from_slice(if local { b",true);" } else { b",false);" });
+        return;
+    }
+    sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
+    sql.extend_from_slice(name.as_bytes());
+    sql.push(b'=');
+    literal(sql, value);
+    sql.push(b';');
 }
 
 /// Appends a string literal that means the same whatever standard_conforming_strings says.

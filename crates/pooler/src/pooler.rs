@@ -121,7 +121,7 @@ impl Pooler {
         let shared = Shared {
             tracked: Tracked::new(extra),
             params: ParamsInterner::new(seeded),
-            statements: Interner::new(seeded),
+            statements: Interner::new(seeded, setup.worker),
         };
         let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
         Pooler {

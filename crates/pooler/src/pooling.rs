@@ -15,7 +15,7 @@ use crate::note::Level;
 use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, Unnamed};
-use crate::statement::{Forgets, Held, ServerSet};
+use crate::statement::{Held, ServerSet};
 
 /// A setting's time in nanoseconds; 0 for none.
 pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
@@ -563,7 +563,7 @@ impl Server {
             params: Arc::new(crate::params::Params::none()),
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
-            bound_forgets: Forgets::Nothing,
+            portals: Vec::new(),
             copy_in: false,
             copy_broken: false,
             copy_both: false,

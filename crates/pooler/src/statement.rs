@@ -9,6 +9,8 @@ use sha2::{Digest, Sha256};
 use std::hash::BuildHasher;
 
 use crate::Seeded;
+use crate::command::{Forgets, Resets, forgets, resets};
+use crate::event::WorkerId;
 
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
@@ -17,19 +19,11 @@ pub const PREFIX: &[u8] = b"howdah_";
 /// client's.
 pub const VOID: &[u8] = b"howdah_void";
 
+/// A name on servers that no statement ever has.
+pub const UNKNOWN: &[u8] = b"howdah_unknown";
+
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
 pub const PARSE_MAX: u32 = 64 << 20;
-
-/// What running a statement makes clients forget.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Forgets {
-    /// Nothing.
-    Nothing,
-    /// `DEALLOCATE name`.
-    Name(Box<[u8]>),
-    /// `DEALLOCATE ALL` or `DISCARD ALL`.
-    All,
-}
 
 /// A statement's text and parameter types, once per worker however many clients have it.
 #[derive(Debug)]
@@ -38,18 +32,42 @@ pub struct Statement {
     pub definition: Box<[u8]>,
     /// Settings under which the text was parsed, as a hash of [`crate::params::Params::meaning`].
     pub meaning: u64,
+    /// 0, or what tells it from the same text parsed before its result changed.
+    pub epoch: u64,
     /// What running it forgets.
     pub forgets: Forgets,
+    /// Which settings running it resets.
+    pub resets: Resets,
     key: OnceLock<u128>,
 }
 
 impl Statement {
+    fn new(meaning: u64, definition: &[u8], epoch: u64) -> Self {
+        let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+        Statement {
+            definition: definition.into(),
+            meaning,
+            epoch,
+            forgets: forgets(text),
+            resets: resets(text),
+            key: OnceLock::new(),
+        }
+    }
+
+    /// Running it does something to its client that the server does not do by itself.
+    pub fn has_effect(&self) -> bool {
+        self.forgets != Forgets::Nothing || self.resets != Resets::Nothing
+    }
+
     /// 128 bits of SHA-256 over text, types and meaning: every worker finds the same.
     pub fn key(&self) -> u128 {
         *self.key.get_or_init(|| {
             let mut hash = Sha256::new();
             hash.update(self.meaning.to_be_bytes());
             hash.update(&self.definition);
+            if self.epoch != 0 {
+                hash.update(self.epoch.to_be_bytes());
+            }
             let digest = hash.finalize();
             let (front, _) = digest.split_first_chunk::<16>().expect("32 bytes");
             u128::from_be_bytes(*front)
@@ -59,7 +77,18 @@ impl Statement {
     /// The same statement, though perhaps another worker's copy.
     pub fn same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         Arc::ptr_eq(self, other)
-            || (self.meaning == other.meaning && self.definition == other.definition)
+            || (self.meaning == other.meaning
+                && self.epoch == other.epoch
+                && self.definition == other.definition)
+    }
+}
+
+/// True for a name that could be one of ours on a server. Others that begin like them are just names.
+pub fn is_ours(name: &[u8]) -> bool {
+    let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
+    match name.strip_prefix(PREFIX) {
+        Some(rest) => name == VOID || name == UNKNOWN || (rest.len() == 32 && rest.iter().all(hex)),
+        None => false,
     }
 }
 
@@ -81,15 +110,18 @@ pub struct Interner {
     statements: HashTable<Arc<Statement>>,
     seeded: Seeded,
     purge_at: usize,
+    /// The last one given: worker above, count below.
+    epoch: u64,
 }
 
 impl Interner {
-    /// Empty.
-    pub fn new(seeded: Seeded) -> Self {
+    /// Empty, of a worker.
+    pub fn new(seeded: Seeded, worker: WorkerId) -> Self {
         Interner {
             statements: HashTable::new(),
             seeded,
             purge_at: 1024,
+            epoch: u64::from(worker.0) << 48,
         }
     }
 
@@ -107,22 +139,31 @@ impl Interner {
             return found.clone();
         }
         if self.statements.len() >= self.purge_at {
-            // What nobody but this table has is forgotten; done seldom enough to cost nothing.
-            self.statements.retain(|s| Arc::strong_count(s) > 1);
+            // What nobody but this table has is forgotten; done seldom enough to cost nothing. The
+            // epoch of one is remembered: servers may still have what it replaced.
+            self.statements
+                .retain(|s| s.epoch != 0 || Arc::strong_count(s) > 1);
             self.purge_at = (self.statements.len() * 2).max(1024);
         }
-        let text = cstr(definition).map_or(&[][..], |(text, _)| text);
-        let statement = Arc::new(Statement {
-            definition: definition.into(),
-            meaning,
-            forgets: forgets(text),
-            key: OnceLock::new(),
-        });
+        let statement = Arc::new(Statement::new(meaning, definition, 0));
         let seeded = &self.seeded;
         self.statements.insert_unique(hash, statement.clone(), |s| {
             Self::hash(seeded, s.meaning, &s.definition)
         });
         statement
+    }
+
+    /// A statement's result has changed since PostgreSQL parsed it: who parses the same text from
+    /// now on gets another statement, parsed anew, on whichever server. Who has the old one keeps
+    /// it, and PostgreSQL's error, until then.
+    pub fn retire(&mut self, old: &Arc<Statement>) {
+        let hash = Self::hash(&self.seeded, old.meaning, &old.definition);
+        let found = self.statements.find_mut(hash, |s| Arc::ptr_eq(s, old));
+        if let Some(found) = found {
+            self.epoch += 1;
+            let new = Statement::new(old.meaning, &old.definition, self.epoch);
+            *found = Arc::new(new);
+        }
     }
 
     /// How many are known, those about to be purged included.
@@ -134,147 +175,6 @@ impl Interner {
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
-}
-
-/// What a text, if it is one statement, makes clients forget.
-pub fn forgets(text: &[u8]) -> Forgets {
-    let mut words = Words { rest: text };
-    let all = |word: &Option<Word<'_>>| matches!(word, Some(Word::Bare(w)) if w.eq_ignore_ascii_case(b"all"));
-    let Some(Word::Bare(first)) = words.next() else {
-        return Forgets::Nothing;
-    };
-    if first.eq_ignore_ascii_case(b"discard") {
-        return if all(&words.next()) {
-            Forgets::All
-        } else {
-            Forgets::Nothing
-        };
-    }
-    if !first.eq_ignore_ascii_case(b"deallocate") {
-        return Forgets::Nothing;
-    }
-    let mut word = words.next();
-    if matches!(word, Some(Word::Bare(w)) if w.eq_ignore_ascii_case(b"prepare"))
-        && let Some(after) = words.clone().next()
-        && !matches!(after, Word::Other)
-    {
-        word = Some(after);
-        words.next();
-    }
-    if all(&word) {
-        return Forgets::All;
-    }
-    let name: Box<[u8]> = match word {
-        Some(Word::Bare(name)) => name.to_ascii_lowercase().into(),
-        Some(Word::Quoted(name)) => name.into(),
-        _ => return Forgets::Nothing,
-    };
-    if words.ends() {
-        Forgets::Name(name)
-    } else {
-        Forgets::Nothing
-    }
-}
-
-/// The first words of an SQL text, comments skipped.
-#[derive(Clone)]
-struct Words<'a> {
-    rest: &'a [u8],
-}
-
-enum Word<'a> {
-    /// An identifier or keyword.
-    Bare(&'a [u8]),
-    /// A quoted identifier, unquoted.
-    Quoted(Vec<u8>),
-    /// Anything else.
-    Other,
-}
-
-impl<'a> Words<'a> {
-    /// Skips blanks and comments.
-    fn skip(&mut self) {
-        loop {
-            match self.rest {
-                [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, rest @ ..] => self.rest = rest,
-                [b'-', b'-', rest @ ..] => {
-                    let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
-                    self.rest = &rest[end.unwrap_or(rest.len())..];
-                }
-                [b'/', b'*', rest @ ..] => self.rest = after_comment(rest),
-                _ => return,
-            }
-        }
-    }
-
-    fn next(&mut self) -> Option<Word<'a>> {
-        self.skip();
-        let rest = self.rest;
-        let first = *rest.first()?;
-        if first == b'"' {
-            return self.quoted();
-        }
-        let bare = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || *b >= 0x80;
-        let end = rest.iter().position(|b| !bare(b)).unwrap_or(rest.len());
-        if end == 0 || first.is_ascii_digit() || first == b'$' {
-            return Some(Word::Other);
-        }
-        self.rest = &rest[end..];
-        Some(Word::Bare(&rest[..end]))
-    }
-
-    fn quoted(&mut self) -> Option<Word<'a>> {
-        let mut name = Vec::new();
-        let mut at = 1;
-        loop {
-            match (self.rest.get(at)?, self.rest.get(at + 1)) {
-                (b'"', Some(b'"')) => {
-                    name.push(b'"');
-                    at += 2;
-                }
-                (b'"', _) => {
-                    self.rest = &self.rest[at + 1..];
-                    return Some(Word::Quoted(name));
-                }
-                (&byte, _) => {
-                    name.push(byte);
-                    at += 1;
-                }
-            }
-        }
-    }
-
-    /// Nothing follows but blanks, comments and semicolons.
-    fn ends(&mut self) -> bool {
-        loop {
-            self.skip();
-            match self.rest {
-                [] => return true,
-                [b';', rest @ ..] => self.rest = rest,
-                _ => return false,
-            }
-        }
-    }
-}
-
-/// What follows a comment, comments inside it skipped; the argument begins behind its `/*`.
-fn after_comment(mut rest: &[u8]) -> &[u8] {
-    let mut depth = 1;
-    while depth > 0 {
-        match rest {
-            [] => break,
-            [b'/', b'*', after @ ..] => {
-                depth += 1;
-                rest = after;
-            }
-            [b'*', b'/', after @ ..] => {
-                depth -= 1;
-                rest = after;
-            }
-            [_, after @ ..] => rest = after,
-        }
-    }
-    rest
 }
 
 /// What a client named, by its own names.
@@ -394,39 +294,9 @@ mod tests {
     use super::*;
     use crate::seeded;
 
-    fn name(name: &str) -> Forgets {
-        Forgets::Name(name.as_bytes().into())
-    }
-
-    #[test]
-    fn texts_that_forget() {
-        for (text, expected) in [
-            ("select 1", Forgets::Nothing),
-            ("", Forgets::Nothing),
-            ("deallocate", Forgets::Nothing),
-            ("DEALLOCATE all", Forgets::All),
-            (
-                " /* a /* b */ */ -- c\n deallocate prepare ALL ;",
-                Forgets::All,
-            ),
-            ("discard all", Forgets::All),
-            ("discard plans", Forgets::Nothing),
-            ("DEALLOCATE Foo", name("foo")),
-            ("DEALLOCATE PREPARE \"Fo\"\"o\";;", name("Fo\"o")),
-            ("DEALLOCATE prepare", name("prepare")),
-            ("DEALLOCATE prepare;", name("prepare")),
-            ("DEALLOCATE a; select 1", Forgets::Nothing),
-            ("DEALLOCATE 1", Forgets::Nothing),
-            ("DEALLOCATE \"open", Forgets::Nothing),
-            ("/* never closed", Forgets::Nothing),
-        ] {
-            assert_eq!(forgets(text.as_bytes()), expected, "{text}");
-        }
-    }
-
     #[test]
     fn equal_texts_are_one_statement() {
-        let mut interner = Interner::new(seeded(1));
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
         let a = interner.intern(0, b"select 1\0\0\0");
         let b = interner.intern(0, b"select 1\0\0\0");
         let c = interner.intern(1, b"select 1\0\0\0");
@@ -437,8 +307,32 @@ mod tests {
     }
 
     #[test]
+    fn a_retired_text_is_another_statement() {
+        let mut interner = Interner::new(seeded(1), WorkerId(2));
+        let old = interner.intern(0, b"select * from t\0\0\0");
+        interner.retire(&old);
+        let new = interner.intern(0, b"select * from t\0\0\0");
+        assert!(!new.same(&old) && new.key() != old.key());
+        // Somebody else finds out later that the old one is stale.
+        interner.retire(&old);
+        assert!(Arc::ptr_eq(
+            &new,
+            &interner.intern(0, b"select * from t\0\0\0")
+        ));
+        let mut elsewhere = Interner::new(seeded(1), WorkerId(3));
+        let other = elsewhere.intern(0, b"select * from t\0\0\0");
+        elsewhere.retire(&other);
+        let other = elsewhere.intern(0, b"select * from t\0\0\0");
+        assert_ne!(
+            other.key(),
+            new.key(),
+            "workers do not share what they retired"
+        );
+    }
+
+    #[test]
     fn unused_texts_are_forgotten() {
-        let mut interner = Interner::new(seeded(1));
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
         let kept = interner.intern(0, b"kept\0\0\0");
         for i in 0..5000 {
             interner.intern(0, format!("select {i}\0\0\0").as_bytes());
@@ -450,12 +344,7 @@ mod tests {
     #[test]
     fn two_statements_with_one_key() {
         let make = |text: &[u8], key: u128| {
-            let statement = Statement {
-                definition: text.into(),
-                meaning: 0,
-                forgets: Forgets::Nothing,
-                key: OnceLock::new(),
-            };
+            let statement = Statement::new(0, text, 0);
             statement.key.set(key).unwrap();
             Arc::new(statement)
         };

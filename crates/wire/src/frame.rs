@@ -5,8 +5,8 @@ use crate::WireError;
 /// Bytes of a tag and a length.
 pub const HEADER: usize = 5;
 
-/// The longest length field PostgreSQL accepts (`PQ_LARGE_MESSAGE_LIMIT`, 1 GB less one).
-pub const LENGTH_MAX: u32 = 0x3fff_ffff;
+/// The longest length field PostgreSQL accepts (`PQ_LARGE_MESSAGE_LIMIT`, 1 GB less two).
+pub const LENGTH_MAX: u32 = 0x3fff_fffe;
 
 /// A message's first five bytes, understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,9 @@
 use crate::WireError;
 use crate::frame::{cstr, u32_be};
 
-/// The longest start-up packet PostgreSQL accepts (`MAX_STARTUP_PACKET_LENGTH`).
-pub const PACKET_MAX: u32 = 10_000;
+/// The longest start-up packet PostgreSQL accepts, its length field included
+/// (`MAX_STARTUP_PACKET_LENGTH` leaves that out).
+pub const PACKET_MAX: u32 = 10_004;
 
 /// The request code of SSLRequest.
 pub const SSL_REQUEST: u32 = 80_877_103;

@@ -19,6 +19,7 @@ use crate::fault::Fault;
 use crate::note::Level;
 use crate::pool::PoolKey;
 use crate::pooler::{Asker, Pooler};
+use crate::spelling::canonical;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
@@ -277,11 +278,16 @@ impl Pooler {
         };
         pool.stats.logins += 1;
         client.welcomed = true;
-        let asked = client.params.take();
+        let asked = client.params.take().map(|asked| {
+            let spelled = canonical(&self.shared.tracked, &asked, &welcome.tracked);
+            self.shared.params.intern(spelled)
+        });
         let wanted = match &asked {
             Some(asked) => welcome.tracked.overlaid(asked),
             None => (*welcome.tracked).clone(),
         };
+        // A replication client's server was logged in with them.
+        client.asked = asked.filter(|asked| !asked.is_unknown() && !client.replication.any());
         let params = self.shared.params.intern(wanted);
         let mut meaning = Vec::new();
         params.meaning(&mut meaning);

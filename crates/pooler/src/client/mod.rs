@@ -66,6 +66,8 @@ pub struct Client {
     pub database: Arc<str>,
     /// Its values of the tracked parameters.
     pub params: Option<Arc<Params>>,
+    /// Those it asked for at login, if any: what RESET goes back to.
+    pub asked: Option<Arc<Params>>,
     /// A hash of those that change what statements mean.
     pub meaning: u64,
     /// Its named statements.

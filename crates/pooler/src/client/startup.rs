@@ -61,6 +61,7 @@ impl Pooler {
             user: nobody.clone(),
             database: nobody,
             params: None,
+            asked: None,
             meaning: 0,
             names: Names::with_hasher(seeded),
             unnamed: None,

@@ -5,15 +5,14 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
-use super::prepare::{answered, duplicate, failed, forget_all, make};
+use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
 use crate::Shared;
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::Reply;
+use crate::ledger::{Part, Reply};
 use crate::server::Server;
-use crate::statement::PREFIX;
 
 /// The longest CommandComplete or the like that is held, in bytes.
 const HELD_MESSAGE_MAX: usize = 1 << 20;
@@ -157,7 +156,7 @@ impl Downstream<'_> {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request.
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
-            (_, Some(entry)) if entry.swallow => Fate::Drop,
+            (_, Some(entry)) if entry.swallow || entry.part == Part::Rest => Fate::Drop,
             (_, Some(_)) => Fate::Relay,
             (_, None) if self.server.eaten > 0 => Fate::Relay,
             (tag, None) => return Err(broken(WireError::Tag(tag))),
@@ -203,6 +202,9 @@ impl Downstream<'_> {
         };
         if front.reply != wanted {
             return Err(broken(WireError::Tag(tag)));
+        }
+        if front.part == Part::Rest {
+            self.tell_parameters();
         }
         self.answered();
         Ok(())
@@ -258,7 +260,12 @@ impl Downstream<'_> {
         if stray && self.server.close_why.is_none() {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        let swallow = self.swallowing();
+        let part = self.server.ledger.front().map(|entry| entry.part);
+        // What is behind it ends with the one that the client sees.
+        let swallow = self.swallowing() || part == Some(Part::Begun);
+        if matches!(part, Some(Part::Rest | Part::Both)) {
+            self.tell_parameters();
+        }
         self.server.status = status;
         self.server.copy_in = false;
         self.server.copy_broken = false;
@@ -300,12 +307,16 @@ impl Downstream<'_> {
         self.pass(
             chunk,
             header.total(),
-            if front.swallow {
+            if front.swallow || front.part == Part::Rest {
                 Fate::Drop
             } else {
                 Fate::Relay
             },
         );
+        if front.part == Part::Both {
+            // That was the client's command; what comes now is ours.
+            self.server.ledger.set_part(Part::Rest);
+        }
         if front.reply == Reply::Execute {
             self.answered();
         }
@@ -315,10 +326,13 @@ impl Downstream<'_> {
     /// A parameter has a new value, on the server and, if it was its client's doing, for that.
     fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let (name, value) = parameter_status(body).map_err(broken)?;
-        let seen = !self.swallowing();
+        let front = self.server.ledger.front();
+        let mut seen = !front.is_some_and(|entry| entry.swallow);
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
             self.server.params = self.shared.params.intern(params);
+            // What comes of a reset is told at its end.
+            seen &= front.is_none_or(|entry| entry.part == Part::Whole);
             if let (true, Some((_, client))) = (seen, &mut self.client)
                 && let Some(params) = &client.params
             {
@@ -334,19 +348,56 @@ impl Downstream<'_> {
         Ok(())
     }
 
+    /// What parameters have become by a reset, as far as the client does not know.
+    fn tell_parameters(&mut self) {
+        let Some((id, client)) = &mut self.client else {
+            return;
+        };
+        let Some(known) = client.params.clone() else {
+            return;
+        };
+        let server = self.server.params.clone();
+        for (position, value) in server.missing_on(&known) {
+            let name = self.shared.tracked.names()[position].as_bytes();
+            self.out.send_with(Peer::Client(*id), |buf| {
+                write::parameter_status(buf, name, value);
+            });
+        }
+        client.params = Some(self.shared.params.intern(known.overlaid(&server)));
+    }
+
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
-        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
-            self.server.close_why = Some("server conn crashed?");
+        let concerned = self.client.as_ref().and_then(|(_, client)| {
+            let fits = header.total() <= ERROR_FRONT;
+            concerned(client, self.server).filter(|_| fits)
+        });
+        if let Some(Concerned {
+            statement: Some(statement),
+            ..
+        }) = &concerned
+        {
+            if fields.sqlstate() == Some(b"26000") {
+                self.server.close_why = Some("prepared statements lost");
+            }
+            let routine = fields.iter().find(|(code, _)| *code == b'R');
+            if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
+                // "cached plan must not change result type", in any language.
+                self.shared.statements.retire(statement);
+            }
         }
-        if fields.sqlstate() == Some(b"26000") && contains(fields.message(), PREFIX) {
-            self.server.close_why = Some("prepared statements lost");
-        }
+        let ours = self.server.ledger.front().is_some_and(|entry| {
+            // It failed because the client's command had.
+            entry.part == Part::Rest && fields.sqlstate() == Some(b"25P02")
+        });
         let reply = self.server.ledger.front().map(|entry| entry.reply);
         if self.server.eaten > 0 || self.server.copy_broken {
             // PostgreSQL may have failed before it ate what has no place in a COPY, and would
             // answer it yet: that answer must not meet another client.
             self.server.close_why = Some("copy failed");
+        }
+        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
+            self.server.close_why = Some("server conn crashed?");
         }
         let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
         self.server.copy_in = false;
@@ -355,12 +406,12 @@ impl Downstream<'_> {
         if (simple && self.swallowing()) || self.client.is_none() {
             self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
             self.pass_front(chunk, header, Fate::Drop);
-        } else if let Some(name) = duplicate(&self.server.ledger)
-            && fields.sqlstate() == Some(b"42P05")
-            && header.total() <= ERROR_FRONT
+        } else if ours {
+            self.pass_front(chunk, header, Fate::Drop);
+        } else if let Some(concerned) = concerned
+            && contains(body, &concerned.server_name)
         {
-            let name = name.to_vec();
-            self.rename_error(fields, &name);
+            self.rename_error(fields, &concerned);
             chunk.at += header.total();
         } else {
             self.pass_front(chunk, header, Fate::Relay);
@@ -382,7 +433,7 @@ impl Downstream<'_> {
     }
 
     /// The error as the client would see it if the server's name were the client's.
-    fn rename_error(&mut self, fields: Fields<'_>, name: &[u8]) {
+    fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
         let Some((client, _)) = &self.client else {
             return;
         };
@@ -390,11 +441,7 @@ impl Downstream<'_> {
             write::message(buf, tag::ERROR, |buf| {
                 for (code, value) in fields.iter() {
                     buf.push(code);
-                    if code == b'M' {
-                        replace_name(buf, value, name);
-                    } else {
-                        buf.extend_from_slice(value);
-                    }
+                    replace(buf, value, &concerned.server_name, &concerned.name);
                     buf.push(0);
                 }
                 buf.push(0);
@@ -403,22 +450,14 @@ impl Downstream<'_> {
     }
 }
 
-/// Appends a text with the first server-side name in it replaced.
-fn replace_name(buf: &mut Vec<u8>, text: &[u8], name: &[u8]) {
-    let at = text
-        .windows(PREFIX.len())
-        .position(|window| window == PREFIX);
-    let Some(at) = at else {
-        buf.extend_from_slice(text);
-        return;
-    };
-    let end = text[at..]
-        .iter()
-        .position(|b| *b == b'"')
-        .map_or(text.len(), |end| at + end);
-    buf.extend_from_slice(&text[..at]);
-    buf.extend_from_slice(name);
-    buf.extend_from_slice(&text[end..]);
+/// Appends a text in which another stands wherever `from` stood.
+fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
+    while let Some(at) = text.windows(from.len()).position(|window| window == from) {
+        buf.extend_from_slice(&text[..at]);
+        buf.extend_from_slice(to);
+        text = &text[at + from.len()..];
+    }
+    buf.extend_from_slice(text);
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

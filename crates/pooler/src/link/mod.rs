@@ -10,6 +10,7 @@
 //! `Linked` until the release rule holds (see [`release`]).
 
 pub mod downstream;
+pub mod effects;
 pub mod prepare;
 pub mod release;
 pub mod upstream;

@@ -8,10 +8,11 @@ use howdah_wire::write;
 
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
+use crate::command::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Change, Entry, Ledger, NameOp, Reply, SetOp};
-use crate::server::{Server, Unnamed};
-use crate::statement::{self, Forgets, Held, Statement, server_name};
+use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
+use crate::server::{Portal, Server, Unnamed};
+use crate::statement::{self, Held, Statement, server_name};
 
 impl Upstream<'_> {
     /// Returns only if what a name means is certain at this point of the stream: nothing before it
@@ -41,41 +42,84 @@ impl Upstream<'_> {
 
     /// What a name means here, changes in the same group included.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
+        self.find(name).map(|(statement, _)| statement)
+    }
+
+    /// Likewise, and where the name is kept.
+    fn find(&mut self, name: &[u8]) -> Option<(Arc<Statement>, usize)> {
         match self.linked().ledger.pending(name) {
             Some(NameOp {
+                name,
                 change: Change::Define(statement),
                 ..
-            }) => Some(statement.clone()),
+            }) => Some((statement.clone(), place(name))),
             Some(_) => None,
-            None if name.is_empty() => self.client.unnamed.clone(),
-            None => self.client.names.get(name).cloned(),
+            None if name.is_empty() => Some((self.client.unnamed.clone()?, 0)),
+            None => {
+                let (name, statement) = self.client.names.get_key_value(name)?;
+                Some((statement.clone(), place(name)))
+            }
         }
     }
 
-    /// Makes sure that the server has what a Bind or a Describe names. Returns the name to use
-    /// instead, if it is another.
-    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Option<ServerName>, Flow> {
+    /// Makes sure that the server has what a Bind or a Describe names.
+    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Found, Flow> {
         if name.is_empty() {
-            self.unnamed()?;
-            return Ok(None);
+            let statement = self.unnamed()?;
+            return Ok(Found {
+                statement,
+                ..Found::default()
+            });
         }
         self.wait_for(name)?;
-        let Some(statement) = self.lookup(name) else {
+        let Some((statement, named)) = self.find(name) else {
             // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
             // name that could be one of ours is replaced by one that is not.
-            self.linked().bound_forgets = Forgets::Nothing;
-            let ours = name.starts_with(statement::PREFIX);
-            return Ok(ours.then_some(ServerName::Unknown));
+            let ours = statement::is_ours(name);
+            return Ok(Found {
+                name: ours.then_some(ServerName::Unknown),
+                ..Found::default()
+            });
         };
         let key = self.ensure(&statement)?;
-        if self.linked().bound_forgets != statement.forgets {
-            self.linked().bound_forgets = statement.forgets.clone();
-        }
-        Ok(Some(ServerName::Of(server_name(key))))
+        Ok(Found {
+            name: Some(ServerName::Of(server_name(key))),
+            statement: Some(statement),
+            named,
+        })
     }
 
-    /// Makes sure that the server's unnamed statement is the client's.
-    fn unnamed(&mut self) -> Result<(), Flow> {
+    /// Remembers a portal that does something to its client when it is executed. `DEALLOCATE name`
+    /// of one of the client's statements is replaced by one of a statement that is there for that.
+    pub(super) fn bind_portal(&mut self, portal: &[u8], found: &mut Found) -> Result<(), Flow> {
+        let effect = found.statement.as_ref().filter(|s| s.has_effect());
+        let mut void = false;
+        if let Some(statement) = effect
+            && let Forgets::Name(name) = &statement.forgets
+        {
+            self.wait_for(name)?;
+            void = self.lookup(name).is_some();
+            if void {
+                let text = b"DEALLOCATE howdah_void\0\0\0";
+                let deallocate = self.interner.intern(self.client.meaning, text);
+                let key = self.ensure(&deallocate)?;
+                found.name = Some(ServerName::Of(server_name(key)));
+            }
+        }
+        let portals = &mut self.linked().portals;
+        portals.retain(|p| *p.name != *portal);
+        if let Some(statement) = effect {
+            portals.push(Portal {
+                name: portal.into(),
+                statement: statement.clone(),
+                void,
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the server's unnamed statement is the client's, which is returned.
+    fn unnamed(&mut self) -> Result<Option<Arc<Statement>>, Flow> {
         self.wait_for(b"")?;
         let client = self.lookup(b"");
         let server = self.linked();
@@ -106,11 +150,7 @@ impl Upstream<'_> {
                 self.push(entry);
             }
         }
-        let forgets = client.map_or(Forgets::Nothing, |s| s.forgets.clone());
-        if self.linked().bound_forgets != forgets {
-            self.linked().bound_forgets = forgets;
-        }
-        Ok(())
+        Ok(client)
     }
 
     /// Makes sure that the server has a statement: under the key returned.
@@ -240,7 +280,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Forget => {
                 client.names.remove(&op.name);
             }
-            Change::Duplicate => {}
+            Change::Nothing => {}
         }
     }
     if entry.unnamed_op
@@ -304,7 +344,6 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
             }
         }
     }
-    server.bound_forgets = Forgets::Nothing;
     if let Some(client) = client {
         if dropped_unnamed {
             client.unnamed = None;
@@ -323,11 +362,66 @@ pub fn forget_all(client: &mut Client, server: &mut Server) {
     server.sql_prepared = false;
 }
 
-/// A pending duplicate's name, if the failed entry in front is one.
-pub fn duplicate(ledger: &Ledger) -> Option<&[u8]> {
-    let front = ledger.front()?;
-    let op = ledger.name_ops.front()?;
-    (front.name_op && matches!(op.change, Change::Duplicate)).then_some(&*op.name)
+/// Where a name is kept, as a number: the same wherever its box is moved to.
+fn place(name: &[u8]) -> usize {
+    name.as_ptr() as usize
+}
+
+/// What the failed entry in front is about.
+#[derive(Debug)]
+pub struct Concerned {
+    /// The name that the server knows.
+    pub server_name: Box<[u8]>,
+    /// The client's.
+    pub name: Box<[u8]>,
+    /// The statement, if it is one of the client's that the server has.
+    pub statement: Option<Arc<Statement>>,
+}
+
+/// What the failed entry in front is about, if it is about a statement that has another name on the
+/// server.
+pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
+    let front = server.ledger.front()?;
+    let op = server.ledger.name_ops.front().filter(|_| front.name_op);
+    let (name, statement) = match op {
+        Some(op) if op.name.is_empty() => return None,
+        Some(op) => match &op.change {
+            Change::Define(statement) => (op.name.clone(), statement.clone()),
+            _ => {
+                let server_name = match front.reply {
+                    Reply::Bind | Reply::Describe => statement::UNKNOWN,
+                    _ => statement::VOID,
+                };
+                return Some(Concerned {
+                    server_name: server_name.into(),
+                    name: op.name.clone(),
+                    statement: None,
+                });
+            }
+        },
+        None => {
+            let mut names = client.names.iter();
+            let kept = names.find(|(name, _)| front.named != 0 && place(name) == front.named)?;
+            (kept.0.clone(), kept.1.clone())
+        }
+    };
+    let (key, _) = server.set.find(&statement);
+    Some(Concerned {
+        server_name: server_name(key)[..].into(),
+        name,
+        statement: Some(statement),
+    })
+}
+
+/// What a Bind or a Describe names.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The name to use instead, if it is another.
+    pub name: Option<ServerName>,
+    /// The client's statement.
+    pub statement: Option<Arc<Statement>>,
+    /// Where its name is kept; 0 for none.
+    pub named: usize,
 }
 
 /// What a statement is called on a server.
@@ -343,7 +437,7 @@ impl AsRef<[u8]> for ServerName {
     fn as_ref(&self) -> &[u8] {
         match self {
             ServerName::Of(name) => name,
-            ServerName::Unknown => b"howdah_unknown",
+            ServerName::Unknown => statement::UNKNOWN,
         }
     }
 }

@@ -151,6 +151,7 @@ impl Pooler {
             server,
             renames: pool.renames(globals.max_prepared_statements),
             packet_max: globals.max_packet_size,
+            tracked: &self.shared.tracked,
             interner: &mut self.shared.statements,
             out,
             counts: upstream::Counts::default(),
@@ -502,13 +503,7 @@ impl Pooler {
         }
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
-            server.bound_forgets = crate::statement::Forgets::Nothing;
-            if let server::Unnamed::Known(Some(statement)) = &server.unnamed
-                && statement.forgets != crate::statement::Forgets::Nothing
-            {
-                // It was sent with another text, for this client only.
-                server.unnamed = server::Unnamed::Unknown;
-            }
+            server.portals.clear();
             if server.paused {
                 self.unpause_server(server_id, out);
             }
@@ -647,5 +642,7 @@ impl Pooler {
             }
         }
         self.resume(client_id, out);
+        // All it had sent may have been cancelled meanwhile.
+        self.settle_client(client_id, out);
     }
 }

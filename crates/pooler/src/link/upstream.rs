@@ -8,17 +8,20 @@ use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
+use super::prepare::{Found, ServerName};
 use crate::client::Client;
+use crate::command::{self, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::params::Tracked;
 use crate::server::Server;
-use crate::statement::{self, Forgets, Interner, Statement};
+use crate::statement::{self, Interner, Statement};
 
 /// The longest front of a message that is held to be looked into (names of a Bind, the first words
 /// of a Query), in bytes.
-const FRONT_MAX: usize = 16 << 10;
+pub(super) const FRONT_MAX: usize = 16 << 10;
 
 /// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
 /// bytes.
@@ -64,6 +67,8 @@ pub struct Upstream<'a> {
     pub renames: bool,
     /// The longest message accepted, in bytes.
     pub packet_max: u32,
+    /// Which parameters are tracked.
+    pub tracked: &'a Tracked,
     /// Where statements are shared.
     pub interner: &'a mut Interner,
     /// What is to be done.
@@ -258,6 +263,7 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name);
         }
+        let tail = self.query_resets(chunk, header)?;
         if self.linked().ledger.group_open() {
             // PostgreSQL 17 and newer are left in a state where the next statement fails: this
             // client's, if it stays, but nobody else's.
@@ -268,7 +274,10 @@ impl Upstream<'_> {
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
-        self.relay(chunk, header, Some(entry));
+        match tail {
+            Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
+            None => self.relay(chunk, header, Some(entry)),
+        }
         Ok(())
     }
 
@@ -296,7 +305,7 @@ impl Upstream<'_> {
             _ => {}
         }
         let whole = whole(chunk, header).ok_or(Flow::Partial)?;
-        let Forgets::Name(name) = statement::forgets(whole.strip_suffix(b"\0").unwrap_or(whole))
+        let Forgets::Name(name) = command::forgets(whole.strip_suffix(b"\0").unwrap_or(whole))
         else {
             return Ok(None);
         };
@@ -330,7 +339,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    fn make_void(&mut self) {
+    pub(super) fn make_void(&mut self) {
         let to = self.to();
         self.out.send_with(to, |buf| {
             write::of_statement(buf, tag::CLOSE, statement::VOID);
@@ -358,12 +367,6 @@ impl Upstream<'_> {
             return Ok(());
         };
         let statement = self.interner.intern(self.client.meaning, parse.definition);
-        if let Forgets::Name(name) = &statement.forgets {
-            self.wait_for(name)?;
-            if self.lookup(name).is_some() {
-                return self.parse_deallocate(chunk, header, parse, statement.clone());
-            }
-        }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
             return Ok(());
@@ -394,33 +397,6 @@ impl Upstream<'_> {
         true
     }
 
-    /// A Parse of `DEALLOCATE name` of one of the client's statements.
-    fn parse_deallocate(
-        &mut self,
-        chunk: &mut Chunk<'_>,
-        header: Header,
-        parse: Parse<'_>,
-        statement: Arc<Statement>,
-    ) -> Step {
-        // Named ones are not shared: their text depends on the client's names. They stay what they
-        // are, and PostgreSQL does not know the name in them when they run.
-        if !parse.name.is_empty() {
-            return self.parse_named(chunk, header, parse, statement);
-        }
-        self.make_void();
-        let mut entry = Entry::forward(Reply::Parse);
-        entry.unnamed = true;
-        entry.name_op = self.define_unnamed(&statement);
-        let to = self.to();
-        self.out.send_with(to, |buf| {
-            write::parse(buf, b"", b"DEALLOCATE howdah_void\0\0\0")
-        });
-        entry.unnamed_op = self.push_unnamed_op(Some(statement));
-        self.push(entry);
-        self.drop(chunk, header);
-        Ok(())
-    }
-
     fn parse_named(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -433,7 +409,7 @@ impl Upstream<'_> {
             // PostgreSQL looks at the text first and at the name last. Of a name that is there for
             // nothing else it says so in any state of the transaction.
             self.make_void();
-            self.push_name_op(parse.name.into(), Change::Duplicate);
+            self.push_name_op(parse.name.into(), Change::Nothing);
             let mut entry = Entry::forward(Reply::Parse);
             entry.name_op = true;
             let to = self.to();
@@ -448,18 +424,20 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Execute of what forgets carries the forgetting with it.
     fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let mut entry = Entry::forward(Reply::Execute);
-        if self.renames && self.linked().bound_forgets != Forgets::Nothing {
-            entry.barrier = true;
-            let forgets = self.linked().bound_forgets.clone();
-            if let Forgets::Name(name) = forgets {
-                self.push_name_op(name, Change::Forget);
-                entry.name_op = true;
-            }
+        let entry = Entry::forward(Reply::Execute);
+        if self.linked().portals.is_empty() || header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
         }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let portal = self.portal(body);
+        let (entry, tail) = match &portal {
+            Some(portal) => self.take_effect(portal)?,
+            None => (entry, Vec::new()),
+        };
         self.relay(chunk, header, Some(entry));
+        self.set_back(&tail);
         Ok(())
     }
 
@@ -480,16 +458,15 @@ impl Upstream<'_> {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         };
-        let known = match self.statement(names.statement) {
-            Ok(known) => known,
+        let found = match self.bound(names) {
+            Ok(found) => found,
             Err(flow) => {
                 self.counts.binds -= 1;
                 return Err(flow);
             }
         };
-        let entry = Entry::forward(Reply::Bind);
-        let Some(name) = known else {
-            self.relay(chunk, header, Some(entry));
+        let Some((name, entry)) = self.renamed(Reply::Bind, names.statement, found) else {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         };
         let rest = header.body as usize - names.size();
@@ -504,6 +481,29 @@ impl Upstream<'_> {
         Ok(())
     }
 
+    /// What a Bind names, and what its portal will do.
+    fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
+        let mut found = self.statement(names.statement)?;
+        let effect = found.statement.as_ref().is_some_and(|s| s.has_effect());
+        if effect || !self.linked().portals.is_empty() {
+            self.bind_portal(names.portal, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// The name to use in a message about a statement, if it is not the client's, and the message's
+    /// entry.
+    fn renamed(&mut self, reply: Reply, name: &[u8], found: Found) -> Option<(ServerName, Entry)> {
+        let mut entry = Entry::forward(reply);
+        entry.named = found.named;
+        let server_name = found.name?;
+        if matches!(server_name, ServerName::Unknown) {
+            self.push_name_op(name.into(), Change::Nothing);
+            entry.name_op = true;
+        }
+        Some((server_name, entry))
+    }
+
     fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let entry = Entry::forward(Reply::Describe);
         if !self.renames {
@@ -515,11 +515,14 @@ impl Upstream<'_> {
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let known = match Target::read(header.tag, body) {
-            Ok(Target::Statement(name)) => self.statement(name)?,
+        let renamed = match Target::read(header.tag, body) {
+            Ok(Target::Statement(name)) => {
+                let found = self.statement(name)?;
+                self.renamed(Reply::Describe, name, found)
+            }
             _ => None,
         };
-        let Some(name) = known else {
+        let Some((name, entry)) = renamed else {
             self.relay(chunk, header, Some(entry));
             return Ok(());
         };
@@ -552,7 +555,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let known = self.lookup(name).is_some();
-        if !known && !name.starts_with(statement::PREFIX) {
+        if !known && !statement::is_ours(name) {
             // Perhaps one of SQL's PREPARE. CloseComplete comes in any case.
             self.relay(chunk, header, Some(entry));
             return Ok(());
@@ -638,7 +641,7 @@ impl Upstream<'_> {
 }
 
 /// A message's body, if all of it is there.
-fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
+pub(super) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
 }
 

@@ -19,6 +19,9 @@ use crate::pooler::{Asker, Pooler};
 /// The longest message accepted from PostgreSQL before its login is done, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
 
+/// The most that parameters may take, in bytes; PostgreSQL's take less than one kilobyte.
+const PARAMETERS_MAX: usize = 64 << 10;
+
 /// A login under way.
 pub struct Login {
     exchange: ServerLogin,
@@ -26,6 +29,8 @@ pub struct Login {
     proven: bool,
     /// Every ParameterStatus so far.
     parameters: Vec<Parameter>,
+    /// What those take, in bytes.
+    size: usize,
 }
 
 impl std::fmt::Debug for Login {
@@ -51,6 +56,7 @@ impl Pooler {
             exchange,
             proven: false,
             parameters: Vec::new(),
+            size: 0,
         }));
         server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
         let pool = self.pools.at(server.pool);
@@ -159,8 +165,8 @@ impl Pooler {
             // Who leaves AuthenticationOk out would get round proving that it knows the password.
             _ if !proven => self.not_postgres(id, out),
             tag::PARAMETER_STATUS => match parameter_status(body) {
-                Ok((name, value)) => self.learn(id, name, value),
-                Err(_) => self.not_postgres(id, out),
+                Ok((name, value)) if self.learn(id, name, value) => {}
+                _ => self.not_postgres(id, out),
             },
             tag::BACKEND_KEY_DATA => match (key_data(body), self.servers.get_mut(id)) {
                 (Ok((pid, secret)), Some(server)) => server.key = Some((pid, secret.into())),
@@ -234,17 +240,23 @@ impl Pooler {
         }
     }
 
-    fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
+    /// Remembers a parameter; false if there is no end of them.
+    fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
         let Some(server) = self.servers.get_mut(id) else {
-            return;
+            return true;
         };
         if let Some(position) = self.shared.tracked.position(name) {
             let params = server.params.with(position, value);
             server.params = self.shared.params.intern(params);
         }
         if let State::Login(login) = &mut server.state {
+            login.size += name.len() + value.len() + size_of::<Parameter>();
+            if login.size > PARAMETERS_MAX {
+                return false;
+            }
             login.parameters.push((name.into(), value.into()));
         }
+        true
     }
 
     /// PostgreSQL refuses us; its words go to the log and to who waits.

@@ -66,6 +66,17 @@ pub enum Unnamed {
     Unknown,
 }
 
+/// A portal of a statement that does something to its client.
+#[derive(Clone, Debug)]
+pub struct Portal {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// The client's statement.
+    pub statement: Arc<Statement>,
+    /// What is bound is not that: it deallocates a statement that is there for nothing else.
+    pub void: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Server {
@@ -89,8 +100,8 @@ pub struct Server {
     pub set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
     pub unnamed: Unnamed,
-    /// What a bound portal makes clients forget when it is executed.
-    pub bound_forgets: crate::statement::Forgets,
+    /// Portals bound in this link that do something to their client when they are executed.
+    pub portals: Vec<Portal>,
     /// It reads a COPY from the client.
     pub copy_in: bool,
     /// Its client has sent what has no place in that COPY.

@@ -81,6 +81,12 @@ impl Pooler {
         }
         match server.state {
             State::Preparing(_) => self.prepared(id, out),
+            State::ConnectQuery if server.status != Status::Idle => {
+                let text = "connect_query left a transaction open";
+                self.note_server(Level::Warning, id, text, out);
+                self.login_failed(id, "25001", text, out);
+                self.close_server(id, "connect_query failed", Close::Await, out);
+            }
             State::ConnectQuery => self.server_ready(id, out),
             State::Draining => self.drained_of_client(id, out),
             State::Resetting | State::Checking => {

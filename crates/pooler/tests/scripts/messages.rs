@@ -61,6 +61,10 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "C" => write::command_complete(buf, first),
         "D" => write::data_row(buf, [Some(first.as_bytes())].into_iter()),
         "E" => write::error(buf, "ERROR", first, second),
+        "R0A000" => write::message(buf, b'E', |buf| {
+            let text = b"SERROR\0VERROR\0C0A000\0Mcached plan\0RRevalidateCachedQuery\0\0";
+            buf.extend_from_slice(text);
+        }),
         "FATAL" => write::error(buf, "FATAL", first, second),
         "N" => write::notice(buf, "NOTICE", "00000", first, None),
         "R" => write::authentication(buf, first.parse().unwrap(), b""),

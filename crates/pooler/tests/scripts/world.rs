@@ -8,6 +8,7 @@
 //! - `s1 up`: PostgreSQL takes a connection and logs us in. `s1 connected`, `s1 refused`,
 //!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them.
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
+//! - In what PostgreSQL says `#1` stands for the server's name of a statement.
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`: to all workers.
@@ -280,7 +281,11 @@ impl World {
             None => (None, what),
         };
         let mut bytes = Vec::new();
-        for (word, arguments) in words(what) {
+        let mut what = what.to_string();
+        for (index, name) in self.statements.iter().enumerate() {
+            what = what.replace(&format!("#{}", index + 1), &format!("howdah_{name}"));
+        }
+        for (word, arguments) in words(&what) {
             if is_server {
                 server_message(&mut bytes, word, &arguments);
             } else {

@@ -1,0 +1,315 @@
+//! Commands that change what a session has: what DEALLOCATE and DISCARD make clients forget, and
+//! which settings RESET and the like take back. Found in texts that are one statement.
+
+/// What running a statement makes clients forget.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Forgets {
+    /// Nothing.
+    Nothing,
+    /// `DEALLOCATE name`.
+    Name(Box<[u8]>),
+    /// `DEALLOCATE ALL` or `DISCARD ALL`.
+    All,
+}
+
+/// Which settings running a statement takes back to what they were at login.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resets {
+    /// None.
+    Nothing,
+    /// `RESET name`, `SET name TO DEFAULT`.
+    One {
+        /// Which; in lower case if it was not quoted.
+        name: Box<[u8]>,
+        /// `SET LOCAL`: until the end of the transaction.
+        local: bool,
+    },
+    /// `RESET ALL`.
+    All,
+    /// `DISCARD ALL`, which must stand alone.
+    Discard,
+}
+
+/// What a text, if it is one statement, makes clients forget.
+pub fn forgets(text: &[u8]) -> Forgets {
+    let mut words = Words { rest: text };
+    let all = |word: &Option<Word<'_>>| matches!(word, Some(Word::Bare(w)) if w.eq_ignore_ascii_case(b"all"));
+    let Some(Word::Bare(first)) = words.next() else {
+        return Forgets::Nothing;
+    };
+    if first.eq_ignore_ascii_case(b"discard") {
+        return if all(&words.next()) {
+            Forgets::All
+        } else {
+            Forgets::Nothing
+        };
+    }
+    if !first.eq_ignore_ascii_case(b"deallocate") {
+        return Forgets::Nothing;
+    }
+    let mut word = words.next();
+    if matches!(word, Some(Word::Bare(w)) if w.eq_ignore_ascii_case(b"prepare"))
+        && let Some(after) = words.clone().next()
+        && !matches!(after, Word::Other)
+    {
+        word = Some(after);
+        words.next();
+    }
+    if all(&word) {
+        return Forgets::All;
+    }
+    let name: Box<[u8]> = match word {
+        Some(Word::Bare(name)) => name.to_ascii_lowercase().into(),
+        Some(Word::Quoted(name)) => name.into(),
+        _ => return Forgets::Nothing,
+    };
+    if words.ends() {
+        Forgets::Name(name)
+    } else {
+        Forgets::Nothing
+    }
+}
+
+/// The first words of an SQL text, comments skipped.
+#[derive(Clone)]
+struct Words<'a> {
+    rest: &'a [u8],
+}
+
+enum Word<'a> {
+    /// An identifier or keyword.
+    Bare(&'a [u8]),
+    /// A quoted identifier, unquoted.
+    Quoted(Vec<u8>),
+    /// Anything else.
+    Other,
+}
+
+impl<'a> Words<'a> {
+    /// Skips blanks and comments.
+    fn skip(&mut self) {
+        loop {
+            match self.rest {
+                [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, rest @ ..] => self.rest = rest,
+                [b'-', b'-', rest @ ..] => {
+                    let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
+                    self.rest = &rest[end.unwrap_or(rest.len())..];
+                }
+                [b'/', b'*', rest @ ..] => self.rest = after_comment(rest),
+                _ => return,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Word<'a>> {
+        self.skip();
+        let rest = self.rest;
+        let first = *rest.first()?;
+        if first == b'"' {
+            return self.quoted();
+        }
+        let bare = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || *b >= 0x80;
+        let end = rest.iter().position(|b| !bare(b)).unwrap_or(rest.len());
+        if end == 0 || first.is_ascii_digit() || first == b'$' {
+            return Some(Word::Other);
+        }
+        self.rest = &rest[end..];
+        Some(Word::Bare(&rest[..end]))
+    }
+
+    fn quoted(&mut self) -> Option<Word<'a>> {
+        let mut name = Vec::new();
+        let mut at = 1;
+        loop {
+            match (self.rest.get(at)?, self.rest.get(at + 1)) {
+                (b'"', Some(b'"')) => {
+                    name.push(b'"');
+                    at += 2;
+                }
+                (b'"', _) => {
+                    self.rest = &self.rest[at + 1..];
+                    return Some(Word::Quoted(name));
+                }
+                (&byte, _) => {
+                    name.push(byte);
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Passes over a keyword, if that is next.
+    fn is_next(&mut self, keyword: &[u8]) -> bool {
+        let mut ahead = self.clone();
+        let is = matches!(ahead.next(), Some(Word::Bare(w)) if w.eq_ignore_ascii_case(keyword));
+        if is {
+            *self = ahead;
+        }
+        is
+    }
+
+    /// Passes over an equals sign, if that is next.
+    fn equals(&mut self) -> bool {
+        self.skip();
+        let rest = self.rest.strip_prefix(b"=");
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// A setting's name; `TIME ZONE` is one.
+    fn setting(&mut self) -> Option<Box<[u8]>> {
+        match self.next()? {
+            Word::Bare(w) if w.eq_ignore_ascii_case(b"time") && self.is_next(b"zone") => {
+                Some(b"timezone"[..].into())
+            }
+            Word::Bare(name) => Some(name.to_ascii_lowercase().into()),
+            Word::Quoted(name) => Some(name.into()),
+            Word::Other => None,
+        }
+    }
+
+    /// Nothing follows but blanks, comments and semicolons.
+    fn ends(&mut self) -> bool {
+        loop {
+            self.skip();
+            match self.rest {
+                [] => return true,
+                [b';', rest @ ..] => self.rest = rest,
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// What follows a comment, comments inside it skipped; the argument begins behind its `/*`.
+fn after_comment(mut rest: &[u8]) -> &[u8] {
+    let mut depth = 1;
+    while depth > 0 {
+        match rest {
+            [] => break,
+            [b'/', b'*', after @ ..] => {
+                depth += 1;
+                rest = after;
+            }
+            [b'*', b'/', after @ ..] => {
+                depth -= 1;
+                rest = after;
+            }
+            [_, after @ ..] => rest = after,
+        }
+    }
+    rest
+}
+
+/// Which settings a text, if it is one statement, takes back.
+pub fn resets(text: &[u8]) -> Resets {
+    let mut words = Words { rest: text };
+    let resets = match words.next() {
+        Some(Word::Bare(word)) if word.eq_ignore_ascii_case(b"discard") => {
+            words.is_next(b"all").then_some(Resets::Discard)
+        }
+        Some(Word::Bare(word)) if word.eq_ignore_ascii_case(b"reset") => {
+            words.setting().map(|name| match &*name {
+                b"all" => Resets::All,
+                _ => Resets::One { name, local: false },
+            })
+        }
+        Some(Word::Bare(word)) if word.eq_ignore_ascii_case(b"set") => set_to_default(&mut words),
+        _ => None,
+    };
+    resets.filter(|_| words.ends()).unwrap_or(Resets::Nothing)
+}
+
+/// What follows SET, if it sets a setting to its default.
+fn set_to_default(words: &mut Words<'_>) -> Option<Resets> {
+    let local = words.is_next(b"local");
+    if !local {
+        words.is_next(b"session");
+    }
+    if words.is_next(b"names") {
+        let name = b"client_encoding"[..].into();
+        let bare = words.clone().ends() || words.is_next(b"default");
+        return bare.then_some(Resets::One { name, local });
+    }
+    let zone = words.clone().is_next(b"time");
+    let name = words.setting()?;
+    if zone && &*name == b"timezone" {
+        let default = words.is_next(b"default") || words.is_next(b"local");
+        return default.then_some(Resets::One { name, local });
+    }
+    let to = words.is_next(b"to") || words.equals();
+    let default = to && words.is_next(b"default");
+    default.then_some(Resets::One { name, local })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> Forgets {
+        Forgets::Name(name.as_bytes().into())
+    }
+
+    #[test]
+    fn texts_that_forget() {
+        for (text, expected) in [
+            ("select 1", Forgets::Nothing),
+            ("", Forgets::Nothing),
+            ("deallocate", Forgets::Nothing),
+            ("DEALLOCATE all", Forgets::All),
+            (
+                " /* a /* b */ */ -- c\n deallocate prepare ALL ;",
+                Forgets::All,
+            ),
+            ("discard all", Forgets::All),
+            ("discard plans", Forgets::Nothing),
+            ("DEALLOCATE Foo", name("foo")),
+            ("DEALLOCATE PREPARE \"Fo\"\"o\";;", name("Fo\"o")),
+            ("DEALLOCATE prepare", name("prepare")),
+            ("DEALLOCATE prepare;", name("prepare")),
+            ("DEALLOCATE a; select 1", Forgets::Nothing),
+            ("DEALLOCATE 1", Forgets::Nothing),
+            ("DEALLOCATE \"open", Forgets::Nothing),
+            ("/* never closed", Forgets::Nothing),
+        ] {
+            assert_eq!(forgets(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_reset() {
+        let one = |name: &str, local| Resets::One {
+            name: name.as_bytes().into(),
+            local,
+        };
+        for (text, expected) in [
+            ("select 1", Resets::Nothing),
+            ("reset", Resets::Nothing),
+            ("RESET DateStyle", one("datestyle", false)),
+            (" /* a */ reset \"Foo\"; -- b", one("Foo", false)),
+            ("reset time zone", one("timezone", false)),
+            ("reset all;", Resets::All),
+            ("reset all; select 1", Resets::Nothing),
+            ("reset session authorization", Resets::Nothing),
+            ("discard all", Resets::Discard),
+            ("discard plans", Resets::Nothing),
+            ("set a to default", one("a", false)),
+            ("set session a=default", one("a", false)),
+            ("SET LOCAL a = DEFAULT ;", one("a", true)),
+            ("set a to 'default'", Resets::Nothing),
+            ("set a to default, b", Resets::Nothing),
+            ("set time zone default", one("timezone", false)),
+            ("set local time zone local", one("timezone", true)),
+            ("set time zone 'cet'", Resets::Nothing),
+            ("set names", one("client_encoding", false)),
+            ("set names default", one("client_encoding", false)),
+            ("set names 'utf8'", Resets::Nothing),
+            (
+                "set session characteristics as transaction read only",
+                Resets::Nothing,
+            ),
+        ] {
+            assert_eq!(resets(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

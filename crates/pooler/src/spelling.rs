@@ -1,0 +1,166 @@
+//! How PostgreSQL spells the values of parameters: what a start-up packet says is reported in that
+//! spelling, before any server has seen it.
+//!
+//! Only spellings that are certain are changed. What is none is left for PostgreSQL to refuse.
+
+use crate::params::{Params, Tracked};
+
+/// Encodings that clients ask for, letters and digits only, and what PostgreSQL calls them.
+const ENCODINGS: [(&str, &str); 34] = [
+    ("utf8", "UTF8"),
+    ("unicode", "UTF8"),
+    ("sqlascii", "SQL_ASCII"),
+    ("latin1", "LATIN1"),
+    ("iso88591", "LATIN1"),
+    ("latin2", "LATIN2"),
+    ("iso88592", "LATIN2"),
+    ("latin3", "LATIN3"),
+    ("latin4", "LATIN4"),
+    ("latin5", "LATIN5"),
+    ("latin6", "LATIN6"),
+    ("latin7", "LATIN7"),
+    ("latin8", "LATIN8"),
+    ("latin9", "LATIN9"),
+    ("iso885915", "LATIN9"),
+    ("latin10", "LATIN10"),
+    ("win1250", "WIN1250"),
+    ("windows1250", "WIN1250"),
+    ("win1251", "WIN1251"),
+    ("windows1251", "WIN1251"),
+    ("win1252", "WIN1252"),
+    ("windows1252", "WIN1252"),
+    ("win1253", "WIN1253"),
+    ("win1254", "WIN1254"),
+    ("win1257", "WIN1257"),
+    ("koi8r", "KOI8R"),
+    ("koi8u", "KOI8U"),
+    ("eucjp", "EUC_JP"),
+    ("euckr", "EUC_KR"),
+    ("euccn", "EUC_CN"),
+    ("euctw", "EUC_TW"),
+    ("sjis", "SJIS"),
+    ("gbk", "GBK"),
+    ("gb18030", "GB18030"),
+];
+
+/// Names longer than this are cut off, in bytes.
+const NAME_MAX: usize = 63;
+
+/// A client's parameters as PostgreSQL would report them; `server` are those it had been told of
+/// nothing else.
+pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params) -> Params {
+    let mut params = asked.clone();
+    for (position, value) in asked.known() {
+        let name = tracked.names()[position].as_str();
+        let text = String::from_utf8_lossy(value);
+        if let Some(spelled) = spelling(name, &text, server.get(position)) {
+            params = params.with(position, spelled.as_bytes());
+        }
+    }
+    params
+}
+
+/// PostgreSQL's spelling of a value, if it is certain.
+fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    if is("client_encoding") {
+        encoding(value)
+    } else if is("DateStyle") {
+        date_style(value, std::str::from_utf8(server?).ok()?)
+    } else if is("standard_conforming_strings") {
+        boolean(value)
+    } else if is("IntervalStyle") {
+        let styles = ["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
+        let lower = value.to_ascii_lowercase();
+        styles.contains(&lower.as_str()).then_some(lower)
+    } else if is("TimeZone") {
+        let upper = value.to_ascii_uppercase();
+        matches!(&*upper, "UTC" | "GMT").then_some(upper)
+    } else if is("application_name") {
+        let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'));
+        (plain && value.len() > NAME_MAX).then(|| value[..NAME_MAX].to_string())
+    } else {
+        None
+    }
+}
+
+fn encoding(value: &str) -> Option<String> {
+    let letters = value.chars().filter(char::is_ascii_alphanumeric);
+    let plain: String = letters.map(|c| c.to_ascii_lowercase()).collect();
+    let mut known = ENCODINGS.iter();
+    known
+        .find(|(spelled, _)| *spelled == plain)
+        .map(|(_, name)| (*name).to_string())
+}
+
+/// A boolean may be shortened as long as it is clear.
+fn boolean(value: &str) -> Option<String> {
+    let lower = value.to_ascii_lowercase();
+    let begins = |word: &str, least| lower.len() >= least && word.starts_with(&lower);
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || lower == "1" {
+        Some("on".to_string())
+    } else if begins("false", 1) || begins("no", 1) || begins("off", 2) || lower == "0" {
+        Some("off".to_string())
+    } else {
+        None
+    }
+}
+
+/// Style and order, each of which may be left as it is.
+fn date_style(value: &str, server: &str) -> Option<String> {
+    let (mut style, mut order) = server.split_once(", ")?;
+    let mut ordered = false;
+    for word in value.split(',') {
+        let word = word.trim().to_ascii_lowercase();
+        match word.as_str() {
+            "iso" => style = "ISO",
+            "sql" => style = "SQL",
+            "postgres" => style = "Postgres",
+            "german" => {
+                style = "German";
+                if !ordered {
+                    order = "DMY";
+                }
+            }
+            "ymd" => (order, ordered) = ("YMD", true),
+            "dmy" | "european" => (order, ordered) = ("DMY", true),
+            "mdy" | "us" | "noneuropean" => (order, ordered) = ("MDY", true),
+            _ => return None,
+        }
+    }
+    Some(format!("{style}, {order}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_postgresql_reports_it() {
+        for (name, value, expected) in [
+            ("DateStyle", "iso", Some("ISO, MDY")),
+            ("datestyle", "German", Some("German, DMY")),
+            ("DateStyle", "ymd, German", Some("German, YMD")),
+            ("DateStyle", "european", Some("SQL, DMY")),
+            ("DateStyle", "nonsense", None),
+            ("client_encoding", "'utf-8'", Some("UTF8")),
+            ("client_encoding", "ISO_8859_1", Some("LATIN1")),
+            ("client_encoding", "nonsense", None),
+            ("standard_conforming_strings", "T", Some("on")),
+            ("standard_conforming_strings", "of", Some("off")),
+            ("standard_conforming_strings", "o", None),
+            ("IntervalStyle", "ISO_8601", Some("iso_8601")),
+            ("TimeZone", "utc", Some("UTC")),
+            ("TimeZone", "europe/berlin", None),
+            ("application_name", "x", None),
+        ] {
+            let server = if value == "european" {
+                "SQL, MDY"
+            } else {
+                "ISO, MDY"
+            };
+            let found = spelling(name, value, Some(server.as_bytes()));
+            assert_eq!(found.as_deref(), expected, "{name}={value}");
+        }
+    }
+}
