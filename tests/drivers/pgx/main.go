@@ -265,19 +265,24 @@ func pipelines(index int, conn *pgx.Conn) {
 	}
 	for group := range 4 {
 		results, err := pipeline.GetResults()
-		must(err, "results of a pipeline")
-		read := results.(*pgconn.ResultReader).Read()
 		if group == 2 {
-			same(code(read.Err), "22012", "error in a pipeline")
+			same(code(err), "22012", "error in a pipeline")
 		} else {
+			must(err, "results of a pipeline")
+			read := results.(*pgconn.ResultReader).Read()
 			same(string(read.Rows[0][0]), fmt.Sprint(index*10+group), "pipeline")
 		}
 		_, err = pipeline.GetResults()
 		must(err, "sync of a pipeline")
 	}
-	pipeline.SendPrepare("piped", "select 'unread'", nil)
-	pipeline.SendDeallocate("piped")
+	pipeline.SendPrepare("piped", "select 'flushed' as x", nil)
+	pipeline.SendFlushRequest()
 	must(pipeline.Flush(), "flush")
+	results, err := pipeline.GetResults()
+	must(err, "answer to a flush")
+	same(results.(*pgconn.StatementDescription).Fields[0].Name, "x", "description after a flush")
+	pipeline.SendDeallocate("piped")
+	must(pipeline.Sync(), "sync")
 	must(pipeline.Close(), "close of a pipeline")
 }
 
