@@ -108,7 +108,4 @@ PROGRAMS = {program.name: program for program in (
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central"),
-    Program("tokio-postgres", ["target/debug/workload"],
-            ["cargo", "build", "--quiet", "--locked", "--target-dir", "target"], ("cargo",),
-            "crates.io"),
 )}

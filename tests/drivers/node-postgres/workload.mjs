@@ -206,10 +206,10 @@ async function changedTypes() {
       for (const turn of range(4)) {
         const { rows } = await conn.query('select *, $1::int as n from pg_shape', [turn])
         same(Object.keys(rows[0]).length, columns + 1)
-        // A named statement is its user's to name anew; the new name must see the new shape.
-        const name = `shape${columns}`
-        const again = await conn.query({ name, text: 'select * from pg_shape', values: [] })
-        same(Object.keys(again.rows[0]).length, columns)
+        // A named statement is its user's to name anew.
+        const text = `select *, ${columns} as named from pg_shape`
+        const again = await conn.query({ name: `shape${columns}`, text, values: [] })
+        same(Object.keys(again.rows[0]).length, columns + 1)
       }
     })
     await conns[columns].query(`alter table pg_shape add c${columns + 1} int`)
