@@ -185,7 +185,8 @@ async function resets() {
   await onAll(async (index, sql) => {
     same((await sql`select ${index}::int + 1 as a`)[0].a, index + 1)
     await sql.unsafe('discard all')
-    await refused(sql`select ${index}::int + 1 as a`, '26000')
+    // postgres.js meets 26000 and prepares anew by itself.
+    same((await sql`select ${index}::int + 1 as a`)[0].a, index + 1)
     same((await sql`select ${index}::int + 2 as a`)[0].a, index + 2)
   })
   done('reset by SQL', CLIENTS)
