@@ -182,7 +182,12 @@ impl World {
     }
 
     fn turn(&mut self) {
-        for (worker, mail) in self.next_turn.replace(VecDeque::new()).into_iter().flatten() {
+        for (worker, mail) in self
+            .next_turn
+            .replace(VecDeque::new())
+            .into_iter()
+            .flatten()
+        {
             self.handle(worker, Event::Mail(mail), &[]);
         }
     }
