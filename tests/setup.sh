@@ -71,3 +71,12 @@ need_python() {
   "$python/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
   cp tests/requirements.txt "$stamp"
 }
+
+# Which tools the driver tests will do without: those tests are skipped, and say why. The drivers
+# themselves are fetched by npm, go and mvn when tests/test_drivers.py builds its programs.
+tell_driver_tools() {
+  local tool
+  for tool in node npm go java mvn; do
+    have "$tool" || say "$tool is missing: the tests of drivers that need it will be skipped"
+  done
+}

@@ -117,16 +117,22 @@ impl Pooler {
                 pid,
                 secret: secret.into(),
                 from,
+                again: false,
             },
         ));
     }
 
     /// A cancel request for a client of this worker, perhaps.
+    ///
+    /// A statement and the cancel request for it come on two sockets, and mail may overtake what
+    /// the driver has not collected yet. So if nothing runs, that is looked at again in the next
+    /// turn, when all that came before the request has been handled (`again`).
     pub(crate) fn cancel_wanted(
         &mut self,
         pid: u32,
-        secret: &[u8],
+        secret: Box<[u8]>,
         from: (WorkerId, ClientId),
+        again: bool,
         out: &mut Out,
     ) {
         let found = self.clients.key_at(Keys::slot(pid)).filter(|id| {
@@ -134,7 +140,7 @@ impl Pooler {
                 return false;
             };
             let (_, ours, length) = self.keys.of(*id, client.long_key);
-            client.welcomed && bool::from(secret.ct_eq(&ours[..length]))
+            client.welcomed && bool::from(secret[..].ct_eq(&ours[..length]))
         });
         let Some(id) = found else {
             out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
@@ -149,6 +155,15 @@ impl Pooler {
             Some((true, _)) => self.cancel_waiting(id, out),
             Some((_, Some(server))) if self.runs(server) => {
                 return self.send_cancel(server, Some(from), out);
+            }
+            _ if !again => {
+                let second_look = Mail::Cancel {
+                    pid,
+                    secret,
+                    from,
+                    again: true,
+                };
+                return out.push(Action::Post(self.worker, second_look));
             }
             // Nothing runs. Nothing is sent, so nothing later can be hit.
             _ => self.console_cancelled(id, out),

@@ -29,6 +29,8 @@ pub enum Mail {
         secret: Box<[u8]>,
         /// Who wants to know when it is done.
         from: (WorkerId, ClientId),
+        /// Nothing ran when it came, and all that came before it has been handled since.
+        again: bool,
     },
     /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
     Cancelled(ClientId, bool),

@@ -196,7 +196,12 @@ impl Pooler {
                 }
             }
             Mail::Brokered(mail) => self.brokered(mail, out),
-            Mail::Cancel { pid, secret, from } => self.cancel_wanted(pid, &secret, from, out),
+            Mail::Cancel {
+                pid,
+                secret,
+                from,
+                again,
+            } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),

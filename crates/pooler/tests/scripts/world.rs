@@ -11,6 +11,7 @@
 //! - In what PostgreSQL says `#1` stands for the server's name of a statement.
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
+//! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`: to all workers.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
@@ -83,6 +84,8 @@ struct World {
     rests: BTreeMap<String, Vec<u8>>,
     keys: BTreeMap<String, (u32, Vec<u8>)>,
     own_mail: VecDeque<(usize, Mail)>,
+    /// What waits for the next `turn`, once a script counts turns.
+    next_turn: Option<VecDeque<(usize, Mail)>>,
     mail: VecDeque<(usize, Mail)>,
     closed: VecDeque<(usize, Peer)>,
     adopting: String,
@@ -111,6 +114,7 @@ impl World {
         match who {
             "wait" => self.wait(what),
             "mail" => self.deliver(),
+            "turn" => self.turn(),
             "order" => self.order(what),
             "cancel" => self.cancel(what),
             _ => self.peer(who, what),
@@ -176,6 +180,17 @@ impl World {
             }
         }
         self.now = until;
+    }
+
+    fn turn(&mut self) {
+        for (worker, mail) in self
+            .next_turn
+            .replace(VecDeque::new())
+            .into_iter()
+            .flatten()
+        {
+            self.handle(worker, Event::Mail(mail), &[]);
+        }
     }
 
     fn deliver(&mut self) {
@@ -367,7 +382,12 @@ impl World {
                 self.tell(&format!("{name} discard"));
             }
             Action::Post(to, mail) if usize::from(to.0) == worker => {
-                self.own_mail.push_back((worker, mail));
+                match (&mut self.next_turn, &mail) {
+                    (Some(later), Mail::Cancel { again: true, .. }) => {
+                        later.push_back((worker, mail));
+                    }
+                    _ => self.own_mail.push_back((worker, mail)),
+                }
             }
             Action::Post(to, mail) => {
                 self.tell(&format!("{worker} to {}: {}", to.0, mail_word(&mail)));

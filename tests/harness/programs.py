@@ -1,0 +1,111 @@
+"""Programs in several languages that use PostgreSQL's drivers: how each is built and run."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SOURCES = os.path.join(HERE, "drivers")
+BUILT = os.path.join(os.path.dirname(HERE), "target", "drivers")
+
+
+class Missing(Exception):
+    """A tool is not on this machine."""
+
+
+class NotBuilt(Exception):
+    """A program could not be built; the text has what the tool said."""
+
+
+@dataclass
+class Program:
+    """A workload in the folder tests/drivers/NAME.
+
+    It is built in a copy of that folder below target/drivers, where packages may also be
+    downloaded, and again only when a file of it has changed.
+    """
+
+    name: str
+    run: list  # the command, in the folder of the copy
+    build: list = field(default_factory=list)  # the command that makes it
+    tools: tuple = ()  # what must be on PATH
+    packages: str = ""  # where its packages come from
+
+    @property
+    def source(self):
+        """Its folder in the project."""
+        return os.path.join(SOURCES, self.name)
+
+    @property
+    def folder(self):
+        """Where it is built and run."""
+        return os.path.join(BUILT, self.name)
+
+    def files(self):
+        """Its tracked files, relative to its folder."""
+        return sorted(os.path.relpath(os.path.join(folder, file), self.source)
+                      for folder, _, files in os.walk(self.source)
+                      for file in files if "__pycache__" not in folder)
+
+    def fingerprint(self):
+        """What the copy must have been built from."""
+        digest = hashlib.sha256(repr(self.build).encode())
+        for file in self.files():
+            with open(os.path.join(self.source, file), "rb") as opened:
+                digest.update(f"\n{file}\n".encode() + opened.read())
+        return digest.hexdigest()
+
+    def make(self):
+        """Builds it, unless that is done."""
+        for tool in self.tools:
+            if not shutil.which(tool):
+                raise Missing(f"{tool} is missing, which {self.name}'s program needs")
+        stamp = os.path.join(self.folder, ".built")
+        wanted = self.fingerprint()
+        if os.path.exists(stamp):
+            with open(stamp) as file:
+                if file.read() == wanted:
+                    return
+            os.remove(stamp)
+        for file in self.files():
+            target = os.path.join(self.folder, file)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy2(os.path.join(self.source, file), target)
+        if self.build:
+            done = subprocess.run(self.build, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode != 0:
+                raise NotBuilt(f"{' '.join(self.build)} in {self.folder} failed; where its "
+                               f"packages are not on this machine yet, it needs {self.packages}:\n"
+                               f"{done.stdout[-4000:]}")
+        with open(stamp, "w") as file:
+            file.write(wanted)
+
+    def start(self, host, port, user, password, database):
+        """Starts it against a server; standard output and error are pipes."""
+        server = {"PGHOST": host, "PGPORT": str(port), "PGUSER": user, "PGPASSWORD": password,
+                  "PGDATABASE": database}
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+        return subprocess.Popen(self.run, cwd=self.folder, env={**clean, **server}, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+
+PROGRAMS = {program.name: program for program in (
+    Program("psycopg", [sys.executable, "workload.py"]),
+    Program("asyncpg", [sys.executable, "workload.py"]),
+    Program("node-postgres", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
+            "the npm registry"),
+    Program("postgres.js", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
+            "the npm registry"),
+    Program("pgx", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
+            "the Go module proxy"),
+    Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
+            "the Go module proxy"),
+    Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
+            ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
+            "Maven Central"),
+)}

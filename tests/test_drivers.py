@@ -1,0 +1,77 @@
+"""Real drivers with their defaults over a small transaction pool: eight connections and more share
+two servers. Each program in tests/drivers checks every answer itself and does the same things
+directly and through Howdah."""
+
+import subprocess
+
+import pytest
+
+from harness.programs import PROGRAMS, Missing, NotBuilt
+
+pytestmark = pytest.mark.timeout(240)
+
+USER, PASSWORD, DATABASE = "driver_user", "secret", "drivers"
+SERVERS = 2
+
+
+@pytest.fixture(scope="module")
+def database(newest_postgres):
+    """A database of the programs' own."""
+    newest_postgres.sql(f"create role {USER} login superuser password '{PASSWORD}'")
+    newest_postgres.sql(f"create database {DATABASE} owner {USER}")
+    return newest_postgres
+
+
+@pytest.fixture(params=PROGRAMS, scope="module")
+def program(request):
+    """Each program in turn, built."""
+    wanted = PROGRAMS[request.param]
+    try:
+        wanted.make()
+    except Missing as reason:
+        pytest.skip(str(reason))
+    except NotBuilt as problem:
+        pytest.fail(str(problem), pytrace=False)
+    return wanted
+
+
+def outcome(program, host, port):
+    """Runs a program to its end and gives the behaviours it saw, with their counts."""
+    child = program.start(host, port, USER, PASSWORD, DATABASE)
+    try:
+        output, errors = child.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        output, errors = child.communicate()
+        pytest.fail(f"{program.name} hangs after:\n{output}{errors}", pytrace=False)
+    if child.returncode != 0:
+        pytest.fail(f"{program.name} ended with {child.returncode}:\n{output}{errors[-4000:]}",
+                    pytrace=False)
+    lines = output.splitlines()
+    assert lines and lines[-1] == "end 1", output
+    return lines
+
+
+_directly = {}
+
+
+def directly(program, postgres):
+    """What the program sees without a pooler; it is run once."""
+    if program.name not in _directly:
+        _directly[program.name] = outcome(program, postgres.host, postgres.port)
+    return _directly[program.name]
+
+
+def test_directly(program, database):
+    """The program is right about PostgreSQL itself."""
+    assert len(directly(program, database)) > 10
+
+
+def test_through_howdah(program, shared_howdah, database):
+    """The same behaviours as often, and nothing is left in the pool behind them."""
+    howdah = shared_howdah(postgres=database, workers=2, default_pool_size=SERVERS,
+                           auth_type="scram-sha-256", secrets={USER: PASSWORD})
+    assert outcome(program, howdah.host, howdah.port) == directly(program, database)
+    row = howdah.wait_for_pool(DATABASE, USER, cl_active=0, cl_waiting=0, sv_active=0)
+    assert 0 < row["sv_idle"] <= SERVERS, row
+    assert database.sessions(user=USER, database=DATABASE) <= SERVERS
