@@ -107,6 +107,8 @@ pub struct Pool {
     pub hungry: Vec<(WorkerId, u64)>,
     /// Why there are no new servers for now.
     pub failure: Option<Failure>,
+    /// How many attempts in a row failed: the next of several hosts is tried at once.
+    pub hosts_failed: u32,
     /// PAUSE: no server is given out.
     pub paused: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
@@ -140,6 +142,7 @@ impl Pool {
             need: false,
             hungry: Vec::new(),
             failure: None,
+            hosts_failed: 0,
             paused: false,
             scram_keys: None,
             next_host: 0,

@@ -10,7 +10,7 @@ use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, ServerId, Ti
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
-use crate::mail::{Bounds, Mail, ServerParcel, ToBroker};
+use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
 use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
 use crate::pooler::Pooler;
@@ -95,6 +95,10 @@ impl Pooler {
             && let Some(server) = self.take_idle(pool_id, out)
         {
             return self.link(id, server, out);
+        }
+        if let Some(fault) = self.hopeless(pool_id) {
+            self.disconnect(id, fault, out);
+            return false;
         }
         let Some(client) = self.clients.get_mut(id) else {
             return false;
@@ -255,29 +259,38 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
-        if held_back || (pool.waiting.is_empty() && pool.newcomers.is_empty()) {
-            return;
+        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+        if waited_for && !held_back && !self.backs_off(pool_id) {
+            self.tell_need(pool_id, out);
         }
-        if self.backs_off(pool_id) {
-            return self.fail_waiters(pool_id, out);
-        }
-        self.tell_need(pool_id, out);
     }
 
     /// Tells the Broker how long clients have waited.
     pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
         let now = self.now;
         let worker = self.worker;
-        let pool = self.pools.at_mut(pool_id);
-        pool.need = true;
+        self.pools.at_mut(pool_id).need = true;
+        let pool = self.pools.at(pool_id);
         let need = ToBroker::Need {
             worker,
             pool: pool.key.clone(),
             age: pool.longest_wait(now).unwrap_or(0),
             urgent: pool.servers == 0,
+            unwelcomed: pool.welcome.is_none(),
+            replication: self.wants_replication(pool_id),
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+    }
+
+    /// Some client waits for a server of its own.
+    fn wants_replication(&self, pool_id: PoolId) -> bool {
+        let mut waiting = self.pools.at(pool_id).waiting.iter();
+        waiting.any(|(id, _)| {
+            self.clients
+                .get(*id)
+                .is_some_and(|client| client.replication.any())
+        })
     }
 
     /// True while `server_login_retry` has not passed since a login failed.
@@ -287,17 +300,28 @@ impl Pooler {
         failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
     }
 
-    /// Logins fail and there is no server at all: who waits is told why.
-    pub(crate) fn fail_waiters(&mut self, pool_id: PoolId, out: &mut Out) {
-        let pool = self.pools.at(pool_id);
-        if pool.servers > pool.connecting {
-            return;
+    /// Why a client need not begin to wait for a server of this pool. Who waits already when
+    /// servers begin to fail goes on waiting: the next attempt may serve it.
+    pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
+        if self.janitor.gives_out_nothing() {
+            return Some(Fault::ServerShuttingDown);
         }
-        let Some(failure) = pool.failure.clone() else {
-            return;
-        };
-        let fault = Fault::ServerLoginFailing(failure.text);
-        self.drop_waiters(pool_id, &fault, out);
+        let failure = self.pools.at(pool_id).failure.as_ref()?;
+        let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
+        fails.then(|| Fault::ServerLoginFailing(failure.text.clone()))
+    }
+
+    /// A server is there that clients may get yet.
+    pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
+        use server::State::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving};
+        self.servers.iter().any(|(_, server)| {
+            server.pool == pool_id
+                && server.close_why.is_none()
+                && !matches!(
+                    server.state,
+                    Resolving | Connecting | Login(_) | ConnectQuery | Cancel(_) | Closing
+                )
+        })
     }
 
     /// Disconnects everybody who waits for a server of a pool, or for its first.
@@ -351,7 +375,14 @@ impl Pooler {
     }
 
     /// Another worker's clients wait.
-    pub(crate) fn hungry(&mut self, worker: WorkerId, key: &PoolKey, age: u64, out: &mut Out) {
+    pub(crate) fn hungry(
+        &mut self,
+        worker: WorkerId,
+        key: &PoolKey,
+        age: u64,
+        unwelcomed: bool,
+        out: &mut Out,
+    ) {
         let Some(pool_id) = self.pools.find(key) else {
             return;
         };
@@ -361,6 +392,11 @@ impl Pooler {
         if pool.paused {
             return;
         }
+        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
+            let epoch = self.janitor.epoch(&key.database);
+            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
+            out.push(Action::Post(worker, mail));
+        }
         if pool.waiting.is_empty()
             && let Some(server) = pool.idle.pop_front()
         {
@@ -369,16 +405,11 @@ impl Pooler {
         pool.hungry.push((worker, age));
     }
 
-    /// A bound over several pools holds a pool back: an idle server of another goes.
-    pub(crate) fn evict(&mut self, key: &PoolKey, by_database: bool, out: &mut Out) {
+    /// A bound holds a pool back: an idle server goes.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
-            let shares = if by_database {
-                pool.key.database == key.database
-            } else {
-                pool.key.user == key.user
-            };
-            if !shares || *pool.key == *key {
+            if !from.concerns(key, &pool.key) {
                 continue;
             }
             for id in &pool.idle {
@@ -507,7 +538,7 @@ impl Pooler {
 
     /// A lent server tells what no server of our own has told yet: those who wait for that are
     /// welcome. (There may be no permit for a server of our own.)
-    fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
+    pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
         if self.pools.at(pool_id).welcome.is_some() {
             return;
         }

@@ -225,6 +225,12 @@ impl Pooler {
             return;
         };
         client.pool = Some(pool_id);
+        if let Some(fault) = self.hopeless(pool_id).filter(|_| !welcomed) {
+            return self.disconnect(id, fault, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.replication.any() {
             // It gets a server of its own, and is welcomed with what that says.
             client.state = State::Waiting;

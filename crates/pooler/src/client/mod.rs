@@ -92,6 +92,8 @@ pub struct Client {
     pub notified: bool,
     /// It connected by replication protocol: logical or physical.
     pub replication: Replication,
+    /// Its start-up parameter `options`, if it gets a server of its own.
+    pub server_options: Option<Box<[u8]>>,
     /// Protocol 3.2 or newer: cancel keys are long.
     pub long_key: bool,
     /// When it connected.

@@ -77,6 +77,9 @@ impl Pooler {
                 _ => b"database",
             };
             parameters.push(("replication", how));
+            if let Some(options) = &client.server_options {
+                parameters.push(("options", options));
+            }
             if let Some(params) = &client.params {
                 for (position, name) in self.shared.tracked.names().iter().enumerate() {
                     if let Some(value) = params.get(position) {
