@@ -383,6 +383,8 @@ impl Pooler {
             (client::State::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
                 deadlines.add(client.request, limit, Fault::QueryWait);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.request, limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
                     deadlines.notify(client.request, nanos(globals.query_wait_notify));
                 }
@@ -390,9 +392,11 @@ impl Pooler {
             (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
-            (client::State::Welcome, Some(_)) => {
+            (client::State::Welcome, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
             }
             _ => {
                 let limit = nanos(globals.client_login_timeout);
@@ -498,6 +502,10 @@ impl Pooler {
                 after(server.connected, crate::cancel::CARRIER_NS),
                 "cancel timeout",
             )),
+            server::State::Lookup(_) => {
+                let limit = nanos(globals.client_login_timeout);
+                (limit > 0).then(|| (after(server.request, limit), "client_login_timeout"))
+            }
             server::State::Draining => Some((
                 after(server.since, REST_NS),
                 "client left, query did not end",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
-use crate::auth::ScramKeys;
+use crate::auth::{ScramKeys, Secret};
 use crate::config::{Database, PoolMode, User};
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::mail::Bounds;
@@ -113,6 +113,8 @@ pub struct Pool {
     pub paused: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
+    /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
+    pub found_secret: Option<Secret>,
     /// Which of the database's hosts and addresses is next.
     pub next_host: usize,
     /// What is counted.
@@ -145,6 +147,7 @@ impl Pool {
             hosts_failed: 0,
             paused: false,
             scram_keys: None,
+            found_secret: None,
             next_host: 0,
             stats: Stats::default(),
             last_stats: Stats::default(),

@@ -120,7 +120,7 @@ impl Pooler {
             let clients = &self.clients;
             pool.waiting.retain(|(waiter, _)| {
                 let client = clients.get(*waiter);
-                client.is_some_and(|c| matches!(c.state, client::State::Waiting))
+                client.is_some_and(client::Client::waits)
             });
         }
         pool.waiting.push_back((id, self.now));
@@ -139,11 +139,7 @@ impl Pooler {
                 return;
             };
             match self.take_idle(pool_id, out) {
-                Some(server) => {
-                    if self.link(client, server, out) {
-                        self.resume(client, out);
-                    }
-                }
+                Some(server) => self.serve(client, server, out),
                 None => {
                     let since = self.clients.get(client).map_or(self.now, |c| c.request);
                     let waiting = &mut self.pools.at_mut(pool_id).waiting;
@@ -209,10 +205,7 @@ impl Pooler {
         }
         let pool_id = server.pool;
         if let Some(client) = self.next_waiter(pool_id) {
-            if self.link(client, id, out) {
-                self.resume(client, out);
-            }
-            return;
+            return self.serve(client, id, out);
         }
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -220,6 +213,16 @@ impl Pooler {
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
+    }
+
+    /// Gives a server to a client that has waited for it.
+    fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
+        let looks_up = |c: &client::Client| matches!(c.state, client::State::Lookup);
+        if self.clients.get(client).is_some_and(looks_up) {
+            self.ask_who(client, server, out);
+        } else if self.link(client, server, out) {
+            self.resume(client, out);
+        }
     }
 
     /// The client that has waited longest; those that have left are passed over.
@@ -230,8 +233,8 @@ impl Pooler {
         loop {
             let (id, _) = *waiting.get(at)?;
             let client = self.clients.get(id);
-            match client.filter(|c| matches!(c.state, client::State::Waiting)) {
-                Some(client) if client.replication.any() => at += 1,
+            match client.filter(|c| c.waits()) {
+                Some(client) if client.waits_for_its_own() => at += 1,
                 waits => {
                     waiting.remove(at);
                     if waits.is_some() {
@@ -245,8 +248,8 @@ impl Pooler {
     /// Forgets waiters at the front that have left, so that ages are those of who still waits.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
-            let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
-            if self.clients.get(*client).is_some_and(waits) {
+            let client = self.clients.get(*client);
+            if client.is_some_and(client::Client::waits) {
                 return;
             }
             self.pools.at_mut(pool_id).waiting.pop_front();
@@ -289,7 +292,7 @@ impl Pooler {
         waiting.any(|(id, _)| {
             self.clients
                 .get(*id)
-                .is_some_and(|client| client.replication.any())
+                .is_some_and(client::Client::waits_for_its_own)
         })
     }
 
@@ -330,9 +333,7 @@ impl Pooler {
         let waiting: Vec<_> = pool.waiting.drain(..).map(|(client, _)| client).collect();
         let newcomers = std::mem::take(&mut pool.newcomers);
         for client in waiting.into_iter().chain(newcomers) {
-            let waits = |c: &client::Client| {
-                matches!(c.state, client::State::Waiting | client::State::Welcome)
-            };
+            let waits = |c: &client::Client| c.waits() || matches!(c.state, client::State::Welcome);
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
@@ -392,15 +393,16 @@ impl Pooler {
         if pool.paused {
             return;
         }
-        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
-            let epoch = self.janitor.epoch(&key.database);
-            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
-            out.push(Action::Post(worker, mail));
-        }
         if pool.waiting.is_empty()
             && let Some(server) = pool.idle.pop_front()
         {
             return self.lend(server, worker, out);
+        }
+        // A lent server would have brought the welcome.
+        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
+            let epoch = self.janitor.epoch(&key.database);
+            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
+            out.push(Action::Post(worker, mail));
         }
         pool.hungry.push((worker, age));
     }

@@ -373,6 +373,7 @@ impl Pooler {
         let database = config.database(&wish.database);
         let user = config.user(&wish.user);
         let globals = &config.globals;
+        let admin = console && globals.admin_users.has(&wish.user);
         let bounds = ClientBounds {
             total: if console { 0 } else { globals.max_client_conn },
             database: match database {
@@ -381,6 +382,12 @@ impl Pooler {
                 None => 0,
             },
             user: config.max_user_client_connections(user.map(|u| &**u)),
+        };
+        // Administrators are counted, but get in whatever is full.
+        let bounds = if admin {
+            ClientBounds::default()
+        } else {
+            bounds
         };
         let (worker, login) = (self.worker, Arc::new(login));
         let admit = ToBroker::Admit {

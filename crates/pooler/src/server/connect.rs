@@ -57,7 +57,7 @@ impl Pooler {
     fn reserved_for(&mut self, pool_id: PoolId) -> Option<ClientId> {
         self.trim_waiting(pool_id);
         let (client, _) = *self.pools.at(pool_id).waiting.front()?;
-        if !self.clients.get(client)?.replication.any() {
+        if !self.clients.get(client)?.waits_for_its_own() {
             return None;
         }
         self.pools.at_mut(pool_id).waiting.pop_front();
@@ -205,6 +205,12 @@ impl Pooler {
             return;
         }
         debug_assert!(server.link().is_none(), "a linked server is not closed");
+        if let State::Lookup(lookup) = &server.state {
+            let client = lookup.client;
+            server.state = State::Draining;
+            self.disconnect(client, Fault::ServerGone, out);
+            return self.close_server(id, why, how, out);
+        }
         let pool = self.pools.at_mut(server.pool);
         match server.state {
             State::Idle => pool.idle.retain(|idle| *idle != id),

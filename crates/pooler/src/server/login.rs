@@ -96,9 +96,16 @@ impl Pooler {
     /// user list has of the pool's user.
     fn server_secret(pool: &Pool) -> Option<Secret> {
         let terms = &pool.terms;
+        let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
-            Some(password) => Some(Secret::classify(password.clone())),
-            None => terms.user.as_ref()?.secret.clone(),
+            // auth_user may run its query in a database whose other servers have a forced user.
+            Some(password) if forced.is_none_or(|user| *user == *pool.key.user) => {
+                Some(Secret::classify(password.clone()))
+            }
+            _ => {
+                let listed = terms.user.as_ref().and_then(|user| user.secret.clone());
+                listed.or_else(|| pool.found_secret.clone())
+            }
         }
     }
 
@@ -237,7 +244,7 @@ impl Pooler {
         }
     }
 
-    fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
+    pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
