@@ -160,3 +160,19 @@ def test_servers_are_left_cleanly(make_howdah, own_postgres):
     assert howdah.wait() == 0
     machine.wait_until(lambda: own_postgres.sessions() == 0, "all sessions to end")
     assert "unexpected EOF" not in own_postgres.log()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigint_gives_no_server_out(make_howdah, workers):
+    """SIGINT: who has a server works on; who wants one is told that there is none any more."""
+    howdah = make_howdah(workers=workers)
+    with howdah.connect() as busy, howdah.connect() as idle:
+        busy.rows("begin")
+        howdah.signal(signal.SIGINT)
+        machine.wait_until(lambda: refused_by_tcp(howdah), "the listeners to close")
+        assert busy.value("select 1") == "1"
+        idle.send(query("select 1"))
+        refusal = idle.read_to_end()[-1].fields()
+        assert (refusal["C"], refusal["M"]) == ("57P01", "server shutting down")
+        busy.rows("commit")
+    howdah.wait()
