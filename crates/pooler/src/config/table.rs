@@ -316,9 +316,8 @@ globals! {
         "TLS versions offered to servers.";
     server_tls_sslmode: SslMode = "prefer", G, reload, TLS_STOPS,
         "Whether connections to servers may or must use TLS.";
-    so_reuseport: bool = "0", G, fixed,
-        NotYet("one process uses all cores; start a single one"),
-        "Lets several processes listen on the same port.";
+    so_reuseport: bool = "0", G, fixed, Built,
+        "Lets several processes listen on the same port: a new one may start before the old ends.";
     stats_period: Duration = "60", G, reload, Built,
         "Over how long averages are taken, and how often they are logged.";
     stats_users: List = "", G, reload, Built,

@@ -336,8 +336,8 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     }
     for (text, names) in [
         (
-            "[pgbouncer]\nso_reuseport=1\nsyslog=0\nsyslog=1\n",
-            &["so_reuseport", "syslog"][..],
+            "[pgbouncer]\npeer_id=1\nsyslog=0\nsyslog=1\n",
+            &["peer_id", "syslog"][..],
         ),
         (
             "[pgbouncer]\nclient_tls_key_file=k\nauth_hba_file=x\n",
