@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(60)
 SOCKET_COLUMNS = ("type user database replication state addr port local_addr local_port "
                   "connect_time request_time wait wait_us close_needed ptr link remote_pid tls "
                   "application_name prepared_statements id")
+BUFFER_COLUMNS = "recv_pos pkt_pos pkt_remain send_pos send_remain pkt_avail send_avail"
 STATS = ("server_assignment_count xact_count query_count received sent xact_time query_time "
          "wait_time client_parse_count server_parse_count bind_count client_login_count").split()
 AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time query_time "
@@ -23,6 +24,11 @@ AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time 
 COLUMNS = {
     "CLIENTS": SOCKET_COLUMNS,
     "SERVERS": SOCKET_COLUMNS,
+    "SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
+    "ACTIVE_SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
+    "MEM": "name size used free memtotal",
+    "DNS_HOSTS": "hostname ttl addrs",
+    "DNS_ZONES": "zonename serial count",
     "CONFIG": "key value default changeable",
     "DATABASES": "name host port database force_user pool_size min_pool_size reserve_pool_size "
                  "server_lifetime pool_mode load_balance_hosts max_connections "
@@ -73,7 +79,8 @@ def test_columns(console, howdah, what):
         client.rows("commit")
     assert column_names(messages[0]) == COLUMNS[what].split()
     assert messages[-2] == wire.Message("C", b"SHOW\0")
-    assert [got for got in messages if got.tag == "D"], "no rows"
+    if not what.startswith("DNS_"):
+        assert [got for got in messages if got.tag == "D"], "no rows"
 
 
 def test_help(console):
@@ -314,3 +321,34 @@ def test_console_on_unix_socket_without_password(make_howdah):
     else:
         with wire.connect(howdah.socket_path, user="pgbouncer", database="pgbouncer") as client:
             assert client.value("SHOW VERSION")
+
+
+def test_sockets(make_howdah):
+    """SHOW SOCKETS has both sides, SHOW ACTIVE_SOCKETS those at work."""
+    howdah = make_howdah()
+    with howdah.connect() as client, howdah.connect():
+        client.rows("begin")
+        states = sorted(row["state"] for row in howdah.console("SHOW SOCKETS")
+                        if row["database"] == "postgres")
+        assert states == ["cl_active", "cl_idle", "sv_active"]
+        states = sorted(row["state"] for row in howdah.console("SHOW ACTIVE_SOCKETS"))
+        assert states == ["cl_active", "sv_active"]
+        caches = {row["name"]: row for row in howdah.console("SHOW MEM")}
+        assert int(caches["server_cache"]["used"]) == 1
+
+
+def test_limits_of_the_console(make_howdah):
+    """Who may look is counted and bounded as every client; who may do anything always gets in.
+    max_client_conn counts neither."""
+    howdah = make_howdah(max_user_client_connections=1, max_client_conn=1,
+                         stats_users="plain_user", secrets={"plain_user": "secret"})
+    with howdah.connect(user="plain_user", database="pgbouncer") as client:
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user="plain_user", database="pgbouncer")
+        assert "max_user_client_connections" in refused.value.text
+        counts = {row["name"]: row["current_client_connections"]
+                  for row in console_rows(client, "SHOW USERS")}
+        assert counts["plain_user"] == "1"
+        with howdah.connect(user="admin", database="pgbouncer"):
+            howdah.console("SHOW VERSION")
+        howdah.connect().close()

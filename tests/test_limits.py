@@ -272,3 +272,24 @@ def test_waiters_are_served_in_order(make_howdah, workers):
         rows = [got.row() for got in client.read_until("Z") if got.tag == "D"]
         times.append(rows[0][1])
     assert times == sorted(times)
+
+
+def test_login_while_all_servers_are_busy(make_howdah):
+    """A client need not wait for a server to be let in, on whichever worker it is."""
+    howdah = make_howdah(workers=2, max_user_connections=1)
+    with howdah.connect() as busy:
+        busy.rows("begin")
+        for _ in range(4):
+            howdah.connect().close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_replication_makes_room(make_howdah, workers):
+    """A replication client has an idle server closed that holds its place, and its start-up
+    options reach the server it gets."""
+    howdah = make_howdah(workers=workers, default_pool_size=1)
+    howdah.connect().close()
+    howdah.wait_for_pool(sv_idle=1)
+    with howdah.connect(replication="database", options="-c enable_seqscan=off") as client:
+        assert client.value("show enable_seqscan") == "off"
+    howdah.wait_for_log("closing because: evicted")

@@ -220,3 +220,24 @@ def test_login_storm(make_howdah, strict):
         assert worker.value("select 2") == "2"
     for client, _ in logins:
         client.close()
+
+
+def test_ignored_options_are_still_read(make_howdah):
+    """Of start-up options that are to be ignored, those that are tracked hold all the same."""
+    options = "-c enable_seqscan=off -c timezone=Europe/Lisbon --datestyle=German,\\ YMD"
+    howdah = make_howdah(ignore_startup_parameters="options")
+    with howdah.connect(options=options) as client:
+        assert client.value("show timezone") == "Europe/Lisbon"
+        assert client.value("show datestyle") == "German, YMD"
+        assert client.value("show enable_seqscan") == "on"
+    with pytest.raises(wire.Refused) as refused:
+        make_howdah().connect(options=options)
+    assert refused.value.text == "unsupported startup parameter in options: enable_seqscan"
+
+
+def test_settings_of_a_user_are_no_login(make_howdah):
+    """Who stands in [users] but not in the user file is not let in, not even by trust."""
+    howdah = make_howdah(users={"md5_user": "pool_size=3"})
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user")
+    assert refused.value.text == '"trust" authentication failed'

@@ -160,3 +160,46 @@ def test_servers_are_left_cleanly(make_howdah, own_postgres):
     assert howdah.wait() == 0
     machine.wait_until(lambda: own_postgres.sessions() == 0, "all sessions to end")
     assert "unexpected EOF" not in own_postgres.log()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigint_gives_no_server_out(make_howdah, workers):
+    """SIGINT: who has a server works on; who wants one is told that there is none any more."""
+    howdah = make_howdah(workers=workers)
+    with howdah.connect() as busy, howdah.connect() as idle:
+        busy.rows("begin")
+        howdah.signal(signal.SIGINT)
+        machine.wait_until(lambda: refused_by_tcp(howdah), "the listeners to close")
+        assert busy.value("select 1") == "1"
+        idle.send(query("select 1"))
+        refusal = idle.read_to_end()[-1].fields()
+        assert (refusal["C"], refusal["M"]) == ("57P01", "server shutting down")
+        busy.rows("commit")
+    howdah.wait()
+
+
+def test_a_new_process_takes_over_the_port(make_howdah):
+    """so_reuseport: a second process listens on the same port before the first is told to end;
+    the first's client works on, new ones come to the second."""
+    old = make_howdah(so_reuseport=1)
+    new = make_howdah(start=False)
+    new.port = old.port
+    with old.connect() as client:
+        new.write(so_reuseport=1, listen_port=old.port)
+        new.start()
+        old.signal(signal.SIGTERM)
+        old.wait_for_log("got SIGTERM")
+        machine.wait_until(lambda: new_serves(old, new), "the new process to get all clients")
+        assert client.value("select 1") == "1"
+    old.wait()
+    new.connect().close()
+
+
+def new_serves(old, new):
+    """Whether a client that connects now comes to the new process."""
+    mark = new.log_mark()
+    try:
+        new.connect().close()
+    except (OSError, wire.Ended, wire.Refused):
+        return False
+    return "login attempt: db=postgres" in new.log()[mark:]

@@ -131,20 +131,20 @@ def test_server_connect_timeout(make_howdah):
 
 
 def test_server_login_retry(make_howdah, own_postgres):
-    """A server that was down is tried again, without a restart of ours."""
-    howdah = make_howdah(postgres=own_postgres, server_login_retry="0.2", client_login_timeout=30)
+    """A server that was down is tried again, without a restart of ours: who waits is served then.
+    Who comes in the meantime learns that there is nothing to wait for."""
+    howdah = make_howdah(postgres=own_postgres, server_login_retry="5", client_login_timeout=30)
     own_postgres.stop()
-    with pytest.raises(wire.Refused):
+    waiting = howdah.raw(seconds=30)
+    waiting.send(wire.startup(user="postgres", database="postgres"))
+    howdah.wait_for_log("connect failed")
+    with pytest.raises(wire.Refused) as refused:
         howdah.connect()
+    assert "server login has been failing" in refused.value.text
     own_postgres.start()
-
-    def works():
-        try:
-            with howdah.connect() as client:
-                return client.value("select 1") == "1"
-        except wire.Refused:
-            return False
-    machine.wait_until(works, "the server to be found again")
+    waiting.read_until("Z")
+    assert waiting.value("select 1") == "1"
+    waiting.close()
 
 
 def test_server_check_query(make_howdah):

@@ -24,7 +24,7 @@ use crate::log::{self, Log};
 pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
     let mut listeners = Vec::new();
     for address in tcp_addresses(globals)? {
-        match open_tcp(address, globals.listen_backlog) {
+        match open_tcp(address, globals) {
             Ok(listener) => listeners.push(listener),
             Err((doing, why)) => {
                 let why = log::text(&why.into());
@@ -98,7 +98,7 @@ fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
 /// The call that failed and the system's error.
 type Failed = (&'static str, rustix::io::Errno);
 
-fn open_tcp(address: SocketAddr, backlog: u32) -> Result<Listener, Failed> {
+fn open_tcp(address: SocketAddr, globals: &Globals) -> Result<Listener, Failed> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -106,12 +106,15 @@ fn open_tcp(address: SocketAddr, backlog: u32) -> Result<Listener, Failed> {
     };
     let socket = new_socket(family)?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(|why| ("setsockopt", why))?;
+    if globals.so_reuseport {
+        sockopt::set_socket_reuseport(&socket, true).map_err(|why| ("setsockopt", why))?;
+    }
     if address.is_ipv6() {
         // v4 has a socket of its own.
         sockopt::set_ipv6_v6only(&socket, true).map_err(|why| ("setsockopt", why))?;
     }
     rustix::net::bind(&socket, &address).map_err(|why| ("bind", why))?;
-    rustix::net::listen(&socket, depth(backlog)).map_err(|why| ("listen", why))?;
+    rustix::net::listen(&socket, depth(globals.listen_backlog)).map_err(|why| ("listen", why))?;
     Ok(Listener {
         address: Address::Tcp(address.ip(), address.port()),
         socket: Arc::new(socket),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::console::is_console;
 use crate::event::WorkerId;
-use crate::mail::{Bounds, ClientBounds, FromBroker, Mail, ToBroker};
+use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, Mail, ToBroker};
 use crate::pool::PoolKey;
 
 /// See the module.
@@ -38,6 +39,8 @@ struct Pool {
 struct Hunger {
     age: u64,
     urgent: bool,
+    unwelcomed: bool,
+    replication: bool,
 }
 
 /// Why there is no permit.
@@ -75,10 +78,17 @@ impl Broker {
                 pool,
                 age,
                 urgent,
+                unwelcomed,
+                replication,
                 bounds,
             } => {
                 self.pool(&pool, worker).bounds = bounds;
-                let hunger = Hunger { age, urgent };
+                let hunger = Hunger {
+                    age,
+                    urgent,
+                    unwelcomed,
+                    replication,
+                };
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
                 self.feed(&pool, worker, post);
             }
@@ -126,7 +136,7 @@ impl Broker {
                 );
             }
             ToBroker::Left { login } => {
-                self.clients -= 1;
+                self.clients -= u32::from(!is_console(&login.database));
                 less(&mut self.database_clients, &login.database);
                 less(&mut self.user_clients, &login.user);
             }
@@ -155,14 +165,17 @@ impl Broker {
         };
         match self.refusal(key, hunger.age) {
             None => self.permit(key, worker, false, post),
-            Some(Refusal::Pool) => self.tell_holders(key, worker, hunger, post),
-            Some(Refusal::Database) => {
-                self.tell_holders(key, worker, hunger, post);
-                self.evict(key, true, post);
-            }
-            Some(Refusal::User) => {
-                self.tell_holders(key, worker, hunger, post);
-                self.evict(key, false, post);
+            Some(refusal) => {
+                if hunger.replication {
+                    self.evict(key, Evict::Same, post);
+                } else {
+                    self.tell_holders(key, worker, hunger, post);
+                }
+                match refusal {
+                    Refusal::Pool => {}
+                    Refusal::Database => self.evict(key, Evict::Database, post),
+                    Refusal::User => self.evict(key, Evict::User, post),
+                }
             }
         }
     }
@@ -273,6 +286,7 @@ impl Broker {
                         worker,
                         pool: key.clone(),
                         age,
+                        unwelcomed: hunger.unwelcomed,
                     }),
                 );
             }
@@ -280,15 +294,10 @@ impl Broker {
     }
 
     /// Asks the workers that hold servers under the same bound in turn.
-    fn evict(&mut self, key: &Arc<PoolKey>, database: bool, post: Post<'_>) {
+    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, post: Post<'_>) {
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
-            let shares = if database {
-                other.database == key.database
-            } else {
-                other.user == key.user
-            };
-            if shares && other != key {
+            if from.concerns(key, other) {
                 let held = pool.held.iter().enumerate().filter(|(_, held)| **held > 0);
                 holders.extend(held.map(|(worker, _)| worker));
             }
@@ -304,7 +313,7 @@ impl Broker {
             holder,
             Mail::Brokered(FromBroker::Evict {
                 pool: key.clone(),
-                database,
+                from,
             }),
         );
     }
@@ -325,7 +334,8 @@ impl Broker {
         if reached(bounds.user, count(&self.user_clients, &login.user)) {
             return Err("client connections exceeded (max_user_client_connections)");
         }
-        self.clients += 1;
+        // max_client_conn does not count who looks at the console.
+        self.clients += u32::from(!is_console(&login.database));
         *self
             .database_clients
             .entry(login.database.clone())
@@ -363,6 +373,8 @@ mod tests {
             pool,
             age,
             urgent: false,
+            unwelcomed: false,
+            replication: false,
             bounds,
         }
     }

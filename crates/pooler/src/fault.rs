@@ -64,6 +64,8 @@ pub enum Fault {
     TransactionTimeout,
     /// `query_timeout`.
     QueryTimeout,
+    /// `query_timeout`, before a server could be had.
+    QueryTimeoutWaiting,
     /// `query_wait_timeout`.
     QueryWait,
     /// `cancel_wait_timeout`.
@@ -85,7 +87,9 @@ pub enum Fault {
     /// The database takes no clients.
     DatabaseDisabled(String),
     /// The configuration does not allow this login; the log says why.
-    Config(&'static str),
+    Config(String),
+    /// The database in which auth_query runs takes no clients.
+    AuthDatabaseDisabled(String),
 
     // The server's fault, or the network's.
     /// Its bytes are not messages, or not those that were due.
@@ -117,7 +121,7 @@ impl Fault {
             ClientIdle => "57P05",
             IdleTransaction => "25P03",
             TransactionTimeout => "25P04",
-            QueryTimeout => "57014",
+            QueryTimeout | QueryTimeoutWaiting => "57014",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
             ServerLogin(sqlstate, _) => sqlstate,
             ServerGone => "08006",
@@ -198,6 +202,7 @@ impl fmt::Display for Fault {
             IdleTransaction => f.write_str("idle transaction timeout"),
             TransactionTimeout => f.write_str("transaction timeout"),
             QueryTimeout => f.write_str("query timeout"),
+            QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait => f.write_str("query_wait_timeout"),
             CancelWait => f.write_str("cancel_wait_timeout"),
             ShuttingDown => f.write_str("pooler is shutting down"),
@@ -207,6 +212,9 @@ impl fmt::Display for Fault {
             Forced => f.write_str("admin forced disconnect"),
             NoDatabase(name) => write!(f, "no such database: {name}"),
             DatabaseDisabled(name) => write!(f, "database \"{name}\" is disabled"),
+            AuthDatabaseDisabled(name) => {
+                write!(f, "authentication database \"{name}\" is disabled")
+            }
             Config(_) => f.write_str("bouncer config error"),
             ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
             ServerLogin(_, text) => f.write_str(text),

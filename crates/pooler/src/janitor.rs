@@ -85,6 +85,11 @@ impl Janitor {
         self.ending.is_some()
     }
 
+    /// SHUTDOWN WAIT_FOR_SERVERS: who has no server gets none any more.
+    pub fn gives_out_nothing(&self) -> bool {
+        self.ending == Some(Ending::Servers)
+    }
+
     /// The number of the last order that called servers in.
     pub fn epoch(&self, _database: &str) -> u64 {
         self.epoch
@@ -120,13 +125,12 @@ impl Pooler {
 
     /// Several times a second.
     fn maintain(&mut self, out: &mut Out) {
+        self.found_forced_pools();
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            if waited_for && self.backs_off(id) {
-                self.fail_waiters(id, out);
-            } else if waited_for && self.pools.at(id).need {
+            if waited_for && self.pools.at(id).need && !self.backs_off(id) {
                 self.tell_need(id, out);
             } else {
                 self.need(id, out);
@@ -192,6 +196,26 @@ impl Pooler {
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(warm)));
+    }
+
+    /// `min_pool_size` of a database with a forced user holds without clients, too: that database
+    /// has one pool only, which is then founded on its home worker.
+    fn found_forced_pools(&mut self) {
+        let config = self.config.clone();
+        for database in config.databases.values() {
+            let Some(user) = &database.forced_user else {
+                continue;
+            };
+            let home = self.keys.home(&database.name, user, self.workers);
+            if config.min_pool_size(database) == 0 || home != self.worker {
+                continue;
+            }
+            let key = PoolKey {
+                database: self.consoles.name(&database.name),
+                user: self.consoles.name(user),
+            };
+            self.pool_for(key, database);
+        }
     }
 
     /// Forgets a pool that nobody uses.
@@ -344,6 +368,8 @@ impl Pooler {
             (client::State::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
                 deadlines.add(client.request, limit, Fault::QueryWait);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.request, limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
                     deadlines.notify(client.request, nanos(globals.query_wait_notify));
                 }
@@ -351,9 +377,11 @@ impl Pooler {
             (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
-            (client::State::Welcome, Some(_)) => {
+            (client::State::Welcome, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
             }
             _ => {
                 let limit = nanos(globals.client_login_timeout);
@@ -459,6 +487,10 @@ impl Pooler {
                 after(server.connected, crate::cancel::CARRIER_NS),
                 "cancel timeout",
             )),
+            server::State::Lookup(_) => {
+                let limit = nanos(globals.client_login_timeout);
+                (limit > 0).then(|| (after(server.request, limit), "client_login_timeout"))
+            }
             server::State::Draining => Some((
                 after(server.since, REST_NS),
                 "client left, query did not end",

@@ -17,6 +17,7 @@ pub mod inbox;
 pub mod janitor;
 pub mod ledger;
 pub mod link;
+pub mod lookup;
 pub mod mail;
 pub mod note;
 pub mod orders;

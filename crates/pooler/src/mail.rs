@@ -17,6 +17,10 @@ pub enum Mail {
     Client(Box<ClientParcel>),
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
+    /// What PostgreSQL told another worker at the login of a pool's last server: clients need not
+    /// wait for a server of their own to be let in. With the number of the last order of RECONNECT
+    /// and the like its sender obeyed.
+    Welcome(Arc<PoolKey>, Box<Welcome>, u64),
     /// To the Broker.
     Broker(ToBroker),
     /// From the Broker.
@@ -125,6 +129,10 @@ pub enum ToBroker {
         age: u64,
         /// The worker has no server of the pool, none coming, and so none to wait for.
         urgent: bool,
+        /// The worker does not know yet what PostgreSQL tells at a login.
+        unwelcomed: bool,
+        /// A client waits that takes none of the pool's idle servers.
+        replication: bool,
         /// The pool's bounds.
         bounds: Bounds,
     },
@@ -180,6 +188,28 @@ pub enum ToBroker {
     },
 }
 
+/// Where room for a server can be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evict {
+    /// In other pools of the database.
+    Database,
+    /// In other pools of the user.
+    User,
+    /// In the pool itself: who waits can't use its idle servers.
+    Same,
+}
+
+impl Evict {
+    /// A server of the other pool makes room for one of this.
+    pub fn concerns(self, pool: &PoolKey, other: &PoolKey) -> bool {
+        match self {
+            Evict::Database => other.database == pool.database && other != pool,
+            Evict::User => other.user == pool.user && other != pool,
+            Evict::Same => other == pool,
+        }
+    }
+}
+
 /// What the Broker tells.
 #[derive(Debug)]
 pub enum FromBroker {
@@ -200,14 +230,16 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// How long its oldest has waited, in nanoseconds; `u64::MAX` if it has no server at all.
         age: u64,
+        /// It does not know yet what PostgreSQL tells at a login.
+        unwelcomed: bool,
     },
-    /// A pool that may still grow is held back by a bound over several pools: close the idle
-    /// server that was not used for longest, of another pool.
+    /// A pool needs a server and a bound holds it back: close the idle server that was not used
+    /// for longest.
     Evict {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
-        /// The bound is the database's, else the user's.
-        database: bool,
+        /// Which servers may go.
+        from: Evict,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

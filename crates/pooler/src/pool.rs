@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
-use crate::auth::ScramKeys;
+use crate::auth::{ScramKeys, Secret};
 use crate::config::{Database, PoolMode, User};
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::mail::Bounds;
@@ -107,10 +107,14 @@ pub struct Pool {
     pub hungry: Vec<(WorkerId, u64)>,
     /// Why there are no new servers for now.
     pub failure: Option<Failure>,
+    /// How many attempts in a row failed: the next of several hosts is tried at once.
+    pub hosts_failed: u32,
     /// PAUSE: no server is given out.
     pub paused: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
+    /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
+    pub found_secret: Option<Secret>,
     /// Which of the database's hosts and addresses is next.
     pub next_host: usize,
     /// What is counted.
@@ -140,8 +144,10 @@ impl Pool {
             need: false,
             hungry: Vec::new(),
             failure: None,
+            hosts_failed: 0,
             paused: false,
             scram_keys: None,
+            found_secret: None,
             next_host: 0,
             stats: Stats::default(),
             last_stats: Stats::default(),

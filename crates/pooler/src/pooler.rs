@@ -190,6 +190,13 @@ impl Pooler {
         match mail {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
+            Mail::Welcome(key, welcome, epoch) => {
+                if let Some(id) = self.pools.find(&key)
+                    && epoch >= self.janitor.epoch(&key.database)
+                {
+                    self.learn_welcome(id, *welcome, out);
+                }
+            }
             Mail::Broker(mail) => {
                 if let Some(broker) = &mut self.broker {
                     broker.handle(mail, &mut |to, mail| out.push(Action::Post(to, mail)));
@@ -216,8 +223,13 @@ impl Pooler {
                 reserve,
                 warm,
             } => self.permitted(&pool, reserve, warm, out),
-            FromBroker::Hungry { worker, pool, age } => self.hungry(worker, &pool, age, out),
-            FromBroker::Evict { pool, database } => self.evict(&pool, database, out),
+            FromBroker::Hungry {
+                worker,
+                pool,
+                age,
+                unwelcomed,
+            } => self.hungry(worker, &pool, age, unwelcomed, out),
+            FromBroker::Evict { pool, from } => self.evict(&pool, from, out),
             FromBroker::Admitted {
                 client,
                 login,

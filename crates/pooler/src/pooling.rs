@@ -10,7 +10,7 @@ use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, ServerId, Ti
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
-use crate::mail::{Bounds, Mail, ServerParcel, ToBroker};
+use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
 use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
 use crate::pooler::Pooler;
@@ -96,6 +96,10 @@ impl Pooler {
         {
             return self.link(id, server, out);
         }
+        if let Some(fault) = self.hopeless(pool_id) {
+            self.disconnect(id, fault, out);
+            return false;
+        }
         let Some(client) = self.clients.get_mut(id) else {
             return false;
         };
@@ -116,7 +120,7 @@ impl Pooler {
             let clients = &self.clients;
             pool.waiting.retain(|(waiter, _)| {
                 let client = clients.get(*waiter);
-                client.is_some_and(|c| matches!(c.state, client::State::Waiting))
+                client.is_some_and(client::Client::waits)
             });
         }
         pool.waiting.push_back((id, self.now));
@@ -135,11 +139,7 @@ impl Pooler {
                 return;
             };
             match self.take_idle(pool_id, out) {
-                Some(server) => {
-                    if self.link(client, server, out) {
-                        self.resume(client, out);
-                    }
-                }
+                Some(server) => self.serve(client, server, out),
                 None => {
                     let since = self.clients.get(client).map_or(self.now, |c| c.request);
                     let waiting = &mut self.pools.at_mut(pool_id).waiting;
@@ -208,10 +208,7 @@ impl Pooler {
         }
         let pool_id = server.pool;
         if let Some(client) = self.next_waiter(pool_id) {
-            if self.link(client, id, out) {
-                self.resume(client, out);
-            }
-            return;
+            return self.serve(client, id, out);
         }
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -219,6 +216,16 @@ impl Pooler {
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
+    }
+
+    /// Gives a server to a client that has waited for it.
+    fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
+        let looks_up = |c: &client::Client| matches!(c.state, client::State::Lookup);
+        if self.clients.get(client).is_some_and(looks_up) {
+            self.ask_who(client, server, out);
+        } else if self.link(client, server, out) {
+            self.resume(client, out);
+        }
     }
 
     /// The client that has waited longest; those that have left are passed over.
@@ -229,8 +236,8 @@ impl Pooler {
         loop {
             let (id, _) = *waiting.get(at)?;
             let client = self.clients.get(id);
-            match client.filter(|c| matches!(c.state, client::State::Waiting)) {
-                Some(client) if client.replication.any() => at += 1,
+            match client.filter(|c| c.waits()) {
+                Some(client) if client.waits_for_its_own() => at += 1,
                 waits => {
                     waiting.remove(at);
                     if waits.is_some() {
@@ -244,8 +251,8 @@ impl Pooler {
     /// Forgets waiters at the front that have left, so that ages are those of who still waits.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
-            let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
-            if self.clients.get(*client).is_some_and(waits) {
+            let client = self.clients.get(*client);
+            if client.is_some_and(client::Client::waits) {
                 return;
             }
             self.pools.at_mut(pool_id).waiting.pop_front();
@@ -258,29 +265,38 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
-        if held_back || (pool.waiting.is_empty() && pool.newcomers.is_empty()) {
-            return;
+        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+        if waited_for && !held_back && !self.backs_off(pool_id) {
+            self.tell_need(pool_id, out);
         }
-        if self.backs_off(pool_id) {
-            return self.fail_waiters(pool_id, out);
-        }
-        self.tell_need(pool_id, out);
     }
 
     /// Tells the Broker how long clients have waited.
     pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
         let now = self.now;
         let worker = self.worker;
-        let pool = self.pools.at_mut(pool_id);
-        pool.need = true;
+        self.pools.at_mut(pool_id).need = true;
+        let pool = self.pools.at(pool_id);
         let need = ToBroker::Need {
             worker,
             pool: pool.key.clone(),
             age: pool.longest_wait(now).unwrap_or(0),
             urgent: pool.servers == 0,
+            unwelcomed: pool.welcome.is_none(),
+            replication: self.wants_replication(pool_id),
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+    }
+
+    /// Some client waits for a server of its own.
+    fn wants_replication(&self, pool_id: PoolId) -> bool {
+        let mut waiting = self.pools.at(pool_id).waiting.iter();
+        waiting.any(|(id, _)| {
+            self.clients
+                .get(*id)
+                .is_some_and(client::Client::waits_for_its_own)
+        })
     }
 
     /// True while `server_login_retry` has not passed since a login failed.
@@ -290,17 +306,28 @@ impl Pooler {
         failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
     }
 
-    /// Logins fail and there is no server at all: who waits is told why.
-    pub(crate) fn fail_waiters(&mut self, pool_id: PoolId, out: &mut Out) {
-        let pool = self.pools.at(pool_id);
-        if pool.servers > pool.connecting {
-            return;
+    /// Why a client need not begin to wait for a server of this pool. Who waits already when
+    /// servers begin to fail goes on waiting: the next attempt may serve it.
+    pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
+        if self.janitor.gives_out_nothing() {
+            return Some(Fault::ServerShuttingDown);
         }
-        let Some(failure) = pool.failure.clone() else {
-            return;
-        };
-        let fault = Fault::ServerLoginFailing(failure.text);
-        self.drop_waiters(pool_id, &fault, out);
+        let failure = self.pools.at(pool_id).failure.as_ref()?;
+        let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
+        fails.then(|| Fault::ServerLoginFailing(failure.text.clone()))
+    }
+
+    /// A server is there that clients may get yet.
+    pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
+        use server::State::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving};
+        self.servers.iter().any(|(_, server)| {
+            server.pool == pool_id
+                && server.close_why.is_none()
+                && !matches!(
+                    server.state,
+                    Resolving | Connecting | Login(_) | ConnectQuery | Cancel(_) | Closing
+                )
+        })
     }
 
     /// Disconnects everybody who waits for a server of a pool, or for its first.
@@ -309,9 +336,7 @@ impl Pooler {
         let waiting: Vec<_> = pool.waiting.drain(..).map(|(client, _)| client).collect();
         let newcomers = std::mem::take(&mut pool.newcomers);
         for client in waiting.into_iter().chain(newcomers) {
-            let waits = |c: &client::Client| {
-                matches!(c.state, client::State::Waiting | client::State::Welcome)
-            };
+            let waits = |c: &client::Client| c.waits() || matches!(c.state, client::State::Welcome);
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
@@ -354,7 +379,14 @@ impl Pooler {
     }
 
     /// Another worker's clients wait.
-    pub(crate) fn hungry(&mut self, worker: WorkerId, key: &PoolKey, age: u64, out: &mut Out) {
+    pub(crate) fn hungry(
+        &mut self,
+        worker: WorkerId,
+        key: &PoolKey,
+        age: u64,
+        unwelcomed: bool,
+        out: &mut Out,
+    ) {
         let Some(pool_id) = self.pools.find(key) else {
             return;
         };
@@ -369,19 +401,20 @@ impl Pooler {
         {
             return self.lend(server, worker, out);
         }
+        // A lent server would have brought the welcome.
+        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
+            let epoch = self.janitor.epoch(&key.database);
+            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
+            out.push(Action::Post(worker, mail));
+        }
         pool.hungry.push((worker, age));
     }
 
-    /// A bound over several pools holds a pool back: an idle server of another goes.
-    pub(crate) fn evict(&mut self, key: &PoolKey, by_database: bool, out: &mut Out) {
+    /// A bound holds a pool back: an idle server goes.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
-            let shares = if by_database {
-                pool.key.database == key.database
-            } else {
-                pool.key.user == key.user
-            };
-            if !shares || *pool.key == *key {
+            if !from.concerns(key, &pool.key) {
                 continue;
             }
             for id in &pool.idle {
@@ -516,7 +549,7 @@ impl Pooler {
 
     /// A lent server tells what no server of our own has told yet: those who wait for that are
     /// welcome. (There may be no permit for a server of our own.)
-    fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
+    pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
         if self.pools.at(pool_id).welcome.is_some() {
             return;
         }

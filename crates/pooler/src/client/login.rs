@@ -16,6 +16,7 @@ use crate::auth::{
 use crate::config::{AuthType, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
+use crate::lookup::Found;
 use crate::note::Level;
 use crate::pool::PoolKey;
 use crate::pooler::{Asker, Pooler};
@@ -30,6 +31,8 @@ pub struct Login {
     exchange: ClientLogin,
     /// The control thread derives a key; what the client sends meanwhile is held.
     deriving: bool,
+    /// What auth_query told of the user, for logins to PostgreSQL.
+    found: Option<Secret>,
 }
 
 impl std::fmt::Debug for Login {
@@ -42,28 +45,51 @@ impl std::fmt::Debug for Login {
 impl Pooler {
     /// The client may prove who it is.
     pub(crate) fn begin_login(&mut self, id: ClientId, out: &mut Out) {
+        if self.is_our_own_user(id) {
+            return self.logged_in(id, None, None, out);
+        }
+        if self.config.globals.auth_type != AuthType::Any && self.needs_lookup(id) {
+            return self.look_up(id, out);
+        }
+        self.begin_exchange(id, None, out);
+    }
+
+    /// Begins the proof itself, against what auth_query has told, if it was asked, or else what
+    /// auth_file says.
+    pub(crate) fn begin_exchange(&mut self, id: ClientId, found: Option<Found>, out: &mut Out) {
         let Some(client) = self.clients.get(id) else {
             return;
         };
         let user = client.user.clone();
-        if self.is_our_own_user(id) {
-            return self.logged_in(id, None, out);
-        }
         let method = match self.config.globals.auth_type {
             AuthType::Any => Method::Any,
             AuthType::Trust => Method::Trust,
             AuthType::Plain => Method::Plain,
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
-            _ => return self.disconnect(id, Fault::Config("auth_type is not built yet"), out),
+            _ => {
+                return self.disconnect(
+                    id,
+                    Fault::Config("auth_type is not built yet".into()),
+                    out,
+                );
+            }
         };
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
         self.random.fill_bytes(&mut nonce);
         // Known, but nobody can log in by it: an empty secret matches nothing.
-        let known = self.config.user(&user);
         let blank = Secret::Plain(String::new());
-        let secret = known.map(|user| user.secret.as_ref().unwrap_or(&blank));
+        let known = match &found {
+            // An entry in [users] alone lets nobody in.
+            None => {
+                let listed = self.config.user(&user).filter(|user| user.listed);
+                listed.map(|user| user.secret.as_ref())
+            }
+            Some(Found::User(secret)) => Some(secret.as_ref()),
+            Some(Found::Nobody) => None,
+        };
+        let secret = known.map(|secret| secret.unwrap_or(&blank));
         let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
             method,
             user: &user,
@@ -79,6 +105,10 @@ impl Pooler {
         client.state = State::Login(Box::new(Login {
             exchange,
             deriving: false,
+            found: match found {
+                Some(Found::User(secret)) => secret,
+                _ => None,
+            },
         }));
         self.login_step(id, step, out);
         // What came behind the start-up packet.
@@ -110,7 +140,8 @@ impl Pooler {
                 if let Some(request) = &admitted.before_ok {
                     send(request);
                 }
-                self.logged_in(id, admitted.keys, out);
+                let found = self.login(id).and_then(|login| login.found.take());
+                self.logged_in(id, admitted.keys, found, out);
             }
             Step::Refuse(refusal) => {
                 self.note_client(Level::Warning, id, &refusal.detail, out);
@@ -191,7 +222,13 @@ impl Pooler {
     }
 
     /// The client has proved who it is: its pool is found.
-    fn logged_in(&mut self, id: ClientId, keys: Option<ScramKeys>, out: &mut Out) {
+    fn logged_in(
+        &mut self,
+        id: ClientId,
+        keys: Option<ScramKeys>,
+        found: Option<Secret>,
+        out: &mut Out,
+    ) {
         if self.is_console_client(id) {
             return self.open_console(id, out);
         }
@@ -204,7 +241,7 @@ impl Pooler {
             return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
         };
         if self.config.globals.auth_type == AuthType::Any && database.forced_user.is_none() {
-            let fault = Fault::Config("auth_type=any requires forced user");
+            let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
         let key = PoolKey {
@@ -218,14 +255,21 @@ impl Pooler {
         let pool_id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(pool_id);
         pool.clients += 1;
-        if let (Some(keys), None) = (keys, &database.forced_user) {
-            pool.scram_keys = Some(keys);
+        if database.forced_user.is_none() {
+            pool.scram_keys = keys.or(pool.scram_keys.take());
+            pool.found_secret = found.or(pool.found_secret.take());
         }
         let welcomed = pool.welcome.is_some();
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         client.pool = Some(pool_id);
+        if let Some(fault) = self.hopeless(pool_id).filter(|_| !welcomed) {
+            return self.disconnect(id, fault, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.replication.any() {
             // It gets a server of its own, and is welcomed with what that says.
             client.state = State::Waiting;

@@ -27,6 +27,8 @@ pub enum State {
     Startup,
     /// It is on its way to another worker, with what it has sent.
     Moving(WorkerId),
+    /// PostgreSQL is asked who its user is.
+    Lookup,
     /// It proves who it is.
     Login(Box<login::Login>),
     /// It has proved who it is; the pool does not know PostgreSQL's parameters yet.
@@ -94,6 +96,8 @@ pub struct Client {
     pub notified: bool,
     /// It connected by replication protocol: logical or physical.
     pub replication: Replication,
+    /// Its start-up parameter `options`, if it gets a server of its own.
+    pub server_options: Option<Box<[u8]>>,
     /// Protocol 3.2 or newer: cancel keys are long.
     pub long_key: bool,
     /// When it connected.
@@ -119,6 +123,16 @@ pub enum Replication {
 }
 
 impl Client {
+    /// It stands in its pool's line.
+    pub fn waits(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Lookup)
+    }
+
+    /// It waits for a server that it will share with nobody.
+    pub fn waits_for_its_own(&self) -> bool {
+        matches!(self.state, State::Waiting) && self.replication.any()
+    }
+
     /// The server it is bound to.
     pub fn link(&self) -> Option<ServerId> {
         match self.state {

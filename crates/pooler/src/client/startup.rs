@@ -38,6 +38,8 @@ pub struct Wish {
     minor: u16,
     /// `_pq_.` options, none of which we know.
     options: Vec<Vec<u8>>,
+    /// The start-up parameter `options` of a client that gets a server of its own.
+    server_options: Option<Box<[u8]>>,
 }
 
 impl Pooler {
@@ -75,6 +77,7 @@ impl Pooler {
             welcomed: false,
             notified: false,
             replication: Replication::None,
+            server_options: None,
             long_key: false,
             connected,
             request: now,
@@ -165,12 +168,21 @@ impl Pooler {
             params: Params::unknown(&self.shared.tracked),
             minor: startup.minor,
             options: Vec::new(),
+            server_options: None,
         };
+        if let Some(value) = startup.get("replication") {
+            wish.replication = replication(value)?;
+        }
         for (name, value) in startup.parameters() {
             match name {
                 b"user" | b"database" => {}
-                b"replication" => wish.replication = replication(value)?,
-                b"options" if !self.ignores(name) => self.options(value, &mut wish.params)?,
+                b"replication" => {}
+                // A server of its own takes what PostgreSQL takes.
+                b"options" if wish.replication.any() => wish.server_options = Some(value.into()),
+                b"options" => match self.options(value, &mut wish.params) {
+                    Err(_) if self.ignores(name) => {}
+                    result => result?,
+                },
                 _ if name.starts_with(b"_pq_.") => wish.options.push(name.to_vec()),
                 _ if self.take(name, value, &mut wish.params) => {}
                 _ => return Err(Fault::Parameter(text(name))),
@@ -216,7 +228,7 @@ impl Pooler {
                 .position(|b| *b == b'=')
                 .ok_or(Fault::OptionsForm)?;
             let (name, value) = (&setting[..equals], &setting[equals + 1..]);
-            if !self.take(name, value, params) {
+            if !self.take(name, value, params) && !self.ignores(b"options") {
                 return Err(Fault::OptionsSetting(
                     String::from_utf8_lossy(name).into_owned(),
                 ));
@@ -329,6 +341,7 @@ impl Pooler {
         };
         client.long_key = wish.minor >= 2;
         client.replication = wish.replication;
+        client.server_options = wish.server_options;
         client.user = login.user.clone();
         client.database = login.database.clone();
         client.params = Some(params);
@@ -346,10 +359,12 @@ impl Pooler {
             );
             self.note_client(Level::Log, id, &text, out);
         }
-        if console::is_console(&wish.database) {
+        let console = console::is_console(&wish.database);
+        if console && self.is_our_own_user(id) {
+            // Whoever may stop the process is let in, whatever is full.
             return self.begin_login(id, out);
         }
-        if self.janitor.is_shutting_down() {
+        if self.janitor.is_shutting_down() && !console {
             return self.disconnect(id, Fault::ShuttingDown, out);
         }
         if self.janitor.is_disabled(&wish.database) {
@@ -358,10 +373,22 @@ impl Pooler {
         let config = &self.config;
         let database = config.database(&wish.database);
         let user = config.user(&wish.user);
+        let globals = &config.globals;
+        let admin = console && globals.admin_users.has(&wish.user);
         let bounds = ClientBounds {
-            total: config.globals.max_client_conn,
-            database: database.map_or(0, |d| config.max_db_client_connections(&d)),
+            total: if console { 0 } else { globals.max_client_conn },
+            database: match database {
+                Some(database) => config.max_db_client_connections(&database),
+                None if console => globals.max_db_client_connections,
+                None => 0,
+            },
             user: config.max_user_client_connections(user.map(|u| &**u)),
+        };
+        // Administrators are counted, but get in whatever is full.
+        let bounds = if admin {
+            ClientBounds::default()
+        } else {
+            bounds
         };
         let (worker, login) = (self.worker, Arc::new(login));
         let admit = ToBroker::Admit {

@@ -157,11 +157,7 @@ impl Config {
         if !self.auth_file_missing {
             return;
         }
-        for (name, known) in in_force
-            .users
-            .iter()
-            .filter(|(_, user)| user.secret.is_some())
-        {
+        for (name, known) in in_force.users.iter().filter(|(_, user)| user.listed) {
             let fresh = || {
                 Arc::new(User {
                     name: name.clone(),
@@ -169,7 +165,9 @@ impl Config {
                 })
             };
             let user = self.users.entry(name.clone()).or_insert_with(fresh);
-            Arc::make_mut(user).secret.clone_from(&known.secret);
+            let user = Arc::make_mut(user);
+            user.listed = true;
+            user.secret.clone_from(&known.secret);
         }
     }
 

@@ -206,9 +206,6 @@ impl Resolver {
         }
         let mut database = Database::new(name);
         self.entry(Scope::Database, connstr, |key, value| {
-            if key == "auth_dbname" && value == CONSOLE {
-                return Err(RESERVED_AUTH_DBNAME.into());
-            }
             if key == "user" && value.len() >= MAX_USER {
                 return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
             }
@@ -390,6 +387,7 @@ impl Resolver {
                     ..User::default()
                 })
             });
+            Arc::make_mut(user).listed = true;
             Arc::make_mut(user).secret = (!secret.is_empty()).then(|| Secret::classify(secret));
         }
     }

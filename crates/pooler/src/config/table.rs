@@ -139,7 +139,6 @@ const GDU: &[Scope] = &[Global, Database, User];
 
 const NO_TLS: Status = NotYet("TLS is not built yet");
 const NO_HBA: Status = NotYet("it serves auth_type = hba only, which is not built yet");
-const NO_QUERY: Status = NotYet("auth_query is not built yet: users must stand in auth_file");
 const NO_SYSLOG: Status = NotYet("syslog is not built yet: use logfile or standard error");
 const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
@@ -155,7 +154,7 @@ globals! {
         "Users who may give every command on the console.";
     application_name_add_host: bool = "0", G, reload, Built,
         "Appends the client's host and port to the application_name it starts with.";
-    auth_dbname: Option<String> = unset, GD, reload, NO_QUERY,
+    auth_dbname: Option<String> = unset, GD, reload, Built,
         "The entry of [databases] in which auth_query runs; unset means the client's own.";
     auth_file: Option<String> = unset, G, reload, Built,
         "The file of users and their secrets.";
@@ -167,13 +166,11 @@ globals! {
         NotYet("it serves auth_type = ldap only, which is not built yet"),
         "Where and how to bind for auth_type = ldap.";
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
-        GD, reload, NO_QUERY,
+        GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
     auth_type: AuthType = "md5", G, reload, AUTH_STOPS,
         "How clients prove who they are.";
-    auth_user: Option<String> = unset, GD, reload,
-        Status::Stops { unless: &[""], why: "auth_query is not built yet, so that users who are \
-                                           not in auth_file could not log in" },
+    auth_user: Option<String> = unset, GD, reload, Built,
         "The role that runs auth_query.";
     autodb_idle_timeout: Duration = "3600", G, reload, Built,
         "Forgets a database made from the `*` entry when it was unused for this long.";
@@ -319,9 +316,8 @@ globals! {
         "TLS versions offered to servers.";
     server_tls_sslmode: SslMode = "prefer", G, reload, TLS_STOPS,
         "Whether connections to servers may or must use TLS.";
-    so_reuseport: bool = "0", G, fixed,
-        NotYet("one process uses all cores; start a single one"),
-        "Lets several processes listen on the same port.";
+    so_reuseport: bool = "0", G, fixed, Built,
+        "Lets several processes listen on the same port: a new one may start before the old ends.";
     stats_period: Duration = "60", G, reload, Built,
         "Over how long averages are taken, and how often they are logged.";
     stats_users: List = "", G, reload, Built,

@@ -313,7 +313,6 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
         ("auth_type = cert", "not built"),
         ("auth_type = ldap", "not built"),
         ("auth_type = pam", "not built"),
-        ("auth_user = pooler", "auth_query"),
     ] {
         let seen = mistakes(&format!("[pgbouncer]\n{line}"));
         assert!(
@@ -337,16 +336,12 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     }
     for (text, names) in [
         (
-            "[pgbouncer]\nso_reuseport=1\nsyslog=0\nsyslog=1\n",
-            &["so_reuseport", "syslog"][..],
+            "[pgbouncer]\npeer_id=1\nsyslog=0\nsyslog=1\n",
+            &["peer_id", "syslog"][..],
         ),
         (
             "[pgbouncer]\nclient_tls_key_file=k\nauth_hba_file=x\n",
             &["auth_hba", "client_tls_key"],
-        ),
-        (
-            "[databases]\na=auth_user=x\nb=auth_user=y\n",
-            &["auth_user in h.ini"],
         ),
         ("[peers]\n1=host=a\n2=host=b\n", &["[peers] in h.ini"]),
     ] {

@@ -11,6 +11,8 @@ use crate::auth::Secret;
 pub struct User {
     /// The name.
     pub name: String,
+    /// It stands in auth_file: auth_query is not asked about it.
+    pub listed: bool,
     /// The secret of the auth_file. Without one no password is right.
     pub secret: Option<Secret>,
     /// When servers go back to their pool.

@@ -2,14 +2,18 @@
 
 use super::show::Show;
 
-/// Names of columns, and of their types: `s` text, `i` int4, `n` numeric.
+/// Names of columns, and of their types: `s` text, `i` int4, `q` int8, `n` numeric.
 pub type Columns = &'static [(&'static str, char)];
 
 impl Show {
     /// Its columns.
     pub fn columns(self) -> Columns {
         match self {
-            Show::Clients | Show::Servers => SOCKETS,
+            Show::Clients | Show::Servers => CLIENTS,
+            Show::Sockets | Show::ActiveSockets => SOCKETS,
+            Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
+            Show::DnsZones => &[("zonename", 's'), ("serial", 'q'), ("count", 'i')],
+            Show::Mem => MEM,
             Show::Config => &[
                 ("key", 's'),
                 ("value", 's'),
@@ -62,6 +66,31 @@ const WORKERS: Columns = &[
     ("lends", 'n'),
 ];
 
+const CLIENTS: Columns = &[
+    ("type", 's'),
+    ("user", 's'),
+    ("database", 's'),
+    ("replication", 's'),
+    ("state", 's'),
+    ("addr", 's'),
+    ("port", 'i'),
+    ("local_addr", 's'),
+    ("local_port", 'i'),
+    ("connect_time", 's'),
+    ("request_time", 's'),
+    ("wait", 'i'),
+    ("wait_us", 'i'),
+    ("close_needed", 'i'),
+    ("ptr", 's'),
+    ("link", 's'),
+    ("remote_pid", 'i'),
+    ("tls", 's'),
+    ("application_name", 's'),
+    ("prepared_statements", 'i'),
+    ("id", 'i'),
+];
+
+/// As `CLIENTS`, and more.
 const SOCKETS: Columns = &[
     ("type", 's'),
     ("user", 's'),
@@ -84,6 +113,21 @@ const SOCKETS: Columns = &[
     ("application_name", 's'),
     ("prepared_statements", 'i'),
     ("id", 'i'),
+    ("recv_pos", 'i'),
+    ("pkt_pos", 'i'),
+    ("pkt_remain", 'i'),
+    ("send_pos", 'i'),
+    ("send_remain", 'i'),
+    ("pkt_avail", 'i'),
+    ("send_avail", 'i'),
+];
+
+const MEM: Columns = &[
+    ("name", 's'),
+    ("size", 'i'),
+    ("used", 'i'),
+    ("free", 'i'),
+    ("memtotal", 'i'),
 ];
 
 const DATABASES: Columns = &[

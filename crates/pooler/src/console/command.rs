@@ -206,9 +206,9 @@ impl Pooler {
         if what == "fds" && !self.is_admin(id) {
             return self.refuse(id, NO_ADMIN, out);
         }
-        if NOT_BUILT.contains(&&*what) {
-            let text = format!("SHOW {} is not built yet", what.to_ascii_uppercase());
-            return self.refuse(id, &text, out);
+        if what == "fds" {
+            // It serves `-R`, which hands sockets to another process.
+            return self.refuse(id, "SHOW FDS is not built yet", out);
         }
         let Some(show) = Show::named(&what) else {
             return self.unknown(id, text, out);
@@ -410,18 +410,10 @@ pub(super) fn has_host_list(database: &Database) -> bool {
         .is_some_and(|host| host.contains(','))
 }
 
-/// What SHOW could tell in PgBouncer and can't here yet.
-const NOT_BUILT: [&str; 6] = [
-    "fds",
-    "mem",
-    "sockets",
-    "active_sockets",
-    "dns_hosts",
-    "dns_zones",
-];
-
 const HELP: &str = "
 \tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION
+\tSHOW SOCKETS|ACTIVE_SOCKETS|MEM
+\tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW PEERS|PEER_POOLS
 \tSHOW LISTS|STATE|WORKERS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS

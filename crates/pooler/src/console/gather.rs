@@ -142,6 +142,7 @@ impl Pooler {
             match (&client.state, states) {
                 (client::State::Console(_), _) => consoles += 1,
                 (client::State::Canceller | client::State::Closing, _) => {}
+                (client::State::Lookup, _) => login_clients += 1,
                 (client::State::Waiting | client::State::Welcome, Some(states)) => {
                     states.cl_waiting += 1;
                 }
@@ -211,7 +212,7 @@ impl Pooler {
     fn seen(&self, server: &Server) -> Option<Seen> {
         use server::State;
         Some(match &server.state {
-            State::Preparing(_) | State::Linked(_) => Seen::Active,
+            State::Preparing(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
             State::Cancel(_) => Seen::ActiveCancel,
             State::BeingCancelled => Seen::BeingCanceled,
             State::Idle if self.is_stale(server) => Seen::Used,

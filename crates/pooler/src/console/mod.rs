@@ -105,6 +105,8 @@ pub enum Want {
     Clients,
     /// Rows of SHOW SERVERS.
     Servers,
+    /// Rows of SHOW SOCKETS.
+    Sockets,
     /// Obedience.
     Order(Order),
     /// That the client of this number is disconnected.
@@ -423,6 +425,11 @@ impl Pooler {
             Want::Holdings => Part::Holdings(Box::new(self.holdings())),
             Want::Clients => Part::Rows(self.client_rows()),
             Want::Servers => Part::Rows(self.server_rows()),
+            Want::Sockets => {
+                let mut rows = self.client_rows();
+                rows.extend(self.server_rows());
+                Part::Rows(rows)
+            }
             Want::KillClient(number) => Part::Found(self.kill_client(*number, out)),
             Want::Order(order) => {
                 self.order(order, out);

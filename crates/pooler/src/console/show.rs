@@ -9,10 +9,12 @@ use super::columns::TOTALS;
 use super::command::has_host_list;
 use super::gather::{Holdings, PoolShare, States};
 use super::{VERSION, Want};
+use crate::client::Client;
 use crate::config::{CONSOLE, Database};
 use crate::event::Time;
-use crate::pool::PoolKey;
+use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
+use crate::server::Server;
 use crate::stats::Stats;
 
 /// Values of one row; `None` is NULL.
@@ -21,14 +23,22 @@ pub type Row = Vec<Option<String>>;
 /// What SHOW can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
+    /// Clients and servers that are at work.
+    ActiveSockets,
     /// Clients.
     Clients,
     /// Settings.
     Config,
     /// Databases.
     Databases,
+    /// Resolved host names: none, each is looked up when it is needed.
+    DnsHosts,
+    /// Watched DNS zones: none.
+    DnsZones,
     /// How many there are of what.
     Lists,
+    /// What tables take of memory.
+    Mem,
     /// Other poolers: none.
     Peers,
     /// Pools of other poolers: none.
@@ -37,6 +47,8 @@ pub enum Show {
     Pools,
     /// Servers.
     Servers,
+    /// Clients and servers.
+    Sockets,
     /// Paused or not.
     State,
     /// Counts and averages of databases.
@@ -59,14 +71,19 @@ impl Show {
     /// The one of this name, in lower case.
     pub fn named(name: &str) -> Option<Show> {
         Some(match name {
+            "active_sockets" => Show::ActiveSockets,
             "clients" => Show::Clients,
             "config" => Show::Config,
             "databases" => Show::Databases,
+            "dns_hosts" => Show::DnsHosts,
+            "dns_zones" => Show::DnsZones,
             "lists" => Show::Lists,
+            "mem" => Show::Mem,
             "peers" => Show::Peers,
             "peer_pools" => Show::PeerPools,
             "pools" => Show::Pools,
             "servers" => Show::Servers,
+            "sockets" => Show::Sockets,
             "state" => Show::State,
             "stats" => Show::Stats,
             "stats_averages" => Show::StatsAverages,
@@ -84,7 +101,14 @@ impl Show {
         match self {
             Show::Clients => Some(Want::Clients),
             Show::Servers => Some(Want::Servers),
-            Show::Config | Show::Peers | Show::PeerPools | Show::State | Show::Version => None,
+            Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
+            Show::Config
+            | Show::DnsHosts
+            | Show::DnsZones
+            | Show::Peers
+            | Show::PeerPools
+            | Show::State
+            | Show::Version => None,
             _ => Some(Want::Holdings),
         }
     }
@@ -111,6 +135,7 @@ impl<'a> Table<'a> {
         let column = |(name, kind): &(&'a str, char)| {
             let (type_oid, type_size) = match kind {
                 'i' => (23, 4),
+                'q' => (20, 8),
                 'n' => (1700, -1),
                 _ => (25, -1),
             };
@@ -173,10 +198,18 @@ impl Pooler {
         holdings.sort_by_key(|holding| holding.worker);
         let rows = match show {
             Show::Clients | Show::Servers => sorted_sockets(rows),
+            Show::Sockets => sockets(rows),
+            Show::ActiveSockets => {
+                let mut rows = sockets(rows);
+                let active = |row: &Row| row[4].as_deref().is_some_and(|s| s.ends_with("_active"));
+                rows.retain(active);
+                rows
+            }
+            Show::Mem => show_memory(&holdings),
             Show::Config => self.show_config(),
             Show::Databases => self.show_databases(&holdings),
             Show::Lists => self.show_lists(&holdings),
-            Show::Peers | Show::PeerPools => Vec::new(),
+            Show::DnsHosts | Show::DnsZones | Show::Peers | Show::PeerPools => Vec::new(),
             Show::Pools => show_pools(&holdings),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {
@@ -396,6 +429,62 @@ fn sorted_sockets(mut rows: Vec<Row>) -> Vec<Row> {
         (row[2].clone(), row[1].clone(), number)
     });
     rows
+}
+
+/// Rows of SHOW CLIENTS and SHOW SERVERS with what SHOW SOCKETS adds: which side they are of, and
+/// where their buffers stand. An idle connection owns no buffer here, and what a busy one has is
+/// shared, so positions are always 0.
+fn sockets(rows: Vec<Row>) -> Vec<Row> {
+    let mut rows = sorted_sockets(rows);
+    for row in &mut rows {
+        let side = if row[0].as_deref() == Some("C") {
+            "cl"
+        } else {
+            "sv"
+        };
+        row[4] = row[4].take().map(|state| format!("{side}_{state}"));
+        row.extend((0..7).map(|_| number(0)));
+    }
+    rows
+}
+
+/// PgBouncer's rows, as far as we have such a table; sizes in bytes.
+fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
+    let sum = |count: fn(&Holdings) -> u32| -> u64 {
+        holdings
+            .iter()
+            .map(|holding| u64::from(count(holding)))
+            .sum()
+    };
+    let row = |name: &str, size: usize, used: u64, free: u64| {
+        let total = (used + free) * size as u64;
+        vec![
+            text(name),
+            number(size),
+            number(used),
+            number(free),
+            number(total),
+        ]
+    };
+    let pools = holdings
+        .iter()
+        .map(|holding| holding.pools.len() as u64)
+        .sum();
+    vec![
+        row("pool_cache", size_of::<Pool>(), pools, 0),
+        row(
+            "server_cache",
+            size_of::<Server>(),
+            sum(|holding| holding.servers),
+            sum(|holding| holding.free_servers),
+        ),
+        row(
+            "client_cache",
+            size_of::<Client>(),
+            sum(|holding| holding.clients),
+            sum(|holding| holding.free_clients),
+        ),
+    ]
 }
 
 fn show_pools(holdings: &[Holdings]) -> Vec<Row> {

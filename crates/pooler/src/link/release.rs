@@ -63,7 +63,7 @@ impl Pooler {
                 self.hold(id, bytes, out);
             }
             client::State::Startup => self.startup_bytes(id, bytes, out),
-            client::State::Login(_) => self.login_bytes(id, bytes, out),
+            client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
             client::State::Moving(_) => client.inbox.held.extend_from_slice(bytes),
             client::State::Canceller | client::State::Closing => {}
@@ -309,6 +309,7 @@ impl Pooler {
         };
         match server.state {
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
+            server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
             server::State::Closing | server::State::Cancel(_) => return,
             server::State::Resolving | server::State::Connecting => return,
             _ => {}

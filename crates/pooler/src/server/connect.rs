@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use super::{Server, State};
 use crate::client;
-use crate::config::Host;
+use crate::config::{Host, LoadBalance};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
@@ -25,7 +25,9 @@ impl Pooler {
         pool.connecting += 1;
         let hosts = &pool.terms.database.hosts;
         let host = hosts.get(pool.next_host % hosts.len().max(1)).cloned();
-        pool.next_host = pool.next_host.wrapping_add(1);
+        if pool.terms.database.load_balance_hosts == LoadBalance::RoundRobin {
+            pool.next_host = pool.next_host.wrapping_add(1);
+        }
         let port = pool.terms.database.port;
         let id = self.servers.insert(|_| Server {
             number,
@@ -55,7 +57,7 @@ impl Pooler {
     fn reserved_for(&mut self, pool_id: PoolId) -> Option<ClientId> {
         self.trim_waiting(pool_id);
         let (client, _) = *self.pools.at(pool_id).waiting.front()?;
-        if !self.clients.get(client)?.replication.any() {
+        if !self.clients.get(client)?.waits_for_its_own() {
             return None;
         }
         self.pools.at_mut(pool_id).waiting.pop_front();
@@ -142,10 +144,18 @@ impl Pooler {
             return self.disconnect(client, fault, out);
         }
         let pool = self.pools.at_mut(pool_id);
+        // The one host that is used is not to be had: the next may be.
+        if pool.terms.database.load_balance_hosts == LoadBalance::Disable {
+            pool.next_host = pool.next_host.wrapping_add(1);
+        }
+        pool.hosts_failed += 1;
+        if sqlstate == "08006" && (pool.hosts_failed as usize) < pool.terms.database.hosts.len() {
+            return;
+        }
         pool.failure = Some(failure);
         // A server that works, or another attempt, may serve them yet. 57P03: it is starting up.
-        let hopeless = pool.servers <= pool.connecting;
-        if hopeless && !sqlstate.starts_with("08") && sqlstate != "57P03" {
+        let passing = matches!(sqlstate, "08006" | "57P03");
+        if !passing && !self.has_usable_server(pool_id) {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             self.drop_waiters(pool_id, &fault, out);
         }
@@ -195,6 +205,12 @@ impl Pooler {
             return;
         }
         debug_assert!(server.link().is_none(), "a linked server is not closed");
+        if let State::Lookup(lookup) = &server.state {
+            let client = lookup.client;
+            server.state = State::Draining;
+            self.disconnect(client, Fault::ServerGone, out);
+            return self.close_server(id, why, how, out);
+        }
         let pool = self.pools.at_mut(server.pool);
         match server.state {
             State::Idle => pool.idle.retain(|idle| *idle != id),
@@ -282,6 +298,7 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         pool.connecting -= 1;
         pool.failure = None;
+        pool.hosts_failed = 0;
         let newcomers = std::mem::take(&mut pool.newcomers);
         for client in newcomers {
             self.welcome(client, out);

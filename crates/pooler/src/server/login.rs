@@ -83,6 +83,9 @@ impl Pooler {
                 _ => b"database",
             };
             parameters.push(("replication", how));
+            if let Some(options) = &client.server_options {
+                parameters.push(("options", options));
+            }
             if let Some(params) = &client.params {
                 for (position, name) in self.shared.tracked.names().iter().enumerate() {
                     if let Some(value) = params.get(position) {
@@ -99,9 +102,16 @@ impl Pooler {
     /// user list has of the pool's user.
     fn server_secret(pool: &Pool) -> Option<Secret> {
         let terms = &pool.terms;
+        let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
-            Some(password) => Some(Secret::classify(password.clone())),
-            None => terms.user.as_ref()?.secret.clone(),
+            // auth_user may run its query in a database whose other servers have a forced user.
+            Some(password) if forced.is_none_or(|user| *user == *pool.key.user) => {
+                Some(Secret::classify(password.clone()))
+            }
+            _ => {
+                let listed = terms.user.as_ref().and_then(|user| user.secret.clone());
+                listed.or_else(|| pool.found_secret.clone())
+            }
         }
     }
 
@@ -241,7 +251,7 @@ impl Pooler {
     }
 
     /// Remembers a parameter; false if there is no end of them.
-    fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
         let Some(server) = self.servers.get_mut(id) else {
             return true;
         };

@@ -47,6 +47,8 @@ pub enum State {
     Draining,
     /// The reset query runs.
     Resetting,
+    /// It looks a client's user up.
+    Lookup(Box<crate::lookup::Lookup>),
     /// A cancel for it is under way; no client has it.
     BeingCancelled,
     /// On its way to another worker.

@@ -521,6 +521,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
+        Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
         Mail::Cancel { .. } => "cancel".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
         other => format!("{other:?}"),

@@ -232,7 +232,6 @@ fn errors() {
         ("kill_client x", "invalid client pointer supplied"),
         ("kill_client 999", "client not found"),
         ("suspend", "SUSPEND is not built yet: use PAUSE"),
-        ("show mem", "SHOW MEM is not built yet"),
         ("show fds", "SHOW FDS is not built yet"),
     ] {
         let told = world.query(console, command);

@@ -354,6 +354,7 @@ fn columns(body: &[u8]) -> String {
         let of_type = u32::from_be_bytes(after[6..10].try_into().unwrap());
         columns.push(match of_type {
             25 => name,
+            20 => format!("{name}:int8"),
             23 => format!("{name}:int4"),
             1700 => format!("{name}:numeric"),
             other => format!("{name}:{other}"),

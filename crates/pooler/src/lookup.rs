@@ -1,0 +1,352 @@
+//! Who a user is, asked of PostgreSQL: `auth_query`, for those who do not stand in auth_file.
+//!
+//! The client waits in line for a server of the pool in which `auth_user` runs the query. Nothing
+//! of the client is applied to that server, and what we had set on it for others is undone first:
+//! a search path of somebody's choice could change whose rows the query reads.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::{Fields, Status, parameter_status};
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::tag::backend as tag;
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use crate::auth::Secret;
+use crate::client;
+use crate::config::Database;
+use crate::console::is_console;
+use crate::event::{ClientId, Close, Out, Peer, ServerId};
+use crate::fault::Fault;
+use crate::note::Level;
+use crate::params::Params;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::server::{self, Unnamed};
+
+/// The longest message accepted in answer, in bytes: passwords have up to 64 KB.
+const MESSAGE_MAX: usize = 1 << 20;
+
+/// A lookup under way on a server.
+pub struct Lookup {
+    /// For whom.
+    pub client: ClientId,
+    /// ReadyForQuery that are due.
+    due: u8,
+    /// The row that was found.
+    row: Option<Row>,
+    /// PostgreSQL's error.
+    error: Option<String>,
+}
+
+impl std::fmt::Debug for Lookup {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lookup({:?})", self.client)
+    }
+}
+
+/// What the query told: name and secret, each may be NULL.
+type Row = (Option<String>, Option<String>);
+
+/// What is known of a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Nobody has this name.
+    Nobody,
+    /// The user's secret; `None` if no password is right.
+    User(Option<Secret>),
+}
+
+impl Pooler {
+    /// True if PostgreSQL must be asked who this client's user is.
+    pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else {
+            return false;
+        };
+        let listed = self.config.user(&client.user).is_some_and(|u| u.listed);
+        !listed && self.auth_user(&client.database).is_some()
+    }
+
+    fn auth_user(&self, database: &str) -> Option<String> {
+        let of_database = self.config.database(database);
+        let of_database = of_database.and_then(|database| database.auth_user.clone());
+        let user = of_database.or_else(|| self.config.globals.auth_user.clone());
+        user.filter(|user| !user.is_empty())
+    }
+
+    /// Begins to look a client's user up: the client waits for a server.
+    pub(crate) fn look_up(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        let name = client.database.clone();
+        let target = match self.lookup_database(&name) {
+            Ok(Some(target)) => target,
+            // Its own database does not exist; it learns that after a login that can't succeed.
+            Ok(None) => return self.begin_exchange(id, Some(Found::Nobody), out),
+            Err(fault) => return self.disconnect(id, fault, out),
+        };
+        let Some(user) = self.auth_user(&name) else {
+            return;
+        };
+        let key = PoolKey {
+            database: self.consoles.name(&target.name),
+            user: self.consoles.name(&user),
+        };
+        let pool_id = self.pool_for(key, &target);
+        if let Some(fault) = self.hopeless(pool_id) {
+            return self.disconnect(id, fault, out);
+        }
+        self.pools.at_mut(pool_id).clients += 1;
+        if let Some(client) = self.clients.get_mut(id) {
+            client.state = client::State::Lookup;
+            client.pool = Some(pool_id);
+            client.request = self.now;
+        }
+        self.await_server(id, pool_id);
+        self.need(pool_id, out);
+    }
+
+    /// Where the query runs for clients of a database; `None` if that database does not exist.
+    fn lookup_database(&self, name: &str) -> Result<Option<Arc<Database>>, Fault> {
+        let own = self.config.database(name);
+        let named = own.as_ref().and_then(|own| own.auth_dbname.clone());
+        let named = named.or_else(|| self.config.globals.auth_dbname.clone());
+        let named = named.filter(|name| !name.is_empty());
+        let target = named.as_deref().unwrap_or(name);
+        if is_console(target) {
+            let text = format!("cannot use the reserved \"{target}\" database as an auth_dbname");
+            return Err(Fault::Config(text));
+        }
+        if self.janitor.is_disabled(target) {
+            return Err(Fault::AuthDatabaseDisabled(target.to_string()));
+        }
+        match (self.config.database(target), named) {
+            (Some(database), _) => Ok(Some(database)),
+            (None, None) => Ok(None),
+            (None, Some(named)) => Err(Fault::Config(format!(
+                "authentication database \"{named}\" is not configured."
+            ))),
+        }
+    }
+
+    /// A server is there for a client that waits to be looked up.
+    pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
+        let Some(client) = self.clients.get(client_id) else {
+            return;
+        };
+        let own = self.config.database(&client.database);
+        let query = own.and_then(|own| own.auth_query.clone());
+        let query = query.unwrap_or_else(|| self.config.globals.auth_query.clone());
+        let user = client.user.clone();
+        let undo = self.undo_parameters(id);
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.state = server::State::Lookup(Box::new(Lookup {
+            client: client_id,
+            due: 1 + u8::from(!undo.is_empty()),
+            row: None,
+            error: None,
+        }));
+        (server.since, server.request) = (self.now, self.now);
+        server.served = true;
+        server.unnamed = Unnamed::Unknown;
+        out.send_with(Peer::Server(id), |buf| {
+            if !undo.is_empty() {
+                write::query(buf, undo.as_bytes());
+            }
+            ask(buf, &query, &user);
+        });
+        self.watch_server(id);
+    }
+
+    /// The statements that put a server's tracked parameters back to what they were at its login.
+    fn undo_parameters(&mut self, id: ServerId) -> String {
+        let mut undo = String::new();
+        let Some(server) = self.servers.get_mut(id) else {
+            return undo;
+        };
+        let Some(welcome) = &self.pools.at(server.pool).welcome else {
+            return undo;
+        };
+        let tracked = &self.shared.tracked;
+        let mut params = Params::unknown(tracked);
+        for (position, name) in tracked.names().iter().enumerate() {
+            let (now, at_login) = (server.params.get(position), welcome.tracked.get(position));
+            if now != at_login {
+                undo.push_str(&format!("RESET {name};"));
+            }
+            if let Some(value) = at_login {
+                params = params.with(position, value);
+            }
+        }
+        if !undo.is_empty() {
+            server.params = self.shared.params.intern(params);
+        }
+        undo
+    }
+
+    /// Bytes of a server that looks somebody up.
+    pub(crate) fn lookup_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.inbox.held.extend_from_slice(bytes);
+        while let Some(server) = self.servers.get_mut(id) {
+            if !matches!(server.state, server::State::Lookup(_)) {
+                let rest = std::mem::take(&mut server.inbox.held);
+                if !rest.is_empty() {
+                    self.server_sent(id, &rest, out);
+                }
+                return;
+            }
+            let held = &server.inbox.held;
+            let header = match header(held) {
+                None => return,
+                Some(Ok(header)) if header.total() <= MESSAGE_MAX => header,
+                Some(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
+            };
+            if held.len() < header.total() {
+                return;
+            }
+            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
+            server.inbox.held.drain(..header.total());
+            self.lookup_message(id, header.tag, &body, out);
+        }
+    }
+
+    fn lookup_message(&mut self, id: ServerId, message: u8, body: &[u8], out: &mut Out) {
+        if message == tag::PARAMETER_STATUS {
+            if let Ok((name, value)) = parameter_status(body) {
+                self.learn(id, name, value);
+            }
+            return;
+        }
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Lookup(lookup) = &mut server.state else {
+            return;
+        };
+        match message {
+            tag::DATA_ROW if lookup.row.is_none() => match row(body) {
+                Some(row) => lookup.row = Some(row),
+                None => lookup.error = Some("it must give a name and a password".into()),
+            },
+            tag::ERROR => {
+                let text = String::from_utf8_lossy(Fields::new(body).message()).into_owned();
+                lookup.error.get_or_insert(text);
+            }
+            tag::READY => {
+                lookup.due -= 1;
+                if lookup.due == 0 {
+                    let idle = body.first() == Some(&b'I');
+                    self.looked_up(id, idle, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// PostgreSQL has told all: the server goes back, the client goes on.
+    fn looked_up(&mut self, id: ServerId, idle: bool, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let state = std::mem::replace(&mut server.state, server::State::Draining);
+        let server::State::Lookup(lookup) = state else {
+            return;
+        };
+        server.status = Status::Idle;
+        if let Some(error) = &lookup.error {
+            let text = format!("error in auth_query: {error}");
+            self.note_server(Level::Warning, id, &text, out);
+        }
+        if idle {
+            self.checkin(id, out);
+        } else {
+            self.close_server(id, "auth_query left a transaction open", Close::Await, out);
+        }
+        let waits = |client: &client::Client| matches!(client.state, client::State::Lookup);
+        let Some(client) = self.clients.get_mut(lookup.client).filter(|c| waits(c)) else {
+            return;
+        };
+        if let Some(pool) = client.pool.take() {
+            self.leave_lookup(pool);
+        }
+        let found = match (lookup.error, lookup.row) {
+            (Some(error), _) => {
+                let fault = Fault::Config(format!("error in auth_query: {error}"));
+                return self.disconnect(lookup.client, fault, out);
+            }
+            (None, Some((Some(_), secret))) => {
+                let secret = secret.filter(|secret| !secret.is_empty());
+                Found::User(secret.map(Secret::classify))
+            }
+            (None, _) => Found::Nobody,
+        };
+        self.begin_exchange(lookup.client, Some(found), out);
+    }
+
+    fn leave_lookup(&mut self, pool: PoolId) {
+        let pool = self.pools.at_mut(pool);
+        pool.clients -= 1;
+        pool.quiet = self.now;
+    }
+}
+
+/// Appends the query with one parameter, as the unnamed statement.
+fn ask(buf: &mut Vec<u8>, query: &str, user: &str) {
+    write::message(buf, frontend::PARSE, |buf| {
+        buf.push(0);
+        buf.extend_from_slice(query.as_bytes());
+        // No types of parameters.
+        buf.extend_from_slice(&[0, 0, 0]);
+    });
+    write::message(buf, frontend::BIND, |buf| {
+        // Unnamed portal and statement; no formats: all text; one parameter.
+        buf.extend_from_slice(&[0, 0, 0, 0, 0, 1]);
+        buf.extend_from_slice(&(user.len() as u32).to_be_bytes());
+        buf.extend_from_slice(user.as_bytes());
+        buf.extend_from_slice(&[0, 0]);
+    });
+    write::message(buf, frontend::EXECUTE, |buf| {
+        // The unnamed portal, all rows.
+        buf.extend_from_slice(&[0; 5]);
+    });
+    write::empty(buf, frontend::SYNC);
+}
+
+/// The two columns of a DataRow.
+fn row(body: &[u8]) -> Option<Row> {
+    let mut rest = body.strip_prefix(&[0, 2])?;
+    let mut column = || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let length = i32::from_be_bytes(*length);
+        rest = after;
+        let Ok(length) = usize::try_from(length) else {
+            return Some(None);
+        };
+        let (value, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some(Some(String::from_utf8_lossy(value).into_owned()))
+    };
+    Some((column()?, column()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_two_columns() {
+        let both = b"\0\x02\0\0\0\x01a\0\0\0\x02bc";
+        assert_eq!(row(both), Some((Some("a".into()), Some("bc".into()))));
+        let null = b"\0\x02\0\0\0\x01a\xff\xff\xff\xff";
+        assert_eq!(row(null), Some((Some("a".into()), None)));
+        assert_eq!(row(b"\0\x01\0\0\0\x01a"), None);
+        assert_eq!(row(b"\0\x02\0\0\0\x01a\0\0\0\x09bc"), None);
+    }
+}

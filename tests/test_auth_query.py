@@ -1,0 +1,152 @@
+"""Users who are not in the user file are looked up in PostgreSQL."""
+
+import pytest
+
+from harness import wire
+
+pytestmark = pytest.mark.timeout(60)
+
+CONFIG_ERROR = "bouncer config error"
+TELLS_SECRET = "select $1::text, 'secret'"
+
+
+@pytest.mark.parametrize("auth_type, user", [
+    ("md5", "md5_user"), ("md5", "scram_user"), ("scram-sha-256", "scram_user"),
+    ("plain", "md5_user"), ("plain", "scram_user"),
+])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_looked_up(shared_howdah, auth_type, user, workers):
+    """With the query that holds by default: the right password, a wrong one, and a user whom
+    nobody knows, who is told the same as with a wrong password."""
+    howdah = shared_howdah(auth_type=auth_type, auth_user="admin", workers=workers)
+    for _ in range(3):
+        with howdah.connect(user=user, password="secret") as client:
+            assert client.value("select current_user") == user
+    refusals = []
+    for name, password in ((user, "wrong"), ("nobody_at_all", "secret")):
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user=name, password=password)
+        refusals.append(refused.value.code)
+    assert refusals == ["28P01", "28P01"]
+
+
+def test_trust_asks_too(shared_howdah):
+    """auth_type = trust lets in whom PostgreSQL knows."""
+    howdah = shared_howdah(auth_user="admin")
+    with howdah.connect(user="md5_user") as client:
+        assert client.value("select current_user") == "md5_user"
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="nobody_at_all")
+    assert refused.value.code == "28000"
+
+
+def test_without_a_password(shared_howdah):
+    """NULL for a password means that none is right."""
+    howdah = shared_howdah(auth_type="plain", auth_user="admin",
+                           auth_query="select $1::text, null::text")
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user", password="secret")
+    assert refused.value.code == "28P01"
+
+
+def test_listed_users_are_not_looked_up(shared_howdah):
+    """Who stands in the user file is let in by what stands there."""
+    howdah = shared_howdah(auth_type="md5", auth_user="admin", auth_query="broken",
+                           secrets={"md5_user": "another"})
+    with howdah.connect(user="md5_user", password="another") as client:
+        assert client.value("select current_user") == "md5_user"
+
+
+@pytest.mark.parametrize("query", ["select 1 from nowhere", "select $1::text", "broken"])
+def test_broken_query(shared_howdah, query):
+    """The client is told that the configuration is wrong; the log says how. The server that ran it
+    is good for the next."""
+    howdah = shared_howdah(auth_type="md5", auth_user="admin", auth_query=query)
+    mark = howdah.log_mark()
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user", password="secret")
+    assert refused.value.text == CONFIG_ERROR
+    howdah.wait_for_log("error in auth_query", mark)
+    with howdah.connect(user="admin", password="secret") as client:
+        assert client.value("select 1") == "1"
+
+
+@pytest.fixture
+def entries(postgres):
+    """Entries of [databases] with settings of their own."""
+    at = f"host={postgres.host} port={postgres.port} dbname=postgres"
+    return {
+        "usual": at,
+        "own": f"{at} auth_user=admin auth_query='{TELLS_SECRET.replace(chr(39), chr(39) * 2)}'",
+        "elsewhere": f"{at} auth_user=admin auth_dbname=usual",
+        "missing": f"{at} auth_user=admin auth_dbname=not_there",
+        "console": f"{at} auth_user=admin auth_dbname=pgbouncer",
+    }
+
+
+def test_settings_of_databases(make_howdah, entries):
+    """auth_user, auth_query and auth_dbname of a database go before the global ones."""
+    howdah = make_howdah(auth_type="md5", auth_query="broken", databases=entries)
+    with howdah.connect(user="plain_user", password="secret", database="own") as client:
+        assert client.value("select current_user") == "plain_user"
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user", password="secret", database="elsewhere")
+    assert refused.value.text == CONFIG_ERROR
+    howdah.write(auth_query=TELLS_SECRET)
+    howdah.reload()
+    with howdah.connect(user="md5_user", password="secret", database="elsewhere") as client:
+        assert client.value("select current_user") == "md5_user"
+    assert howdah.pool("usual", "admin")["sv_idle"] == 1
+
+
+@pytest.mark.parametrize("database, line", [
+    ("missing", 'authentication database "not_there" is not configured'),
+    ("console", 'cannot use the reserved "pgbouncer" database as an auth_dbname'),
+])
+def test_nowhere_to_look(make_howdah, entries, database, line):
+    """The log says why nobody can be looked up."""
+    howdah = make_howdah(auth_type="md5", databases=entries)
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user", password="secret", database=database)
+    assert refused.value.text == CONFIG_ERROR
+    howdah.wait_for_log(line)
+
+
+def test_disabled(make_howdah, entries):
+    """DISABLE holds for lookups, too."""
+    howdah = make_howdah(auth_type="md5", databases=entries)
+    howdah.console("DISABLE usual")
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="md5_user", password="secret", database="elsewhere")
+    assert refused.value.text == 'authentication database "usual" is disabled'
+
+
+def test_parameters_of_clients_do_not_reach_it(make_howdah, postgres):
+    """A client shares its pool, and so its server, with the lookup, and has a parameter of its own
+    there. The lookup runs without it; the client has it again afterwards."""
+    query = "select $1::text, case current_setting('IntervalStyle') " \
+            "when 'postgres' then 'secret' else 'wrong' end"
+    at = f"host={postgres.host} port={postgres.port} dbname=postgres user=admin pool_size=1"
+    howdah = make_howdah(auth_type="md5", auth_user="admin", auth_query=query,
+                         databases={"shared": at})
+    with howdah.connect(user="admin", password="secret", database="shared",
+                        IntervalStyle="iso_8601") as client:
+        for _ in range(2):
+            assert client.value("show IntervalStyle") == "iso_8601"
+            with howdah.connect(user="md5_user", password="secret", database="shared",
+                                IntervalStyle="sql_standard") as other:
+                assert other.value("show IntervalStyle") == "sql_standard"
+
+
+def test_the_client_leaves(make_howdah):
+    """A client that leaves while it is looked up costs no server."""
+    howdah = make_howdah(auth_type="md5", auth_user="admin", default_pool_size=1,
+                         auth_query="select $1::text, 'secret' from pg_sleep(0.2)")
+    for _ in range(3):
+        client = howdah.raw()
+        client.send(wire.startup(user="md5_user", database="postgres"))
+        howdah.wait_for_pool(user="admin", sv_active=1)
+        client.close()
+    with howdah.connect(user="md5_user", password="secret") as client:
+        assert client.value("select 1") == "1"
+    assert howdah.pool(user="admin")["sv_idle"] == 1
