@@ -138,6 +138,17 @@ impl Broker {
         self.clients
     }
 
+    /// Permits that are given out.
+    pub fn permits(&self) -> usize {
+        self.pools.values().map(|pool| pool.total as usize).sum()
+    }
+
+    /// How many workers wait for servers of some pool.
+    pub fn hungry(&self) -> usize {
+        let hungry = |pool: &Pool| pool.hungry.iter().flatten().count();
+        self.pools.values().map(hungry).sum()
+    }
+
     fn pool(&mut self, key: &Arc<PoolKey>, worker: WorkerId) -> &mut Pool {
         let pool = self.pools.entry(key.clone()).or_default();
         let needed = usize::from(worker.0) + 1;
