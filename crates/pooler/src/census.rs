@@ -68,11 +68,6 @@ impl Pooler {
             hungry: broker.map_or(0, |broker| broker.hungry()),
         }
     }
-
-    /// Servers given to other workers so far.
-    pub fn lends(&self) -> u64 {
-        self.pools.iter().map(|(_, pool)| pool.stats.lends).sum()
-    }
 }
 
 impl std::ops::AddAssign for Census {

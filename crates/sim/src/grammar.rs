@@ -46,6 +46,8 @@ pub struct Tongue {
     pub unnamed: bool,
     /// Transaction blocks.
     pub blocks: bool,
+    /// Nobody cancels, so that it is known what is in a block.
+    pub sure: bool,
     /// Settings that nobody tracks, and SQL's PREPARE.
     pub session: bool,
 }
@@ -219,7 +221,7 @@ impl<'a> Speaker<'a> {
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);
             }
-            19 if tongue.blocks => self.sql_prepare(),
+            19 if tongue.blocks && tongue.sure => self.sql_prepare(),
             20 => self.large(),
             21 if tongue.blocks => self.query_in_group(),
             22 if tongue.unnamed => {

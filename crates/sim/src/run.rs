@@ -177,7 +177,7 @@ impl Play {
     }
 
     fn figures(&mut self) -> (usize, u64, u64) {
-        let lends = self.workers.iter_mut().map(|w| w.decisions().pooler.lends());
+        let lends = self.workers.iter_mut().map(|w| w.decisions().lends);
         (self.postgres.journal.len(), self.turns, lends.sum())
     }
 
@@ -479,6 +479,7 @@ fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Clie
         let mut tongue = scenario.tongue;
         // Whether a cancelled Query has ended the unnamed statement is not known.
         tongue.unnamed &= !cancellable;
+        tongue.sure = !cancellable;
         let mut number = 0;
         let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
         let units = scenario.units;

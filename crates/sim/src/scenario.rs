@@ -104,6 +104,7 @@ impl Scenario {
             named: renames || mode == "session",
             unnamed: renames || mode == "session",
             blocks: mode != "statement",
+            sure: true,
             session: mode == "session",
         };
         let idle_seconds = chance.within(1..=4) as u64;

@@ -3,6 +3,7 @@
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
 use howdah_pooler::event::{Action, Event, Out, Peer, Time};
+use howdah_pooler::mail::Mail;
 
 use crate::story::{Who, words};
 use crate::world::Shared;
@@ -11,6 +12,8 @@ use crate::world::Shared;
 pub struct Watched {
     /// What is watched.
     pub pooler: Pooler,
+    /// Servers given to other workers.
+    pub lends: u64,
     worker: u16,
     world: Shared,
 }
@@ -20,6 +23,7 @@ impl Watched {
     pub fn new(pooler: Pooler, worker: u16, world: Shared) -> Watched {
         Watched {
             pooler,
+            lends: 0,
             worker,
             world,
         }
@@ -52,6 +56,8 @@ impl Decide for Watched {
         }
         self.pooler.handle(now, event, out);
         self.pooler.check();
+        let lent = |action: &&Action| matches!(action, Action::Post(_, Mail::Server(_)));
+        self.lends += out.actions.iter().filter(lent).count() as u64;
         if told {
             for action in &out.actions {
                 let line = match action {
