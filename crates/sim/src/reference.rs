@@ -30,6 +30,10 @@ pub struct Reference {
     cancellable: bool,
     /// Cancel requests were sent for this client.
     pub cancels: u32,
+    /// Syncs that a COPY may have eaten, or that are answered if a cancel was faster.
+    stray: usize,
+    /// Syncs that the COPY at hand has eaten.
+    eaten: usize,
     kept: Vec<Token>,
     /// So many of them the client knows of.
     known: usize,
@@ -43,6 +47,8 @@ impl Reference {
             cancellable,
             unfed: VecDeque::new(),
             cancels: 0,
+            stray: 0,
+            eaten: 0,
             kept: Vec::new(),
             known: 0,
         }
@@ -67,6 +73,11 @@ impl Reference {
                     }
                     return Ok(());
                 }
+                let out = std::mem::replace(&mut self.session.out, expected.clone());
+                self.session.out.extend_from_slice(&out);
+                if self.is_stray(message) {
+                    return Ok(());
+                }
                 return Err(format!(
                     "got {} instead of {}",
                     words(message),
@@ -77,10 +88,15 @@ impl Reference {
                 self.session.finish(cancelled);
                 continue;
             }
-            if cancelled && self.session.cancel() {
+            if cancelled && self.session.copies_in() {
+                self.eat_syncs();
+                self.session.cancel();
                 continue;
             }
             let Some(next) = self.unfed.pop_front() else {
+                if self.is_stray(message) {
+                    return Ok(());
+                }
                 return Err(format!("got {}, which nobody asked for", words(message)));
             };
             let begins = matches!(
@@ -97,9 +113,38 @@ impl Reference {
                 self.session.refuse(next.tag);
                 continue;
             }
-            self.session.feed(next.tag, &next.body);
+            self.feed(&next);
             self.note();
         }
+    }
+
+    /// A cancel hit while a COPY awaited rows: whether PostgreSQL had read a Sync before is not
+    /// known. All are taken for eaten, and may be answered all the same.
+    fn eat_syncs(&mut self) {
+        self.stray += self.eaten;
+        let ends = |m: &Message| matches!(m.tag, frontend::COPY_DONE | frontend::COPY_FAIL);
+        let end = self.unfed.iter().position(ends).unwrap_or(self.unfed.len());
+        let rest = self.unfed.split_off(end);
+        let before = self.unfed.len();
+        self.unfed.retain(|m| m.tag != frontend::SYNC);
+        self.stray += before - self.unfed.len();
+        self.unfed.extend(rest);
+    }
+
+    fn is_stray(&mut self, message: &[u8]) -> bool {
+        let stray = self.stray > 0 && message.first() == Some(&backend::READY);
+        self.stray -= usize::from(stray);
+        stray
+    }
+
+    /// Feeds the session, and counts the Syncs that its COPY eats.
+    fn feed(&mut self, message: &Message) {
+        if !self.session.copies_in() {
+            self.eaten = 0;
+        } else if message.tag == frontend::SYNC {
+            self.eaten += 1;
+        }
+        self.session.feed(message.tag, &message.body);
     }
 
     fn next_expected(&mut self) -> Option<Vec<u8>> {
@@ -127,7 +172,7 @@ impl Reference {
             let Some(next) = self.unfed.pop_front() else {
                 break;
             };
-            self.session.feed(next.tag, &next.body);
+            self.feed(&next);
         }
         self.note();
     }
@@ -139,7 +184,7 @@ impl Reference {
             && (!self.cancellable || self.next_is_silent())
             && let Some(next) = self.unfed.pop_front()
         {
-            self.session.feed(next.tag, &next.body);
+            self.feed(&next);
         }
         self.note();
         self.session.out.is_empty() && self.session.slow().is_none() && self.unfed.is_empty()
