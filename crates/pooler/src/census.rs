@@ -58,8 +58,16 @@ impl Pooler {
             newcomers: pools().map(|pool| pool.newcomers.len()).sum(),
             needs: pools().filter(|pool| pool.need).count(),
             asks: self.asks.len(),
-            held: self.clients.iter().map(|(_, c)| held(&c.inbox)).sum::<usize>()
-                + self.servers.iter().map(|(_, s)| held(&s.inbox)).sum::<usize>(),
+            held: self
+                .clients
+                .iter()
+                .map(|(_, c)| held(&c.inbox))
+                .sum::<usize>()
+                + self
+                    .servers
+                    .iter()
+                    .map(|(_, s)| held(&s.inbox))
+                    .sum::<usize>(),
             statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),

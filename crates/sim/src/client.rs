@@ -281,7 +281,11 @@ impl Client {
         self.disturbed = true;
         let invalid = self.wish.asks.iter().any(|(_, value)| value == "invalid");
         let own = invalid && text == "invalid server parameter";
-        let excused = world.excuses.texts.iter().any(|start| text.starts_with(start));
+        let excused = world
+            .excuses
+            .texts
+            .iter()
+            .any(|start| text.starts_with(start));
         if !own && !excused {
             let text = format!("client {id} is told without a reason: {text}");
             world.story.violate("answered", &[Who::Client(id)], text);
@@ -428,7 +432,11 @@ fn reference_session(wish: &Wish) -> Session {
     for (name, value) in &wish.asks {
         settings.begin_with(name, value);
     }
-    debug_assert!(wish.asks.iter().all(|(name, _)| position(name) < Some(KNOWN.len())));
+    debug_assert!(
+        wish.asks
+            .iter()
+            .all(|(name, _)| position(name) < Some(KNOWN.len()))
+    );
     Session::new(settings)
 }
 

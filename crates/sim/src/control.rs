@@ -175,9 +175,9 @@ impl Admin {
             }
             let message: Vec<u8> = self.inbox.drain(..header.total()).collect();
             let now = world.now;
-            world
-                .story
-                .tell(now, Who::World, || format!("console -> {}", words(&message)));
+            world.story.tell(now, Who::World, || {
+                format!("console -> {}", words(&message))
+            });
             if header.tag == backend::READY {
                 self.awaits = None;
             }

@@ -343,7 +343,10 @@ impl<'a> Speaker<'a> {
         match self.chance.within(0..=11) {
             0..=3 => format!("select '{token}'"),
             4 => format!("select '{token}' rows {}", self.chance.within(0..=5)),
-            5 => format!("select '{token}' notice size {}", self.chance.within(0..=2000)),
+            5 => format!(
+                "select '{token}' notice size {}",
+                self.chance.within(0..=2000)
+            ),
             6 => format!("select '{token}' slow {}", self.chance.within(1..=4)),
             7 => format!("fail '{token}'"),
             _ => format!("insert '{token}'"),
@@ -609,7 +612,11 @@ impl<'a> Speaker<'a> {
 
     fn large(&mut self) {
         let token = self.token();
-        let most = if self.chance.once_in(5) { 400_000 } else { 30_000 };
+        let most = if self.chance.once_in(5) {
+            400_000
+        } else {
+            30_000
+        };
         let size = self.chance.within(1000..=most);
         let text = if self.chance.once_in(2) {
             format!("select '{token}' size {size}")

@@ -53,7 +53,9 @@ impl Journal {
             client,
             number: u32::MAX,
         };
-        self.fates.range(from..=to).map(|(token, fate)| (*token, *fate))
+        self.fates
+            .range(from..=to)
+            .map(|(token, fate)| (*token, *fate))
     }
 
     /// How many statements ran.

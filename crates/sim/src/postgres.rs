@@ -177,7 +177,11 @@ impl Postgres {
                 }
             }
             Stage::Ready => self.serve(at, world),
-            Stage::Cancelling { pid, secret, at: when } => {
+            Stage::Cancelling {
+                pid,
+                secret,
+                at: when,
+            } => {
                 if *when <= now {
                     let (pid, secret) = (*pid, secret.clone());
                     self.cancel(pid, &secret, world);
@@ -249,7 +253,12 @@ impl Postgres {
 
     /// Sessions are no more than the settings allow.
     fn count(&self, pid: u32, world: &mut World) {
-        let Some(login) = self.processes.iter().find(|p| p.pid == pid).map(|p| &p.login) else {
+        let Some(login) = self
+            .processes
+            .iter()
+            .find(|p| p.pid == pid)
+            .map(|p| &p.login)
+        else {
             return;
         };
         let live: Vec<_> = self
@@ -282,9 +291,19 @@ impl Postgres {
         let refuses = self.manners.refuses_once_in;
         let mut out = Vec::new();
         if world.now < self.starting_until {
-            write::error(&mut out, "FATAL", "57P03", "the database system is starting up");
+            write::error(
+                &mut out,
+                "FATAL",
+                "57P03",
+                "the database system is starting up",
+            );
         } else if refuses > 0 && world.chance.once_in(refuses) {
-            write::error(&mut out, "FATAL", "53300", "sorry, too many clients already");
+            write::error(
+                &mut out,
+                "FATAL",
+                "53300",
+                "sorry, too many clients already",
+            );
         }
         if !out.is_empty() {
             world.write(process.socket, &out);
@@ -347,7 +366,10 @@ impl Postgres {
         let hit = matches!(process.stage, Stage::Ready) && process.session.cancel();
         let owner = process.owner;
         world.story.tell(world.now, Who::Backend(pid), || {
-            format!("is cancelled ({}), last owner {owner:?}", if hit { "hit" } else { "idle" })
+            format!(
+                "is cancelled ({}), last owner {owner:?}",
+                if hit { "hit" } else { "idle" }
+            )
         });
         if hit {
             process.busy_until = None;
@@ -359,7 +381,10 @@ impl Postgres {
     pub fn restart(&mut self, crash: bool, down: u64, starting: u64, world: &mut World) {
         self.restarts += 1;
         world.story.tell(world.now, Who::World, || {
-            format!("postgres restarts, {}", if crash { "crashed" } else { "orderly" })
+            format!(
+                "postgres restarts, {}",
+                if crash { "crashed" } else { "orderly" }
+            )
         });
         for process in &mut self.processes {
             if matches!(process.stage, Stage::Gone) {
@@ -416,7 +441,12 @@ impl Postgres {
         let count = |by_sql| {
             self.processes
                 .iter()
-                .map(|p| p.session.statements(by_sql).filter(|n| *n != b"howdah_void").count())
+                .map(|p| {
+                    p.session
+                        .statements(by_sql)
+                        .filter(|n| *n != b"howdah_void")
+                        .count()
+                })
                 .sum()
         };
         (count(false), count(true))

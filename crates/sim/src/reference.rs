@@ -108,6 +108,10 @@ impl Reference {
                     | frontend::CLOSE
                     | frontend::EXECUTE
             );
+            if begins && !self.session.skips() && self.is_stray(message) {
+                self.unfed.push_front(next);
+                return Ok(());
+            }
             if cancelled && begins && self.session.is_idle() {
                 // It hit while the client waited for a server.
                 self.session.refuse(next.tag);

@@ -102,6 +102,9 @@ struct Play {
     turns: u64,
     /// Nothing new goes wrong from now.
     calm: bool,
+    /// Everybody is gone.
+    quiet: bool,
+    idle_turns: u32,
 }
 
 fn address(port: u16) -> Address {
@@ -173,6 +176,8 @@ impl Play {
             admin,
             turns: 0,
             calm: false,
+            quiet: false,
+            idle_turns: 0,
         }
     }
 
@@ -335,9 +340,13 @@ impl Play {
         let small = world.chance.number() % 40_000;
         world.now.0 += small;
         let moved = world.activity != activity || self.workers.iter().any(Worker::has_mail);
-        if moved {
+        // Chance may have kept everybody from moving.
+        let patience = if self.quiet { 1 } else { 3 };
+        self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
+        if self.idle_turns < patience {
             return;
         }
+        self.idle_turns = 0;
         let alarm = world.next_alarm();
         let due = self.workers.iter().filter_map(Worker::next_deadline);
         if let Some(next) = due.chain(alarm).min() {
@@ -355,7 +364,12 @@ impl Play {
         self.scenario.faults.cancels = 0;
         self.postgres.manners.refuses_once_in = 0;
         self.postgres.manners.cancel_late_once_in = 0;
-        let names: Vec<_> = self.scenario.databases.iter().map(|d| d.name.clone()).collect();
+        let names: Vec<_> = self
+            .scenario
+            .databases
+            .iter()
+            .map(|d| d.name.clone())
+            .collect();
         for post in &self.posts {
             for name in &names {
                 let name = Some(name.clone());
@@ -373,6 +387,7 @@ impl Play {
         if self.failed() {
             return;
         }
+        self.quiet = true;
         self.rest(3 * SECOND);
         self.check_quiet(false);
         if !self.failed() {
@@ -389,7 +404,9 @@ impl Play {
         let mut world = self.world.borrow_mut();
         for client in self.clients.iter().filter(|client| !client.is_gone()) {
             let text = format!("client {} waits for ever: {}", client.id(), client.awaits());
-            world.story.violate("waits", &[Who::Client(client.id())], text);
+            world
+                .story
+                .violate("waits", &[Who::Client(client.id())], text);
         }
         if let Some(order) = self.admin.awaits() {
             let text = format!("the administrator waits for ever for {order}");

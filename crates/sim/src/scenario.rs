@@ -96,8 +96,13 @@ impl Scenario {
         let mut chance = Chance::new(seed ^ 0x5ce2_a210);
         let chance = &mut chance;
         let workers = [1, 1, 2, 2, 3, 4][chance.within(0..=5)];
-        let mode = ["transaction", "transaction", "transaction", "session", "statement"]
-            [chance.within(0..=4)];
+        let mode = [
+            "transaction",
+            "transaction",
+            "transaction",
+            "session",
+            "statement",
+        ][chance.within(0..=4)];
         let prepared = [0, 1, 2, 200, 200, 200][chance.within(0..=5)];
         let renames = prepared > 0 && mode != "session";
         let tongue = Tongue {
@@ -124,6 +129,7 @@ impl Scenario {
                 "log_connections = 0".into(),
                 "log_disconnections = 1".into(),
                 "server_login_retry = 1".into(),
+                "client_login_timeout = 1000".into(),
             ],
             idle_seconds,
             tongue,
@@ -172,7 +178,11 @@ impl Scenario {
             self.databases.push(Database {
                 name: format!("d{number}"),
                 size,
-                reserve: if chance.once_in(5) { chance.within(1..=2) } else { 0 },
+                reserve: if chance.once_in(5) {
+                    chance.within(1..=2)
+                } else {
+                    0
+                },
                 most,
                 settings,
             });
@@ -352,7 +362,9 @@ impl Scenario {
     pub fn edited(&self, chance: &mut Chance) -> Scenario {
         let mut edited = self.clone();
         for database in &mut edited.databases {
-            database.size = (database.size + chance.within(0..=3)).saturating_sub(1).max(1);
+            database.size = (database.size + chance.within(0..=3))
+                .saturating_sub(1)
+                .max(1);
             if database.most > 0 {
                 database.most = chance.within(1..=5);
             }

@@ -406,7 +406,12 @@ impl Session {
                 } else {
                     self.abort();
                 }
-                if *sql == Sql::Commit { "COMMIT" } else { "ROLLBACK" }.into()
+                if *sql == Sql::Commit {
+                    "COMMIT"
+                } else {
+                    "ROLLBACK"
+                }
+                .into()
             }
             Sql::Set(name, value, local) => {
                 if *local && self.block == Block::None {
@@ -762,8 +767,7 @@ impl Session {
     }
 
     fn undo_changes(&mut self) {
-        self.deeds
-            .extend(self.changes.drain(..).map(Deed::Undone));
+        self.deeds.extend(self.changes.drain(..).map(Deed::Undone));
     }
 
     fn abort(&mut self) {
@@ -816,5 +820,8 @@ fn no_statement(name: &[u8]) -> Fault {
         return ("26000", "unnamed prepared statement does not exist".into());
     }
     let name = String::from_utf8_lossy(name);
-    ("26000", format!("prepared statement \"{name}\" does not exist"))
+    (
+        "26000",
+        format!("prepared statement \"{name}\" does not exist"),
+    )
 }

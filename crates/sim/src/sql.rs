@@ -169,7 +169,11 @@ fn read(text: &str) -> Option<Sql> {
             Sql::Execute(name.into(), author(token))
         }
         "copyin" => Sql::CopyIn(author(rest)),
-        "copyout" => Sql::CopyOut(author(rest), number(rest, "rows", 3), number(rest, "size", 20)),
+        "copyout" => Sql::CopyOut(
+            author(rest),
+            number(rest, "rows", 3),
+            number(rest, "size", 20),
+        ),
         _ => return None,
     })
 }

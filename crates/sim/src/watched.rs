@@ -62,10 +62,18 @@ impl Decide for Watched {
             for action in &out.actions {
                 let line = match action {
                     Action::Send(peer, range) => {
-                        format!("  send {} {}", name(*peer), words(&out.bytes[range.clone()]))
+                        format!(
+                            "  send {} {}",
+                            name(*peer),
+                            words(&out.bytes[range.clone()])
+                        )
                     }
                     Action::Relay(peer, range) => {
-                        format!("  relay {} {}", name(*peer), words(&received[range.clone()]))
+                        format!(
+                            "  relay {} {}",
+                            name(*peer),
+                            words(&received[range.clone()])
+                        )
                     }
                     Action::Note(note) => format!("  {}", note.text),
                     other => format!("  {other:?}"),
