@@ -1,6 +1,10 @@
 //! How much of everything a `Pooler` has: what must return to its minimum when all is quiet.
 
+use std::sync::Arc;
+
 use crate::client;
+use crate::event::{ClientId, ServerId, Time};
+use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server;
 
@@ -75,6 +79,70 @@ impl Pooler {
             admitted: broker.map_or(0, |broker| broker.clients() as usize),
             hungry: broker.map_or(0, |broker| broker.hungry()),
         }
+    }
+}
+
+/// A client that waits for a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// Of which pool.
+    pub pool: Arc<PoolKey>,
+    /// Who.
+    pub client: ClientId,
+    /// Since when.
+    pub since: Time,
+}
+
+/// A client that has a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Who, and since when it wanted one.
+    pub waiter: Waiter,
+    /// Which server.
+    pub server: ServerId,
+    /// When that was connected.
+    pub connected: Time,
+}
+
+impl Pooler {
+    /// Who waits for servers, in the order in which they shall get one; replication clients, who
+    /// get servers of their own, apart.
+    pub fn waiters(&self) -> Vec<Waiter> {
+        let mut waiters = Vec::new();
+        for (_, pool) in self.pools.iter() {
+            for (client, since) in &pool.waiting {
+                let waits = |c: &client::Client| {
+                    matches!(c.state, client::State::Waiting) && !c.replication.any()
+                };
+                if self.clients.get(*client).is_some_and(waits) {
+                    waiters.push(Waiter {
+                        pool: pool.key.clone(),
+                        client: *client,
+                        since: *since,
+                    });
+                }
+            }
+        }
+        waiters
+    }
+
+    /// Who has a server.
+    pub fn links(&self) -> Vec<Link> {
+        let links = self.clients.iter();
+        links
+            .filter_map(|(client, c)| {
+                let server = c.link()?;
+                Some(Link {
+                    waiter: Waiter {
+                        pool: self.pools.at(c.pool?).key.clone(),
+                        client,
+                        since: c.request,
+                    },
+                    server,
+                    connected: self.servers.get(server)?.connected,
+                })
+            })
+            .collect()
     }
 }
 

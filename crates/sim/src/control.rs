@@ -13,6 +13,7 @@ use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
+use crate::postgres::{Paused, Postgres};
 use crate::story::{Who, words};
 use crate::world::{Read, SocketId, World};
 
@@ -105,6 +106,7 @@ pub struct Admin {
     inbox: Vec<u8>,
     /// An answer is awaited, to this.
     awaits: Option<String>,
+    done: bool,
     rests_until: Time,
     gone: bool,
 }
@@ -119,6 +121,7 @@ impl Admin {
             out: Vec::new(),
             inbox: Vec::new(),
             awaits: None,
+            done: false,
             rests_until: now,
         }
     }
@@ -139,7 +142,7 @@ impl Admin {
     }
 
     /// Does something, or not.
-    pub fn step(&mut self, front: &Address, world: &mut World) {
+    pub fn step(&mut self, front: &Address, postgres: &mut Postgres, world: &mut World) {
         if self.gone || self.rests_until > world.now {
             return;
         }
@@ -178,16 +181,31 @@ impl Admin {
             world.story.tell(now, Who::World, || {
                 format!("console -> {}", words(&message))
             });
+            self.done |= header.tag == backend::COMMAND_COMPLETE;
             if header.tag == backend::READY {
-                self.awaits = None;
+                let order = self.awaits.take().unwrap_or_default();
+                if std::mem::take(&mut self.done) {
+                    self.carried_out(&order, postgres);
+                }
             }
         }
         if self.awaits.is_none() {
-            self.next(socket, world);
+            self.next(socket, postgres, world);
         }
     }
 
-    fn next(&mut self, socket: SocketId, world: &mut World) {
+    /// An order was answered as done: from now it must hold.
+    fn carried_out(&mut self, order: &str, postgres: &mut Postgres) {
+        match order.split_once(' ').unwrap_or((order, "")) {
+            ("PAUSE", "") => postgres.paused.all = true,
+            ("PAUSE", database) => {
+                postgres.paused.databases.insert(database.into());
+            }
+            _ => {}
+        }
+    }
+
+    fn next(&mut self, socket: SocketId, postgres: &mut Postgres, world: &mut World) {
         let Some((millis, text)) = self.orders.front().cloned() else {
             write::empty(&mut self.out, frontend::TERMINATE);
             world.write(socket, &self.out);
@@ -206,6 +224,9 @@ impl Admin {
             .story
             .tell(now, Who::World, || format!("console <- {text}"));
         write::query(&mut self.out, text.as_bytes());
+        if text.starts_with("RESUME") {
+            postgres.paused = Paused::default();
+        }
         self.awaits = Some(text);
         world.activity += 1;
     }

@@ -618,7 +618,9 @@ impl<'a> Speaker<'a> {
             30_000
         };
         let size = self.chance.within(1000..=most);
-        let text = if self.chance.once_in(2) {
+        let text = if self.chance.once_in(25) {
+            format!("select '{token}' rows 100 size 40000")
+        } else if self.chance.once_in(2) {
             format!("select '{token}' size {size}")
         } else {
             format!("insert '{token}' {}", "x".repeat(size))

@@ -1,7 +1,7 @@
 //! A PostgreSQL of few words: processes over the world's sockets, with logins, cancel requests,
 //! time that statements take, restarts, and a journal of all that ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use howdah_pooler::event::{Address, Time};
 use howdah_wire::frame::{HEADER, header};
@@ -78,8 +78,19 @@ pub struct Postgres {
     /// It is down, or starting up, until then.
     down_until: Time,
     starting_until: Time,
+    /// What is paused: said to be, and not resumed.
+    pub paused: Paused,
     /// Sessions that were cut while a client's statements were theirs.
     pub restarts: u32,
+}
+
+/// Databases in which nothing may run.
+#[derive(Clone, Debug, Default)]
+pub struct Paused {
+    /// All of them.
+    pub all: bool,
+    /// These.
+    pub databases: BTreeSet<String>,
 }
 
 /// Bounds on sessions.
@@ -123,6 +134,7 @@ impl Postgres {
             next_pid: 100,
             down_until: Time(0),
             starting_until: Time(0),
+            paused: Paused::default(),
             restarts: 0,
         }
     }
@@ -352,9 +364,24 @@ impl Postgres {
             if tag == frontend::TERMINATE {
                 return process.die(world, &mut self.journal);
             }
+            let before = self.journal.len();
             process.take(tag, &body, world, &mut self.journal);
+            if self.journal.len() > before {
+                self.check_orders(at, world);
+            }
         } else if !open {
             process.die(world, &mut self.journal);
+        }
+    }
+
+    /// Nothing runs in what is paused.
+    fn check_orders(&mut self, at: usize, world: &mut World) {
+        let process = &self.processes[at];
+        let who = [Who::Backend(process.pid)];
+        let paused = self.paused.all || self.paused.databases.contains(&process.login.0);
+        if paused {
+            let text = format!("a statement runs in {}, which is paused", process.login.0);
+            world.story.violate("orders", &who, text);
         }
     }
 

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
+use howdah_daemon::sockets::HIGH_WATER;
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::census::Census;
 use howdah_pooler::event::{Address, Order, Time, WorkerId};
@@ -17,7 +18,7 @@ use crate::client::{Client, Wish};
 use crate::control::{Admin, Canceller, Control};
 use crate::driver::SimDriver;
 use crate::grammar::{Act, End, Speaker};
-use crate::postgres::Postgres;
+use crate::postgres::{Paused, Postgres};
 use crate::scenario::Scenario;
 use crate::story::{Violation, Who};
 use crate::watched::Watched;
@@ -25,6 +26,10 @@ use crate::world::{Shared, World};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
+/// Bytes a connection may have beyond the high-water mark.
+const SLACK: usize = 256 << 10;
+/// The longest message of a client, in bytes.
+const LONGEST: usize = 512 << 10;
 
 /// What came of a run.
 pub struct Outcome {
@@ -104,6 +109,8 @@ struct Play {
     calm: bool,
     /// Everybody is gone.
     quiet: bool,
+    /// By how much somebody was overtaken by a client of another worker, at most, in nanoseconds.
+    overtaken: u64,
     idle_turns: u32,
 }
 
@@ -177,13 +184,16 @@ impl Play {
             turns: 0,
             calm: false,
             quiet: false,
+            overtaken: 0,
             idle_turns: 0,
         }
     }
 
     fn figures(&mut self) -> (usize, u64, u64) {
         let lends = self.workers.iter_mut().map(|w| w.decisions().lends);
-        (self.postgres.journal.len(), self.turns, lends.sum())
+        let lends = lends.sum();
+        if std::env::var("OV").is_ok() { eprintln!("OV {} {} {:?}", self.overtaken/1000, self.scenario.seed, self.scenario.faults); }
+        (self.postgres.journal.len(), self.turns, lends)
     }
 
     fn failed(&self) -> bool {
@@ -297,7 +307,7 @@ impl Play {
             for canceller in &mut self.cancellers {
                 canceller.step(world);
             }
-            self.admin.step(&self.front, world);
+            self.admin.step(&self.front, &mut self.postgres, world);
             let (scenario, chance) = (&mut self.scenario, &mut self.chance);
             let limits = &mut self.postgres.limits;
             self.control.step(world, &mut |_| {
@@ -333,6 +343,42 @@ impl Play {
         if out > 0 {
             self.violate("memory", format!("worker {at} keeps {out} receive buffers"));
         }
+        if self.turns.is_multiple_of(16) {
+            self.check_memory(at);
+        }
+        self.check_fairness(at);
+    }
+
+    /// What waits to be sent, or is held back, is bounded by connection.
+    fn check_memory(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        let (count, queued) = (worker.sockets().len(), worker.sockets().output_memory());
+        let held = worker.decisions().pooler.census().held;
+        // What was received while a stop was under way, and one message of our making.
+        let bound = (1 << 20) + count * (HIGH_WATER + SLACK);
+        if queued > bound {
+            self.violate("memory", format!("{queued} bytes to be sent to {count} connections"));
+        }
+        if held > count * (HIGH_WATER + SLACK + LONGEST) {
+            self.violate("memory", format!("{held} bytes held back of {count} connections"));
+        }
+    }
+
+    /// Who got a server has not overtaken anybody on another worker by much.
+    fn check_fairness(&mut self, at: usize) {
+        let served = std::mem::take(&mut self.workers[at].decisions().served);
+        let now = self.now();
+        for served in served {
+            for other in &mut self.workers {
+                for waiter in other.decisions().waiters() {
+                    if waiter.pool == served.pool && waiter.since < served.since {
+                        let by = served.since.0 - waiter.since.0;
+                        self.overtaken = self.overtaken.max(by);
+                        let _ = now;
+                    }
+                }
+            }
+        }
     }
 
     fn pass_time(&mut self, activity: u64) {
@@ -361,6 +407,7 @@ impl Play {
         }
         self.calm = true;
         self.admin.stop();
+        self.postgres.paused = Paused::default();
         self.scenario.faults.cancels = 0;
         self.postgres.manners.refuses_once_in = 0;
         self.postgres.manners.cancel_late_once_in = 0;
@@ -427,7 +474,7 @@ impl Play {
     /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
     fn check_quiet(&mut self, at_last: bool) {
         let mut found = None;
-        for _ in 0..400 {
+        for _ in 0..20_000 {
             if self.failed() {
                 return;
             }

@@ -31,6 +31,8 @@ pub struct World {
     pub story: Story,
     /// For what clients may lose their connections.
     pub excuses: Excuses,
+    /// When orders were first obeyed by a worker.
+    pub orders: HashMap<String, Time>,
     /// Goes up whenever anything moves.
     pub activity: u64,
     sockets: Vec<Socket>,
@@ -95,6 +97,7 @@ impl World {
             weather: Weather::default(),
             story: Story::default(),
             excuses: Excuses::default(),
+            orders: HashMap::new(),
             activity: 0,
             sockets: Vec::new(),
             alarms: BinaryHeap::new(),

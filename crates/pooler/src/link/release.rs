@@ -78,7 +78,8 @@ impl Pooler {
         client.stalled = false;
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
-            return;
+            // What was held may have been dropped.
+            return self.unpause_client(id, out);
         }
         let mut chunk = Chunk {
             bytes: &held,

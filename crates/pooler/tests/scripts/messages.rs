@@ -44,7 +44,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         write::message(buf, tag, |buf| buf.extend_from_slice(body));
     };
     match word {
-        "Q" => write::query(buf, arguments.join(",").as_bytes()),
+        "Q" => write::query(buf, long(&arguments.join(",")).as_bytes()),
         "P" => write::parse(buf, first, format!("{}\0\0\0", long(second)).as_bytes()),
         "B" => write::bind_head(buf, second.as_bytes(), first, 6),
         "Ds" => write::of_statement(buf, b'D', first),
