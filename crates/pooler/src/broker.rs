@@ -29,15 +29,9 @@ struct Pool {
     total: u32,
     /// Permits by worker. Below zero while the news of a move is slower than that of an end.
     held: Vec<i32>,
-    /// Who waits, by worker.
-    hungry: Vec<Option<Hunger>>,
+    /// For how long somebody has waited, by worker, in nanoseconds.
+    hungry: Vec<Option<u64>>,
     bounds: Bounds,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Hunger {
-    age: u64,
-    urgent: bool,
 }
 
 /// Why there is no permit.
@@ -74,12 +68,10 @@ impl Broker {
                 worker,
                 pool,
                 age,
-                urgent,
                 bounds,
             } => {
                 self.pool(&pool, worker).bounds = bounds;
-                let hunger = Hunger { age, urgent };
-                self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
+                self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(age);
                 self.feed(&pool, worker, post);
             }
             ToBroker::Sated { worker, pool } => {
@@ -161,18 +153,18 @@ impl Broker {
 
     /// Gives a hungry worker a permit, or tells the holders of servers about it.
     fn feed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
-        let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
+        let Some(age) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
             return;
         };
-        match self.refusal(key, hunger.age) {
+        match self.refusal(key, age) {
             None => self.permit(key, worker, false, post),
-            Some(Refusal::Pool) => self.tell_holders(key, worker, hunger, post),
+            Some(Refusal::Pool) => self.tell_holders(key, worker, age, post),
             Some(Refusal::Database) => {
-                self.tell_holders(key, worker, hunger, post);
+                self.tell_holders(key, worker, age, post);
                 self.evict(key, true, post);
             }
             Some(Refusal::User) => {
-                self.tell_holders(key, worker, hunger, post);
+                self.tell_holders(key, worker, age, post);
                 self.evict(key, false, post);
             }
         }
@@ -187,8 +179,8 @@ impl Broker {
         let mut hungry: Vec<(u64, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.pools.iter().filter(|(other, _)| shares(other)) {
             for (worker, hunger) in pool.hungry.iter().enumerate() {
-                if let Some(hunger) = hunger {
-                    hungry.push((hunger.age, other.clone(), WorkerId(worker as u16)));
+                if let Some(age) = hunger {
+                    hungry.push((*age, other.clone(), WorkerId(worker as u16)));
                 }
             }
         }
@@ -266,14 +258,7 @@ impl Broker {
         }
     }
 
-    fn tell_holders(
-        &mut self,
-        key: &Arc<PoolKey>,
-        worker: WorkerId,
-        hunger: Hunger,
-        post: Post<'_>,
-    ) {
-        let age = if hunger.urgent { u64::MAX } else { hunger.age };
+    fn tell_holders(&mut self, key: &Arc<PoolKey>, worker: WorkerId, age: u64, post: Post<'_>) {
         let pool = self.pool(key, worker);
         for (holder, held) in pool.held.iter().enumerate() {
             let holder = WorkerId(holder as u16);
@@ -373,7 +358,6 @@ mod tests {
             worker: WorkerId(worker),
             pool,
             age,
-            urgent: false,
             bounds,
         }
     }

@@ -119,8 +119,6 @@ pub enum ToBroker {
         pool: Arc<PoolKey>,
         /// How long the oldest has waited, in nanoseconds.
         age: u64,
-        /// The worker has no server of the pool, none coming, and so none to wait for.
-        urgent: bool,
         /// The pool's bounds.
         bounds: Bounds,
     },
@@ -194,7 +192,7 @@ pub enum FromBroker {
         worker: WorkerId,
         /// For which pool.
         pool: Arc<PoolKey>,
-        /// How long its oldest has waited, in nanoseconds; `u64::MAX` if it has no server at all.
+        /// How long its oldest has waited, in nanoseconds.
         age: u64,
     },
     /// A pool that may still grow is held back by a bound over several pools: close the idle

@@ -373,7 +373,7 @@ impl Play {
                 for waiter in other.decisions().waiters() {
                     if waiter.pool == served.pool && waiter.since < served.since {
                         let by = served.since.0 - waiter.since.0;
-                        self.overtaken = self.overtaken.max(by);
+                        if by > 2*SECOND { self.world.borrow_mut().story.violate("fair", &[], format!("{served:?} overtakes {waiter:?} by {by}")); } self.overtaken = self.overtaken.max(by);
                         let _ = now;
                     }
                 }
