@@ -37,8 +37,8 @@ struct Pool {
 
 #[derive(Clone, Copy, Debug)]
 struct Hunger {
+    /// For how long somebody has waited, in nanoseconds.
     age: u64,
-    urgent: bool,
     unwelcomed: bool,
     replication: bool,
 }
@@ -77,7 +77,6 @@ impl Broker {
                 worker,
                 pool,
                 age,
-                urgent,
                 unwelcomed,
                 replication,
                 bounds,
@@ -85,7 +84,6 @@ impl Broker {
                 self.pool(&pool, worker).bounds = bounds;
                 let hunger = Hunger {
                     age,
-                    urgent,
                     unwelcomed,
                     replication,
                 };
@@ -146,6 +144,17 @@ impl Broker {
     /// Clients that are in.
     pub fn clients(&self) -> u32 {
         self.clients
+    }
+
+    /// Permits that are given out.
+    pub fn permits(&self) -> usize {
+        self.pools.values().map(|pool| pool.total as usize).sum()
+    }
+
+    /// How many workers wait for servers of some pool.
+    pub fn hungry(&self) -> usize {
+        let hungry = |pool: &Pool| pool.hungry.iter().flatten().count();
+        self.pools.values().map(hungry).sum()
     }
 
     fn pool(&mut self, key: &Arc<PoolKey>, worker: WorkerId) -> &mut Pool {
@@ -275,7 +284,6 @@ impl Broker {
         hunger: Hunger,
         post: Post<'_>,
     ) {
-        let age = if hunger.urgent { u64::MAX } else { hunger.age };
         let pool = self.pool(key, worker);
         for (holder, held) in pool.held.iter().enumerate() {
             let holder = WorkerId(holder as u16);
@@ -285,7 +293,7 @@ impl Broker {
                     Mail::Brokered(FromBroker::Hungry {
                         worker,
                         pool: key.clone(),
-                        age,
+                        age: hunger.age,
                         unwelcomed: hunger.unwelcomed,
                     }),
                 );
@@ -372,7 +380,6 @@ mod tests {
             worker: WorkerId(worker),
             pool,
             age,
-            urgent: false,
             unwelcomed: false,
             replication: false,
             bounds,

@@ -127,8 +127,6 @@ pub enum ToBroker {
         pool: Arc<PoolKey>,
         /// How long the oldest has waited, in nanoseconds.
         age: u64,
-        /// The worker has no server of the pool, none coming, and so none to wait for.
-        urgent: bool,
         /// The worker does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,
         /// A client waits that takes none of the pool's idle servers.
@@ -228,7 +226,7 @@ pub enum FromBroker {
         worker: WorkerId,
         /// For which pool.
         pool: Arc<PoolKey>,
-        /// How long its oldest has waited, in nanoseconds; `u64::MAX` if it has no server at all.
+        /// How long its oldest has waited, in nanoseconds.
         age: u64,
         /// It does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,

@@ -277,11 +277,15 @@ impl Pooler {
         let worker = self.worker;
         self.pools.at_mut(pool_id).need = true;
         let pool = self.pools.at(pool_id);
+        // Those who wait for the pool's first server count, too: where all others are busy, no
+        // server would ever come by for them.
+        let newcomers = pool.newcomers.iter().filter_map(|id| self.clients.get(*id));
+        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
+        let age = newcomers.chain(pool.longest_wait(now)).max();
         let need = ToBroker::Need {
             worker,
             pool: pool.key.clone(),
-            age: pool.longest_wait(now).unwrap_or(0),
-            urgent: pool.servers == 0,
+            age: age.unwrap_or(0),
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
             bounds: pool.terms.bounds,

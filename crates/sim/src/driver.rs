@@ -19,6 +19,10 @@ pub struct SimDriver {
     ready: VecDeque<Completion>,
     /// Received bytes by buffer; `None` when free.
     buffers: Vec<Option<Vec<u8>>>,
+    /// At most so many buffers are out at a time.
+    pub most_buffers: usize,
+    /// Accepting fails once in so many times; 0 for never.
+    pub accept_fails_once_in: usize,
 }
 
 struct Listening {
@@ -61,7 +65,14 @@ impl SimDriver {
             connections: Vec::new(),
             ready: VecDeque::new(),
             buffers: Vec::new(),
+            most_buffers: usize::from(u16::MAX),
+            accept_fails_once_in: 0,
         }
+    }
+
+    /// How many connections it has.
+    pub fn connections(&self) -> usize {
+        self.connections.iter().flatten().count()
     }
 
     fn get(&mut self, key: Key) -> Option<&mut Connection> {
@@ -87,8 +98,16 @@ impl SimDriver {
     }
 
     fn accept_some(&mut self) {
-        for (listener, listening) in self.listeners.iter().enumerate() {
+        for (listener, listening) in self.listeners.iter_mut().enumerate() {
             let mut world = self.world.borrow_mut();
+            let fails = self.accept_fails_once_in;
+            if listening.accepting && fails > 0 && world.chance.once_in(fails * 50) {
+                listening.accepting = false;
+                let error = Errno::MFILE;
+                self.ready
+                    .push_back(Completion::AcceptFailed { listener, error });
+                continue;
+            }
             if listening.accepting
                 && world.chance.once_in(2)
                 && let Some(socket) = world.accept(&listening.address)
@@ -172,7 +191,11 @@ impl SimDriver {
             // The terminal completion of a stopped receive.
             connection.armed = false;
         }
-        if !connection.armed || connection.leaving == Some(Leaving::Closing) {
+        let out = self.buffers.iter().flatten().count();
+        if !connection.armed
+            || connection.leaving == Some(Leaving::Closing)
+            || out >= self.most_buffers
+        {
             return;
         }
         let most = world.chance.part(BUFFER);

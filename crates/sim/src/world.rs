@@ -1,12 +1,14 @@
 //! The simulated network and clock.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use howdah_pooler::event::{Address, Ends, Time};
 
 use crate::chance::Chance;
+use crate::story::Story;
 
 /// Names a socket of the world.
 pub type SocketId = usize;
@@ -23,10 +25,40 @@ pub struct World {
     pub now: Time,
     /// Decides everything that is not determined.
     pub chance: Chance,
+    /// What the network does to bytes on their way.
+    pub weather: Weather,
+    /// What happened, and what should not have.
+    pub story: Story,
+    /// For what clients may lose their connections.
+    pub excuses: Excuses,
+    /// When orders were first obeyed by a worker.
+    pub orders: HashMap<String, Time>,
+    /// Goes up whenever anything moves.
+    pub activity: u64,
     sockets: Vec<Socket>,
+    /// When something that waits for time comes up.
+    alarms: BinaryHeap<Reverse<Time>>,
     /// By address listened on: sockets connected and not yet accepted.
     backlogs: HashMap<Address, VecDeque<SocketId>>,
     next_port: u16,
+}
+
+/// How the network treats bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    /// Once in so many writes, what was written is held up; 0 for never.
+    pub delay_once_in: usize,
+    /// The longest of those delays, in microseconds.
+    pub delay_most: u64,
+}
+
+/// What gave, or may give, clients a reason to lose their connections.
+#[derive(Clone, Debug, Default)]
+pub struct Excuses {
+    /// Beginnings of texts that clients may be told.
+    pub texts: Vec<&'static str>,
+    /// Connections may end without a word.
+    pub closes: bool,
 }
 
 /// One end of a connection.
@@ -39,6 +71,8 @@ struct Socket {
     ended: bool,
     reset: bool,
     closed: bool,
+    /// What is on its way is not there before.
+    held_until: Time,
 }
 
 /// What a read found.
@@ -60,7 +94,13 @@ impl World {
         Rc::new(RefCell::new(World {
             now: Time(1_000_000_000),
             chance: Chance::new(seed),
+            weather: Weather::default(),
+            story: Story::default(),
+            excuses: Excuses::default(),
+            orders: HashMap::new(),
+            activity: 0,
             sockets: Vec::new(),
+            alarms: BinaryHeap::new(),
             backlogs: HashMap::new(),
             next_port: 40_000,
         }))
@@ -81,6 +121,7 @@ impl World {
     /// Connects to an address; None when nobody listens there.
     pub fn connect(&mut self, to: &Address) -> Option<SocketId> {
         let backlog = self.backlogs.get_mut(to)?;
+        self.activity += 1;
         let (ours, theirs) = (self.sockets.len(), self.sockets.len() + 1);
         backlog.push_back(theirs);
         self.next_port = self.next_port.wrapping_add(1);
@@ -102,6 +143,7 @@ impl World {
                 ended: false,
                 reset: false,
                 closed: false,
+                held_until: Time(0),
             });
         }
         Some(ours)
@@ -109,7 +151,25 @@ impl World {
 
     /// The oldest connection that nobody has accepted on this address.
     pub fn accept(&mut self, on: &Address) -> Option<SocketId> {
-        self.backlogs.get_mut(on)?.pop_front()
+        let socket = self.backlogs.get_mut(on)?.pop_front();
+        self.activity += u64::from(socket.is_some());
+        socket
+    }
+
+    /// Something happens at this time: the clock must not jump over it.
+    pub fn alarm(&mut self, at: Time) {
+        self.alarms.push(Reverse(at));
+    }
+
+    /// The next alarm still to come.
+    pub fn next_alarm(&mut self) -> Option<Time> {
+        while let Some(Reverse(at)) = self.alarms.peek() {
+            if *at > self.now {
+                return Some(*at);
+            }
+            self.alarms.pop();
+        }
+        None
     }
 
     /// The ends of a socket.
@@ -126,14 +186,33 @@ impl World {
         let inbound = &mut self.sockets[other].inbound;
         let len = bytes.len().min(ROOM - inbound.len());
         inbound.extend(&bytes[..len]);
+        self.activity += u64::from(len > 0);
+        let weather = self.weather;
+        if len > 0 && weather.delay_once_in > 0 && self.chance.once_in(weather.delay_once_in) {
+            let delay = self.chance.number() % (weather.delay_most * 1000).max(1);
+            self.hold_up(other, delay);
+        }
         Some(len)
+    }
+
+    /// What is on its way to a socket is not there before so many nanoseconds have passed.
+    pub fn hold_up(&mut self, socket: SocketId, nanos: u64) {
+        let until = Time(self.now.0 + nanos);
+        let socket = &mut self.sockets[socket];
+        socket.held_until = socket.held_until.max(until);
+        self.alarm(until);
     }
 
     /// Reads at most `most` bytes.
     pub fn read(&mut self, socket: SocketId, most: usize) -> Read {
+        let now = self.now;
         let socket = &mut self.sockets[socket];
+        if socket.held_until > now && !socket.reset {
+            return Read::Nothing;
+        }
         let len = socket.inbound.len().min(most);
         if len > 0 {
+            self.activity += 1;
             return Read::Bytes(socket.inbound.drain(..len).collect());
         }
         match (socket.reset, socket.ended) {
@@ -146,6 +225,7 @@ impl World {
     /// Ends our direction.
     pub fn shutdown(&mut self, socket: SocketId) {
         let other = self.sockets[socket].other;
+        self.activity += 1;
         self.sockets[other].ended = true;
     }
 
@@ -154,6 +234,7 @@ impl World {
         let closing = &mut self.sockets[socket];
         assert!(!closing.closed, "a socket is closed twice");
         closing.closed = true;
+        self.activity += 1;
         let unread = !closing.inbound.is_empty();
         let other = closing.other;
         self.sockets[other].ended = true;
@@ -163,6 +244,7 @@ impl World {
     /// Breaks the connection for both ends; what is unread is lost, or not.
     pub fn reset(&mut self, socket: SocketId) {
         let other = self.sockets[socket].other;
+        self.activity += 1;
         for end in [socket, other] {
             self.sockets[end].reset = true;
             if self.chance.once_in(2) {
@@ -174,5 +256,15 @@ impl World {
     /// Whether this end was closed.
     pub fn is_closed(&self, socket: SocketId) -> bool {
         self.sockets[socket].closed
+    }
+
+    /// The other end of a connection.
+    pub fn other(&self, socket: SocketId) -> SocketId {
+        self.sockets[socket].other
+    }
+
+    /// Whether the connection was broken.
+    pub fn is_reset(&self, socket: SocketId) -> bool {
+        self.sockets[socket].reset
     }
 }

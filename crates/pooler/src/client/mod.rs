@@ -140,6 +140,12 @@ impl Client {
             _ => None,
         }
     }
+
+    /// What it has sent can't be worked through for now.
+    pub fn holds_back(&self) -> bool {
+        let works = matches!(self.state, State::Linked(_) | State::Idle);
+        self.stalled || self.leaving || !works
+    }
 }
 
 impl Replication {

@@ -49,6 +49,8 @@ pub struct Downstream<'a> {
     pub server: &'a mut Server,
     /// Its client, if it is linked.
     pub client: Option<(ClientId, &'a mut Client)>,
+    /// The client keeps it when a transaction is over.
+    pub kept: bool,
     /// What all connections share.
     pub shared: &'a mut Shared,
     /// What is to be done.
@@ -403,7 +405,13 @@ impl Downstream<'_> {
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
-        if (simple && self.swallowing()) || self.client.is_none() {
+        // Its client has got all it asked for, and is about to give it back.
+        let nobodys = reply.is_none()
+            && !self.kept
+            && self.server.eaten == 0
+            && self.server.status == Status::Idle
+            && !self.server.ledger.group_open();
+        if (simple && self.swallowing()) || self.client.is_none() || nobodys {
             self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
             self.pass_front(chunk, header, Fate::Drop);
         } else if ours {

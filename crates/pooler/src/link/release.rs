@@ -78,7 +78,8 @@ impl Pooler {
         client.stalled = false;
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
-            return;
+            // What was held may have been dropped.
+            return self.unpause_client(id, out);
         }
         let mut chunk = Chunk {
             bytes: &held,
@@ -186,10 +187,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let waits = client.stalled
-            || client.leaving
-            || !matches!(client.state, client::State::Linked(_) | client::State::Idle);
-        if waits && !client.paused && client.inbox.held.len() > HELD_MAX {
+        if client.holds_back() && !client.paused && client.inbox.held.len() > HELD_MAX {
             client.paused = true;
             out.push(Action::Receive {
                 peer: Peer::Client(id),
@@ -203,7 +201,8 @@ impl Pooler {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        if !client.paused || client.inbox.held.len() > HELD_MAX {
+        // More than that may be held only of a message that must be whole, whose rest is wanted.
+        if !client.paused || (client.holds_back() && client.inbox.held.len() > HELD_MAX) {
             return;
         }
         let full = client
@@ -358,10 +357,13 @@ impl Pooler {
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
         let pool = self.pools.at_mut(server.pool);
+        let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
+        let kept = pool.terms.mode == PoolMode::Session || replicates;
         let mut downstream = Downstream {
             id,
             server,
             client,
+            kept,
             shared: &mut self.shared,
             out,
             counts: downstream::Counts::default(),

@@ -139,10 +139,10 @@ impl Pooler {
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state, State::Login(_)) {
-                // What came behind the login's end is handled as everything later.
-                let rest = std::mem::take(&mut server.inbox.held);
-                if !rest.is_empty() {
-                    self.server_sent(id, &rest, out);
+                // What came behind the login's end is handled as everything later. It stays held:
+                // it is not the event's bytes, of which ranges could be relayed.
+                if !server.inbox.held.is_empty() {
+                    self.server_sent(id, b"", out);
                 }
                 return;
             }

@@ -51,6 +51,10 @@ impl Pooler {
             return;
         };
         match server.state {
+            // It went down, and said so.
+            State::Preparing(client) if server.close_why == Some("server conn crashed?") => {
+                self.disconnect(client, Fault::ServerGone, out);
+            }
             State::Preparing(client) => {
                 let text = format!("invalid server parameter: {error}");
                 self.note_server(Level::Warning, id, &text, out);

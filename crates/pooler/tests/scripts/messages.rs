@@ -25,6 +25,17 @@ pub fn words(line: &str) -> Vec<(&str, Vec<&str>)> {
     words
 }
 
+/// A text; `x*1000` is a thousand times `x`.
+fn long(text: &str) -> String {
+    match text
+        .split_once('*')
+        .map(|(part, times)| (part, times.parse()))
+    {
+        Some((part, Ok(times))) => part.repeat(times),
+        _ => text.to_string(),
+    }
+}
+
 /// Appends what a client says by one word.
 pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
     let first = arguments.first().copied().unwrap_or("").as_bytes();
@@ -33,8 +44,8 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         write::message(buf, tag, |buf| buf.extend_from_slice(body));
     };
     match word {
-        "Q" => write::query(buf, arguments.join(",").as_bytes()),
-        "P" => write::parse(buf, first, format!("{second}\0\0\0").as_bytes()),
+        "Q" => write::query(buf, long(&arguments.join(",")).as_bytes()),
+        "P" => write::parse(buf, first, format!("{}\0\0\0", long(second)).as_bytes()),
         "B" => write::bind_head(buf, second.as_bytes(), first, 6),
         "Ds" => write::of_statement(buf, b'D', first),
         "Dp" => with(buf, b'D', &[b"P", first, b"\0"].concat()),
@@ -135,6 +146,9 @@ fn frontend(tag: u8, body: &[u8]) -> String {
         b'Q' => format!("Q({})", string(body)),
         b'P' => {
             let parse = Parse::read(body).unwrap();
+            if parse.text().len() > 1000 {
+                return format!("P({},{} bytes)", text(parse.name), parse.text().len());
+            }
             format!("P({},{})", text(parse.name), text(parse.text()))
         }
         b'B' => {

@@ -507,7 +507,6 @@ fn mail_word(mail: &Mail) -> String {
     match mail {
         Mail::Client(_) => "client".into(),
         Mail::Server(parcel) => format!("server of {}", parcel.pool.database),
-        Mail::Broker(ToBroker::Need { urgent, .. }) if *urgent => "need, urgent".into(),
         Mail::Broker(ToBroker::Need { .. }) => "need".into(),
         Mail::Broker(ToBroker::Sated { .. }) => "sated".into(),
         Mail::Broker(ToBroker::Freed { .. }) => "freed".into(),

@@ -1,0 +1,166 @@
+//! How much of everything a `Pooler` has: what must return to its minimum when all is quiet.
+
+use std::sync::Arc;
+
+use crate::client;
+use crate::event::{ClientId, ServerId, Time};
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::server;
+
+/// Counts of one worker. Sums of several are sums of the fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Clients, those that are being closed included.
+    pub clients: usize,
+    /// Servers, carriers of cancels included.
+    pub servers: usize,
+    /// Of those, ready for use.
+    pub idle: usize,
+    /// Places in the queues for servers, those of clients that have left included.
+    pub waiting: usize,
+    /// Clients that wait for the first server of their pool.
+    pub newcomers: usize,
+    /// Pools that wait for the Broker.
+    pub needs: usize,
+    /// Questions the control thread has not answered.
+    pub asks: usize,
+    /// Bytes held back for clients and servers.
+    pub held: usize,
+    /// Prepared statements that servers have.
+    pub statements: usize,
+    /// Names of statements that clients have.
+    pub names: usize,
+    /// Pools.
+    pub pools: usize,
+    /// Permits for servers that the Broker has given out; 0 where there is no Broker.
+    pub permits: usize,
+    /// Clients that the Broker has let in; 0 where there is no Broker.
+    pub admitted: usize,
+    /// Workers that the Broker thinks are hungry.
+    pub hungry: usize,
+}
+
+impl Pooler {
+    /// Counts everything.
+    pub fn census(&self) -> Census {
+        let held = |inbox: &crate::inbox::Inbox| inbox.held.len();
+        let pools = || self.pools.iter().map(|(_, pool)| pool);
+        let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
+        let broker = self.broker.as_ref();
+        Census {
+            clients: self.clients.len(),
+            servers: self.servers.len(),
+            idle: {
+                let idle = |s: &server::Server| matches!(s.state, server::State::Idle);
+                self.servers.iter().filter(|(_, s)| idle(s)).count()
+            },
+            waiting: pools()
+                .flat_map(|pool| &pool.waiting)
+                .filter(|(id, _)| self.clients.get(*id).is_some_and(waits))
+                .count(),
+            newcomers: pools().map(|pool| pool.newcomers.len()).sum(),
+            needs: pools().filter(|pool| pool.need).count(),
+            asks: self.asks.len(),
+            held: self
+                .clients
+                .iter()
+                .map(|(_, c)| held(&c.inbox))
+                .sum::<usize>()
+                + self
+                    .servers
+                    .iter()
+                    .map(|(_, s)| held(&s.inbox))
+                    .sum::<usize>(),
+            statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
+            names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
+            pools: pools().count(),
+            permits: broker.map_or(0, |broker| broker.permits()),
+            admitted: broker.map_or(0, |broker| broker.clients() as usize),
+            hungry: broker.map_or(0, |broker| broker.hungry()),
+        }
+    }
+}
+
+/// A client that waits for a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// Of which pool.
+    pub pool: Arc<PoolKey>,
+    /// Who.
+    pub client: ClientId,
+    /// Since when.
+    pub since: Time,
+}
+
+/// A client that has a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Who, and since when it wanted one.
+    pub waiter: Waiter,
+    /// Which server.
+    pub server: ServerId,
+    /// When that was connected.
+    pub connected: Time,
+}
+
+impl Pooler {
+    /// Who waits for servers, in the order in which they shall get one; replication clients, who
+    /// get servers of their own, apart.
+    pub fn waiters(&self) -> Vec<Waiter> {
+        let mut waiters = Vec::new();
+        for (_, pool) in self.pools.iter() {
+            for (client, since) in &pool.waiting {
+                let waits = |c: &client::Client| {
+                    matches!(c.state, client::State::Waiting) && !c.replication.any()
+                };
+                if self.clients.get(*client).is_some_and(waits) {
+                    waiters.push(Waiter {
+                        pool: pool.key.clone(),
+                        client: *client,
+                        since: *since,
+                    });
+                }
+            }
+        }
+        waiters
+    }
+
+    /// Who has a server.
+    pub fn links(&self) -> Vec<Link> {
+        let links = self.clients.iter();
+        links
+            .filter_map(|(client, c)| {
+                let server = c.link()?;
+                Some(Link {
+                    waiter: Waiter {
+                        pool: self.pools.at(c.pool?).key.clone(),
+                        client,
+                        since: c.request,
+                    },
+                    server,
+                    connected: self.servers.get(server)?.connected,
+                })
+            })
+            .collect()
+    }
+}
+
+impl std::ops::AddAssign for Census {
+    fn add_assign(&mut self, other: Census) {
+        self.clients += other.clients;
+        self.servers += other.servers;
+        self.idle += other.idle;
+        self.waiting += other.waiting;
+        self.newcomers += other.newcomers;
+        self.needs += other.needs;
+        self.asks += other.asks;
+        self.held += other.held;
+        self.statements += other.statements;
+        self.names += other.names;
+        self.pools += other.pools;
+        self.permits += other.permits;
+        self.admitted += other.admitted;
+        self.hungry += other.hungry;
+    }
+}

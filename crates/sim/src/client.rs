@@ -1,0 +1,451 @@
+//! A client: logs in, plays its script, and holds every reply against its [`Reference`].
+
+use std::collections::VecDeque;
+
+use howdah_pooler::event::{Address, Time};
+use howdah_wire::backend::{Fields, key_data, parameter_status};
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::tag::{backend, frontend};
+use howdah_wire::write;
+
+use crate::grammar::{Act, End};
+use crate::journal::Journal;
+use crate::reference::{Message, Reference};
+use crate::session::Session;
+use crate::settings::{KNOWN, Settings, position};
+use crate::story::{Who, words};
+use crate::world::{Read, SocketId, World};
+
+/// What it is and wants.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Its number.
+    pub id: u32,
+    /// Which database.
+    pub database: String,
+    /// Who it logs in as.
+    pub user: String,
+    /// Settings it asks for at login.
+    pub asks: Vec<(String, String)>,
+    /// Settings that servers of its database begin with.
+    pub defaults: Vec<(String, String)>,
+    /// What it says.
+    pub script: VecDeque<Act>,
+    /// How it ends.
+    pub end: End,
+    /// When it connects.
+    pub at: Time,
+    /// Somebody may cancel what it does.
+    pub cancellable: bool,
+}
+
+/// Where a client stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Away,
+    LoggingIn,
+    Talking,
+    /// It has said goodbye.
+    Leaving,
+    /// It was told FATAL.
+    Doomed,
+    Gone,
+}
+
+/// See the module.
+pub struct Client {
+    wish: Wish,
+    stage: Stage,
+    socket: Option<SocketId>,
+    out: Vec<u8>,
+    written: usize,
+    inbox: Vec<u8>,
+    reference: Reference,
+    told: Vec<(String, String)>,
+    /// Process id and secret, for cancels.
+    pub key: Option<(u32, Vec<u8>)>,
+    rests_until: Time,
+    deaf_until: Time,
+    /// It was not answered to the end.
+    disturbed: bool,
+}
+
+impl Client {
+    /// One that will come.
+    pub fn new(wish: Wish, world: &mut World) -> Client {
+        world.alarm(wish.at);
+        let reference = Reference::new(reference_session(&wish), wish.cancellable);
+        Client {
+            wish,
+            stage: Stage::Away,
+            socket: None,
+            out: Vec::new(),
+            written: 0,
+            inbox: Vec::new(),
+            reference,
+            told: Vec::new(),
+            key: None,
+            rests_until: Time(0),
+            deaf_until: Time(0),
+            disturbed: false,
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.wish.id
+    }
+
+    /// It has come and gone.
+    pub fn is_gone(&self) -> bool {
+        self.stage == Stage::Gone
+    }
+
+    /// It is logged in and talks.
+    pub fn talks(&self) -> bool {
+        self.stage == Stage::Talking
+    }
+
+    /// Somebody may cancel what it does.
+    pub fn is_cancellable(&self) -> bool {
+        self.wish.cancellable
+    }
+
+    /// Somebody asks to cancel what it does.
+    pub fn is_cancelled(&mut self) {
+        self.reference.cancels += 1;
+    }
+
+    /// Its socket, while it has one.
+    pub fn socket(&self) -> Option<SocketId> {
+        self.socket
+    }
+
+    /// What it still waits for, in words.
+    pub fn awaits(&self) -> String {
+        format!(
+            "{:?}, unsent {}, acts {}, {}",
+            self.stage,
+            self.out.len(),
+            self.wish.script.len(),
+            self.reference.awaits()
+        )
+    }
+
+    /// Does something, or not.
+    pub fn step(&mut self, front: &Address, world: &mut World) {
+        match self.stage {
+            Stage::Gone => return,
+            Stage::Away if self.wish.at > world.now => return,
+            Stage::Away => return self.connect(front, world),
+            _ => {}
+        }
+        if world.chance.once_in(4) {
+            return;
+        }
+        self.write(world);
+        if self.deaf_until <= world.now {
+            self.read(world);
+        }
+        if self.stage == Stage::Talking {
+            self.act(world);
+        }
+    }
+
+    fn connect(&mut self, front: &Address, world: &mut World) {
+        self.socket = world.connect(front);
+        if self.socket.is_none() {
+            self.stage = Stage::Gone;
+            return;
+        }
+        let mut parameters = vec![
+            ("user".to_string(), self.wish.user.clone()),
+            ("database".into(), self.wish.database.clone()),
+        ];
+        parameters.extend(self.wish.asks.iter().cloned());
+        write::startup(&mut self.out, 0, parameters);
+        self.stage = Stage::LoggingIn;
+        let (id, now) = (self.wish.id, world.now);
+        let wish = &self.wish;
+        world.story.tell(now, Who::Client(id), || {
+            format!(
+                "connects to {} as {}, asks {:?}, ends {:?}",
+                wish.database, wish.user, wish.asks, wish.end
+            )
+        });
+    }
+
+    fn write(&mut self, world: &mut World) {
+        let Some(socket) = self.socket else { return };
+        if self.out.is_empty() {
+            return;
+        }
+        let mut most = world.chance.part(self.out.len());
+        if let End::Vanish(after, reset) = self.wish.end
+            && self.stage == Stage::Talking
+        {
+            most = most.min(after.saturating_sub(self.written));
+            if most == 0 {
+                return self.vanish(reset, world);
+            }
+        }
+        match world.write(socket, &self.out[..most]) {
+            Some(sent) => {
+                self.out.drain(..sent);
+                if self.stage == Stage::Talking {
+                    self.written += sent;
+                }
+            }
+            // The reading side finds out why.
+            None => self.out.clear(),
+        }
+    }
+
+    fn vanish(&mut self, reset: bool, world: &mut World) {
+        let (id, now) = (self.wish.id, world.now);
+        let left = self.out.len();
+        world.story.tell(now, Who::Client(id), || {
+            format!("vanishes, {left} bytes unsent, reset: {reset}")
+        });
+        if let Some(socket) = self.socket
+            && reset
+        {
+            world.reset(socket);
+        }
+        self.disturbed = true;
+        self.leave(world);
+    }
+
+    fn leave(&mut self, world: &mut World) {
+        if let Some(socket) = self.socket.take() {
+            world.close(socket);
+        }
+        self.stage = Stage::Gone;
+    }
+
+    fn read(&mut self, world: &mut World) {
+        let Some(socket) = self.socket else { return };
+        let most = world.chance.part(20_000);
+        match world.read(socket, most) {
+            Read::Nothing => {}
+            Read::Bytes(bytes) => {
+                self.inbox.extend_from_slice(&bytes);
+                while self.stage != Stage::Gone
+                    && let Some(message) = take(&mut self.inbox)
+                {
+                    self.message(&message, world);
+                }
+            }
+            end => self.ended(&end, world),
+        }
+    }
+
+    fn ended(&mut self, how: &Read, world: &mut World) {
+        let (id, now) = (self.wish.id, world.now);
+        let partial = words(&self.inbox);
+        world.story.tell(now, Who::Client(id), || {
+            format!("sees {how:?}, in the middle of: {partial}")
+        });
+        let expected = matches!(self.stage, Stage::Leaving | Stage::Doomed);
+        self.disturbed |= self.stage != Stage::Leaving;
+        if !expected && !world.excuses.closes {
+            let text = format!("client {id} loses its connection: {}", self.awaits());
+            world.story.violate("answered", &[Who::Client(id)], text);
+        }
+        self.leave(world);
+    }
+
+    fn message(&mut self, message: &[u8], world: &mut World) {
+        let (id, now) = (self.wish.id, world.now);
+        world
+            .story
+            .tell(now, Who::Client(id), || format!("-> {}", words(message)));
+        let fields = Fields::new(&message[HEADER..]);
+        let fatal = message[0] == backend::ERROR && fields.severity() == b"FATAL";
+        if fatal {
+            let text = String::from_utf8_lossy(fields.message()).into_owned();
+            return self.fatal(&text, world);
+        }
+        if self.stage == Stage::LoggingIn {
+            return self.login_message(message, world);
+        }
+        if let Err(why) = self.reference.received(message) {
+            let text = format!("client {id} {why}");
+            world.story.violate("replies", &[Who::Client(id)], text);
+        }
+    }
+
+    fn fatal(&mut self, text: &str, world: &mut World) {
+        let id = self.wish.id;
+        self.stage = Stage::Doomed;
+        self.disturbed = true;
+        let invalid = self.wish.asks.iter().any(|(_, value)| value == "invalid");
+        let own = invalid && text == "invalid server parameter";
+        let excused = world
+            .excuses
+            .texts
+            .iter()
+            .any(|start| text.starts_with(start));
+        if !own && !excused {
+            let text = format!("client {id} is told without a reason: {text}");
+            world.story.violate("answered", &[Who::Client(id)], text);
+        }
+    }
+
+    fn login_message(&mut self, message: &[u8], world: &mut World) {
+        let id = self.wish.id;
+        let body = &message[HEADER..];
+        match message[0] {
+            backend::PARAMETER_STATUS => {
+                if let Ok((name, value)) = parameter_status(body) {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    self.told.push((text(name), text(value)));
+                }
+            }
+            backend::BACKEND_KEY_DATA => {
+                self.key = key_data(body).ok().map(|(pid, key)| (pid, key.to_vec()));
+            }
+            backend::AUTHENTICATION | backend::NOTICE => {}
+            backend::READY => {
+                self.stage = Stage::Talking;
+                self.check_told(world);
+            }
+            tag => {
+                let text = format!("client {id} gets {} at login", char::from(tag));
+                world.story.violate("replies", &[Who::Client(id)], text);
+            }
+        }
+    }
+
+    /// It is told its own settings, and PostgreSQL's for the rest.
+    fn check_told(&mut self, world: &mut World) {
+        let id = self.wish.id;
+        let session = reference_session(&self.wish);
+        for (name, value) in session.settings.reported() {
+            let told = self.told.iter().find(|(told, _)| told == name);
+            if told.is_none_or(|(_, told)| told != value) {
+                let text = format!("client {id} is told {told:?}, {name} is {value}");
+                world.story.violate("settings", &[Who::Client(id)], text);
+            }
+        }
+    }
+
+    fn act(&mut self, world: &mut World) {
+        if self.rests_until > world.now {
+            return;
+        }
+        let Some(act) = self.wish.script.front() else {
+            return self.part(world);
+        };
+        let until = |millis: u64| Time(world.now.0 + millis * 1_000_000);
+        match act {
+            Act::Await if !self.reference.is_answered() => return,
+            Act::AwaitCopy if !self.reference.copies_in() && !self.reference.is_answered() => {
+                return;
+            }
+            Act::Await | Act::AwaitCopy => {}
+            Act::Send(messages) => {
+                let messages = messages.clone();
+                self.send(messages, world);
+            }
+            Act::Rest(millis) => {
+                self.rests_until = until(*millis);
+                world.alarm(self.rests_until);
+            }
+            Act::Deafen(millis) => {
+                self.deaf_until = until(*millis);
+                world.alarm(self.deaf_until);
+            }
+        }
+        self.wish.script.pop_front();
+        world.activity += 1;
+    }
+
+    fn send(&mut self, messages: Vec<Message>, world: &mut World) {
+        let (id, now) = (self.wish.id, world.now);
+        for message in messages {
+            world.story.tell(now, Who::Client(id), || {
+                format!("<- {} {}", char::from(message.tag), words(&message.body))
+            });
+            write::message(&mut self.out, message.tag, |buf| {
+                buf.extend_from_slice(&message.body);
+            });
+            self.reference.sent(message);
+        }
+    }
+
+    /// Its script is over.
+    fn part(&mut self, world: &mut World) {
+        if self.wish.end != End::TerminateAtOnce
+            && (!self.out.is_empty() || !self.reference.is_answered())
+        {
+            return;
+        }
+        match self.wish.end {
+            End::Terminate | End::TerminateAtOnce => {
+                write::empty(&mut self.out, frontend::TERMINATE);
+                self.stage = Stage::Leaving;
+                world.activity += 1;
+            }
+            End::Close => self.leave(world),
+            End::Vanish(_, reset) => self.vanish(reset, world),
+        }
+    }
+
+    /// Compares what PostgreSQL kept with what it was to keep. To be called at the end.
+    pub fn settle(&mut self, journal: &Journal, world: &mut World) {
+        let id = self.wish.id;
+        let mut wrong = Vec::new();
+        for token in self.reference.known() {
+            if !journal.fate(*token).kept {
+                wrong.push(format!("{token} was said to be kept and is not"));
+            }
+        }
+        self.reference.run_out();
+        let whole = !self.disturbed;
+        if whole || self.reference.cancels == 0 {
+            let asked = self.reference.kept();
+            for (token, fate) in journal.of(id) {
+                if fate.kept && !asked.contains(&token) {
+                    wrong.push(format!("{token} is kept, which was not asked for"));
+                }
+            }
+            for token in asked.iter().filter(|_| whole) {
+                if !journal.fate(*token).kept {
+                    wrong.push(format!("{token} is not kept"));
+                }
+            }
+        }
+        if let Some(first) = wrong.into_iter().next() {
+            let backend = journal.of(id).last().map_or(0, |(_, fate)| fate.backend);
+            let who = [Who::Client(id), Who::Backend(backend)];
+            world.story.violate("kept", &who, first);
+        }
+    }
+}
+
+/// The session a client would have had, alone with PostgreSQL. What RESET goes back to is what
+/// its pool's servers begin with.
+fn reference_session(wish: &Wish) -> Session {
+    let defaults = wish.defaults.iter();
+    let mut settings = Settings::new(defaults.map(|(name, value)| (&**name, &**value)));
+    for (name, value) in &wish.asks {
+        settings.begin_with(name, value);
+    }
+    debug_assert!(
+        wish.asks
+            .iter()
+            .all(|(name, _)| position(name) < Some(KNOWN.len()))
+    );
+    Session::new(settings)
+}
+
+/// Takes a whole message out.
+fn take(inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let header = header(inbox)?.ok()?;
+    if inbox.len() < header.total() {
+        return None;
+    }
+    let rest = inbox.split_off(header.total());
+    Some(std::mem::replace(inbox, rest))
+}

@@ -1,0 +1,647 @@
+//! What clients say: weighted grammars. The weights differ from seed to seed, so that each run is
+//! about something else.
+
+use std::collections::VecDeque;
+
+use howdah_wire::tag::frontend;
+
+use crate::chance::Chance;
+use crate::reference::Message;
+use crate::sql::Token;
+
+/// What a client does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// It sends messages.
+    Send(Vec<Message>),
+    /// It waits until everything is answered.
+    Await,
+    /// It waits until a COPY begins, or everything is answered.
+    AwaitCopy,
+    /// It does nothing for so many milliseconds.
+    Rest(u64),
+    /// It reads nothing for so many milliseconds, but goes on.
+    Deafen(u64),
+}
+
+/// How a client ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It says goodbye when all is answered.
+    Terminate,
+    /// It says goodbye at once: what it asked for is carried out.
+    TerminateAtOnce,
+    /// It closes its socket when all is answered.
+    Close,
+    /// It vanishes, in the middle of what it says: after so many bytes. A reset, or not.
+    Vanish(usize, bool),
+}
+
+/// What the pool's mode and the settings allow a client to use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tongue {
+    /// Named statements outlive their transaction.
+    pub named: bool,
+    /// The unnamed statement does.
+    pub unnamed: bool,
+    /// Transaction blocks.
+    pub blocks: bool,
+    /// Nobody cancels, so that it is known what is in a block.
+    pub sure: bool,
+    /// Settings that nobody tracks, and SQL's PREPARE.
+    pub session: bool,
+}
+
+const KINDS: usize = 26;
+
+/// How often each kind of unit is said; 0 for never.
+#[derive(Clone, Debug)]
+pub struct Weights([u32; KINDS]);
+
+impl Weights {
+    /// Some kinds are left out, some are frequent.
+    pub fn choose(chance: &mut Chance) -> Weights {
+        let mut weights = [0; KINDS];
+        let left_out = chance.within(1..=4);
+        for weight in &mut weights {
+            if !chance.once_in(left_out) || left_out == 1 {
+                *weight = 1 + (chance.number() % 8) as u32;
+            }
+        }
+        weights[0] += 1;
+        Weights(weights)
+    }
+
+    fn pick(&self, chance: &mut Chance) -> usize {
+        let sum: u32 = self.0.iter().sum();
+        let mut at = (chance.number() % u64::from(sum)) as u32;
+        for (kind, weight) in self.0.iter().enumerate() {
+            if at < *weight {
+                return kind;
+            }
+            at -= weight;
+        }
+        0
+    }
+}
+
+/// Values of settings that clients choose from; some are hard to quote.
+const VALUES: [(&str, &[&str]); 4] = [
+    ("application_name", &["a", "it''s", "b c", "\\"]),
+    ("TimeZone", &["Europe/Berlin", "Asia/Tokyo", "GMT"]),
+    ("DateStyle", &["German, DMY", "ISO, YMD"]),
+    ("client_encoding", &["LATIN1", "UTF8"]),
+];
+
+/// Texts of prepared statements: few, so that clients share them.
+const TEXTS: [&str; 9] = [
+    "select $1 v0",
+    "select $1 rows 3 v1",
+    "insert $1 v2",
+    "select $1 slow 2 v3",
+    "select $1 size 300 notice v4",
+    "fail $1 v5",
+    "insert $1 v6",
+    "select 7 v7",
+    "select $1 rows 2 v8",
+];
+
+/// Speaks for one client.
+pub struct Speaker<'a> {
+    /// Whom for.
+    pub client: u32,
+    /// Its next statement's number.
+    pub number: &'a mut u32,
+    /// What it may use.
+    pub tongue: Tongue,
+    /// How often it says what.
+    pub weights: &'a Weights,
+    /// What is not determined.
+    pub chance: &'a mut Chance,
+    script: VecDeque<Act>,
+    batch: Vec<Message>,
+}
+
+impl<'a> Speaker<'a> {
+    /// Has said nothing yet.
+    pub fn new(
+        client: u32,
+        number: &'a mut u32,
+        tongue: Tongue,
+        weights: &'a Weights,
+        chance: &'a mut Chance,
+    ) -> Speaker<'a> {
+        Speaker {
+            client,
+            number,
+            tongue,
+            weights,
+            chance,
+            script: VecDeque::new(),
+            batch: Vec::new(),
+        }
+    }
+
+    /// A script of so many units.
+    pub fn script(mut self, units: usize) -> VecDeque<Act> {
+        let hasty = self.chance.within(1..=6);
+        for _ in 0..units {
+            self.unit();
+            if !self.chance.once_in(hasty) {
+                self.pause();
+                self.script.push_back(Act::Await);
+            } else if self.chance.once_in(2) {
+                self.pause();
+            }
+            if self.chance.once_in(12) {
+                self.pause();
+                let most = if self.chance.once_in(4) { 3000 } else { 20 };
+                let rest = self.chance.within(1..=most) as u64;
+                self.script.push_back(Act::Rest(rest));
+            }
+            if self.chance.once_in(40) {
+                self.pause();
+                let rest = self.chance.within(1..=200) as u64;
+                self.script.push_back(Act::Deafen(rest));
+            }
+        }
+        self.pause();
+        self.script
+    }
+
+    /// What was said so far is sent.
+    fn pause(&mut self) {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.script.push_back(Act::Send(batch));
+        }
+    }
+
+    fn await_answers(&mut self) {
+        self.pause();
+        self.script.push_back(Act::Await);
+    }
+
+    fn unit(&mut self) {
+        let tongue = self.tongue;
+        match self.weights.pick(self.chance) {
+            1 => self.several(),
+            2 if tongue.blocks => self.block(),
+            3 => self.group(false),
+            4 if tongue.named => self.group(true),
+            5 if tongue.named => self.bind_known(),
+            6 if tongue.named => self.close(),
+            7 if tongue.named => {
+                let text = format!("deallocate s{}", self.chance.within(0..=3));
+                self.run(&text);
+            }
+            8 if tongue.named => {
+                let text = ["deallocate all", "discard all", "DISCARD ALL"];
+                let text = text[self.chance.within(0..=2)];
+                self.run(text);
+            }
+            9 => {
+                let text = self.set("");
+                self.run(&text);
+            }
+            10 if tongue.blocks => self.set_in_block(),
+            11 => self.copy_in(true),
+            12 => self.copy_in(false),
+            13 => {
+                let (rows, size) = (self.chance.within(0..=9), self.chance.within(1..=400));
+                let text = format!("copyout {} rows {rows} size {size}", self.token());
+                self.run(&text);
+            }
+            14 if tongue.blocks => self.portals(),
+            15 => self.failing_group(),
+            16 => self.flushed(),
+            17 => self.oddment(),
+            18 => {
+                let slow = self.chance.within(1..=60);
+                let text = format!("select {} slow {slow}", self.token());
+                self.run(&text);
+            }
+            19 if tongue.blocks && tongue.sure => self.sql_prepare(),
+            20 => self.large(),
+            21 if tongue.blocks => self.query_in_group(),
+            22 if tongue.unnamed => {
+                let text = TEXTS[self.chance.within(0..=1)];
+                self.parse("", text);
+                self.sync();
+                if self.chance.once_in(2) {
+                    self.unit_of_one();
+                }
+                self.bind_execute("", "", true, 0);
+                self.sync();
+            }
+            23 => self.copy_extended(),
+            24 => {
+                let name = VALUES[self.chance.within(0..=3)].0;
+                self.query(&format!("show {name}"));
+            }
+            25 if tongue.session => self.session_things(),
+            _ => self.unit_of_one(),
+        }
+    }
+
+    fn unit_of_one(&mut self) {
+        let text = self.statement();
+        self.query(&text);
+    }
+
+    fn token(&mut self) -> Token {
+        *self.number += 1;
+        Token {
+            client: self.client,
+            number: *self.number,
+        }
+    }
+
+    fn say(&mut self, tag: u8, body: Vec<u8>) {
+        self.batch.push(Message { tag, body });
+    }
+
+    fn query(&mut self, text: &str) {
+        let mut body = text.as_bytes().to_vec();
+        body.push(0);
+        self.say(frontend::QUERY, body);
+    }
+
+    /// As a Query, or by the extended protocol.
+    fn run(&mut self, text: &str) {
+        if self.chance.once_in(3) {
+            self.parse("", text);
+            self.bind_execute("", "", false, 0);
+            self.sync();
+        } else {
+            self.query(text);
+        }
+    }
+
+    fn sync(&mut self) {
+        self.say(frontend::SYNC, Vec::new());
+    }
+
+    fn parse(&mut self, name: &str, text: &str) {
+        let mut body = Vec::new();
+        body.extend_from_slice(name.as_bytes());
+        body.push(0);
+        body.extend_from_slice(text.as_bytes());
+        body.extend_from_slice(&[0, 0, 0]);
+        self.say(frontend::PARSE, body);
+    }
+
+    fn bind(&mut self, portal: &str, name: &str, parameter: bool) {
+        let mut body = Vec::new();
+        for name in [portal, name] {
+            body.extend_from_slice(name.as_bytes());
+            body.push(0);
+        }
+        body.extend_from_slice(&[0, 0, 0, u8::from(parameter)]);
+        if parameter {
+            let mut value = self.token().to_string().into_bytes();
+            if self.chance.once_in(10) {
+                let filler = self.chance.within(1..=3000);
+                value.push(b' ');
+                value.resize(value.len() + filler, b'f');
+            }
+            body.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            body.extend_from_slice(&value);
+        }
+        body.extend_from_slice(&[0, 0]);
+        self.say(frontend::BIND, body);
+    }
+
+    fn execute(&mut self, portal: &str, most: u32) {
+        let mut body = portal.as_bytes().to_vec();
+        body.push(0);
+        body.extend_from_slice(&most.to_be_bytes());
+        self.say(frontend::EXECUTE, body);
+    }
+
+    fn target(&mut self, tag: u8, kind: u8, name: &str) {
+        let mut body = vec![kind];
+        body.extend_from_slice(name.as_bytes());
+        body.push(0);
+        self.say(tag, body);
+    }
+
+    fn bind_execute(&mut self, portal: &str, name: &str, parameter: bool, most: u32) {
+        if self.chance.once_in(3) {
+            self.target(frontend::DESCRIBE, b'S', name);
+        }
+        self.bind(portal, name, parameter);
+        if self.chance.once_in(3) {
+            self.target(frontend::DESCRIBE, b'P', portal);
+        }
+        self.execute(portal, most);
+    }
+
+    /// A statement with its token in the text.
+    fn statement(&mut self) -> String {
+        let token = self.token();
+        match self.chance.within(0..=11) {
+            0..=3 => format!("select '{token}'"),
+            4 => format!("select '{token}' rows {}", self.chance.within(0..=5)),
+            5 => format!(
+                "select '{token}' notice size {}",
+                self.chance.within(0..=2000)
+            ),
+            6 => format!("select '{token}' slow {}", self.chance.within(1..=4)),
+            7 => format!("fail '{token}'"),
+            _ => format!("insert '{token}'"),
+        }
+    }
+
+    fn several(&mut self) {
+        let count = self.chance.within(2..=4);
+        let mut parts: Vec<String> = (0..count).map(|_| self.statement()).collect();
+        if self.chance.once_in(6) {
+            parts.push("no words".into());
+        }
+        if self.tongue.blocks && self.chance.once_in(4) {
+            parts.insert(1, "begin".into());
+            if self.chance.once_in(2) {
+                parts.push("commit".into());
+            } else {
+                self.query(&parts.join(";"));
+                self.unit_of_one();
+                parts = vec!["rollback".into()];
+            }
+        }
+        self.query(&parts.join(";"));
+    }
+
+    fn block(&mut self) {
+        self.run("begin");
+        for _ in 0..self.chance.within(0..=3) {
+            if self.chance.once_in(2) {
+                self.await_answers();
+            }
+            if self.chance.once_in(3) {
+                let named = self.tongue.named && self.chance.once_in(2);
+                self.group(named);
+            } else {
+                self.unit_of_one();
+            }
+            if self.chance.once_in(15) {
+                self.pause();
+                let rest = self.chance.within(1..=400) as u64;
+                self.script.push_back(Act::Rest(rest));
+            }
+        }
+        let end = if self.chance.once_in(3) {
+            "rollback"
+        } else {
+            "commit"
+        };
+        self.run(end);
+    }
+
+    /// Statements up to a Sync.
+    fn group(&mut self, named: bool) {
+        for _ in 0..self.chance.within(1..=3) {
+            let text = TEXTS[self.chance.within(0..=TEXTS.len() - 1)];
+            let name = match named {
+                true => format!("s{}", self.chance.within(0..=3)),
+                false => String::new(),
+            };
+            if named && self.chance.once_in(4) {
+                self.target(frontend::CLOSE, b'S', &name);
+            }
+            self.parse(&name, text);
+            for _ in 0..self.chance.within(0..=2) {
+                // Which text the name has is not known for sure.
+                self.bind_execute("", &name, text.contains("$1"), 0);
+            }
+        }
+        self.sync();
+    }
+
+    fn bind_known(&mut self) {
+        for _ in 0..self.chance.within(1..=3) {
+            let name = format!("s{}", self.chance.within(0..=3));
+            self.bind_execute("", &name, true, 0);
+        }
+        self.sync();
+    }
+
+    fn close(&mut self) {
+        let name = format!("s{}", self.chance.within(0..=3));
+        self.target(frontend::CLOSE, b'S', &name);
+        if self.chance.once_in(2) {
+            self.parse(&name, TEXTS[0]);
+            self.bind_execute("", &name, true, 0);
+        }
+        self.sync();
+    }
+
+    fn set(&mut self, local: &str) -> String {
+        let (name, values) = VALUES[self.chance.within(0..=3)];
+        if self.chance.once_in(8) {
+            return format!("set {local}{name}='invalid'");
+        }
+        if self.chance.once_in(8) {
+            return format!("reset {name}");
+        }
+        let value = values[self.chance.within(0..=values.len() - 1)];
+        format!("set {local}{name}='{value}'")
+    }
+
+    fn set_in_block(&mut self) {
+        self.query("begin");
+        for _ in 0..self.chance.within(1..=2) {
+            let local = if self.chance.once_in(2) { "local " } else { "" };
+            let text = self.set(local);
+            self.run(&text);
+        }
+        if self.chance.once_in(2) {
+            self.await_answers();
+        }
+        self.unit_of_one();
+        let end = if self.chance.once_in(2) {
+            "rollback"
+        } else {
+            "commit"
+        };
+        self.query(end);
+    }
+
+    fn copy_data(&mut self) {
+        for _ in 0..self.chance.within(0..=4) {
+            let most = if self.chance.once_in(6) { 40_000 } else { 200 };
+            let size = self.chance.within(0..=most);
+            let byte = b'a' + (self.chance.number() % 26) as u8;
+            self.say(frontend::COPY_DATA, vec![byte; size]);
+        }
+    }
+
+    fn copy_end(&mut self) {
+        if self.chance.once_in(4) {
+            self.say(frontend::COPY_FAIL, b"no more\0".to_vec());
+        } else {
+            self.say(frontend::COPY_DONE, Vec::new());
+        }
+    }
+
+    fn copy_in(&mut self, patient: bool) {
+        let token = self.token();
+        let mut text = format!("copyin {token}");
+        if self.chance.once_in(5) {
+            let before = self.statement();
+            text = format!("{before};{text}");
+        }
+        if self.chance.once_in(5) {
+            text = format!("{text};{}", self.statement());
+        }
+        self.query(&text);
+        if patient {
+            self.pause();
+            self.script.push_back(Act::AwaitCopy);
+        }
+        self.copy_data();
+        if self.chance.once_in(10) {
+            self.say(frontend::FLUSH, Vec::new());
+        }
+        self.copy_end();
+    }
+
+    fn copy_extended(&mut self) {
+        self.parse("", "copyin $1");
+        self.bind_execute("", "", true, 0);
+        if self.chance.once_in(2) {
+            // As libpq does: the COPY eats the Sync.
+            self.sync();
+        } else {
+            self.say(frontend::FLUSH, Vec::new());
+        }
+        self.pause();
+        self.script.push_back(Act::AwaitCopy);
+        self.copy_data();
+        self.copy_end();
+        self.sync();
+    }
+
+    fn portals(&mut self) {
+        self.query("begin");
+        self.parse("", "select $1 rows 5 v9");
+        self.bind_execute("p", "", true, 2);
+        if self.chance.once_in(2) {
+            self.sync();
+        }
+        if self.chance.once_in(3) {
+            self.await_answers_or_flush();
+        }
+        for _ in 0..self.chance.within(1..=3) {
+            self.execute("p", 2);
+        }
+        if self.chance.once_in(3) {
+            self.target(frontend::CLOSE, b'P', "p");
+        }
+        self.sync();
+        self.query("commit");
+    }
+
+    fn await_answers_or_flush(&mut self) {
+        self.say(frontend::FLUSH, Vec::new());
+        self.await_answers();
+    }
+
+    fn failing_group(&mut self) {
+        let name = if self.tongue.named { "s1" } else { "" };
+        self.parse("", TEXTS[2]);
+        self.bind_execute("", "", true, 0);
+        match self.chance.within(0..=3) {
+            0 => self.parse(name, "no words"),
+            1 => {
+                self.parse("", TEXTS[5]);
+                self.bind_execute("", "", true, 0);
+            }
+            2 => self.execute("nowhere", 0),
+            _ => self.bind_execute("", "nothing", true, 0),
+        }
+        self.parse(name, TEXTS[0]);
+        self.bind_execute("", name, true, 0);
+        if self.chance.once_in(2) {
+            self.await_answers_or_flush();
+            self.parse("", TEXTS[6]);
+            self.bind_execute("", "", true, 0);
+        }
+        self.sync();
+    }
+
+    /// Answers are awaited before the Sync.
+    fn flushed(&mut self) {
+        self.parse("", TEXTS[1]);
+        self.await_answers_or_flush();
+        self.bind_execute("", "", true, 0);
+        self.await_answers_or_flush();
+        if self.chance.once_in(3) {
+            self.parse("", TEXTS[2]);
+            self.bind_execute("", "", true, 0);
+        }
+        self.sync();
+    }
+
+    fn oddment(&mut self) {
+        match self.chance.within(0..=5) {
+            0 => self.query(""),
+            1 => self.query(" ; ;"),
+            2 => self.sync(),
+            3 => self.say(frontend::FLUSH, Vec::new()),
+            4 => {
+                self.say(frontend::COPY_DATA, b"stray".to_vec());
+                self.copy_end();
+            }
+            _ => self.query("no words"),
+        }
+    }
+
+    fn sql_prepare(&mut self) {
+        let token = self.token();
+        let name = format!("q{}_{}", token.client, token.number);
+        self.query("begin");
+        self.query(&format!("prepare {name} as select 1"));
+        let run = self.token();
+        self.query(&format!("execute {name} '{run}'"));
+        if self.chance.once_in(2) {
+            self.query(&format!("deallocate {name}"));
+        }
+        self.query("commit");
+    }
+
+    fn large(&mut self) {
+        let token = self.token();
+        let most = if self.chance.once_in(5) {
+            400_000
+        } else {
+            30_000
+        };
+        let size = self.chance.within(1000..=most);
+        let text = if self.chance.once_in(25) {
+            format!("select '{token}' rows 100 size 40000")
+        } else if self.chance.once_in(2) {
+            format!("select '{token}' size {size}")
+        } else {
+            format!("insert '{token}' {}", "x".repeat(size))
+        };
+        self.run(&text);
+    }
+
+    fn query_in_group(&mut self) {
+        self.parse("", TEXTS[2]);
+        self.bind_execute("", "", true, 0);
+        self.unit_of_one();
+    }
+
+    fn session_things(&mut self) {
+        match self.chance.within(0..=2) {
+            0 => {
+                let value = self.chance.within(1..=9);
+                self.query(&format!("set work_mem='{value}MB'"));
+            }
+            1 => self.query("set IntervalStyle='iso_8601'"),
+            _ => self.query("set search_path='elsewhere'"),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `./sim`: many seeds, or one.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use howdah_sim::run::{Outcome, run};
+
+const HELP: &str = "\
+usage: ./sim [--seed N] [--runs N] [--minutes N] [--json] [--all]
+       ./sim mutants [--runs N] [NAME...]
+  --seed N      the first seed (1)
+  --runs N      so many seeds (1000; 1 with --seed)
+  --minutes N   for so long instead
+  --json        one line of JSON at the end
+  --all         the whole story of a failure
+";
+
+struct Options {
+    seed: u64,
+    runs: Option<u64>,
+    minutes: Option<u64>,
+    json: bool,
+    all: bool,
+    keep_on: bool,
+}
+
+fn main() -> ExitCode {
+    let options = match read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(text) => {
+            eprintln!("{text}{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    // Panics are violations, told with their seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let (mut seed, mut runs, mut statements, mut turns, mut lends) = (options.seed, 0, 0, 0, 0);
+    let mut failures = Vec::new();
+    loop {
+        let over = match (options.minutes, options.runs) {
+            (Some(minutes), _) => begun.elapsed() >= Duration::from_secs(60 * minutes),
+            (None, wanted) => runs >= wanted.unwrap_or(1000),
+        };
+        if over {
+            break;
+        }
+        let outcome = run(seed, false);
+        runs += 1;
+        statements += outcome.statements;
+        turns += outcome.turns;
+        lends += outcome.lends;
+        if let Some(violation) = outcome.violation {
+            failures.push((seed, violation.checker));
+            if options.keep_on {
+                println!("seed {seed}: {}: {}", violation.checker, violation.text);
+            } else {
+                tell(seed, &options);
+                break;
+            }
+        }
+        seed += 1;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    if options.json {
+        let failed: Vec<String> = failures
+            .iter()
+            .map(|(seed, checker)| format!("{{\"seed\":{seed},\"checker\":\"{checker}\"}}"))
+            .collect();
+        println!(
+            "{{\"runs\":{runs},\"statements\":{statements},\"turns\":{turns},\"lends\":{lends},\
+             \"seconds\":{seconds:.1},\"failures\":[{}]}}",
+            failed.join(",")
+        );
+    } else {
+        println!(
+            "{runs} runs, {statements} statements, {turns} turns, {lends} lends, {seconds:.1} s, \
+             {} failed",
+            failures.len()
+        );
+    }
+    ExitCode::from(u8::from(!failures.is_empty()))
+}
+
+/// Plays a failed seed once more, and tells what happened.
+fn tell(seed: u64, options: &Options) {
+    let Outcome {
+        violation,
+        story,
+        whole,
+        ..
+    } = run(seed, true);
+    for line in if options.all { whole } else { story } {
+        println!("{line}");
+    }
+    match violation {
+        Some(violation) => {
+            println!("seed {seed}: {}: {}", violation.checker, violation.text);
+        }
+        None => println!("seed {seed}: did not fail the second time"),
+    }
+    println!("again: ./sim --seed {seed} [--all]");
+}
+
+fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        seed: 1,
+        runs: None,
+        minutes: None,
+        json: false,
+        all: false,
+        keep_on: false,
+    };
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let value = args.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| format!("{arg} wants a number\n"))
+        };
+        match arg.as_str() {
+            "--seed" => {
+                options.seed = number()?;
+                options.runs.get_or_insert(1);
+            }
+            "--runs" => options.runs = Some(number()?),
+            "--minutes" => options.minutes = Some(number()?),
+            "--json" => options.json = true,
+            "--all" => options.all = true,
+            "--keep-on" => options.keep_on = true,
+            "--help" | "-h" => return Err(String::new()),
+            _ => return Err(format!("unknown: {arg}\n")),
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,617 @@
+//! A PostgreSQL of few words: processes over the world's sockets, with logins, cancel requests,
+//! time that statements take, restarts, and a journal of all that ran.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use howdah_pooler::event::{Address, Time};
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::startup::{FirstPacket, length, read};
+use howdah_wire::tag::frontend;
+use howdah_wire::{backend::Status, write};
+
+use crate::journal::Journal;
+use crate::session::{Deed, Session};
+use crate::settings::{KNOWN, Settings};
+use crate::story::{Who, words};
+use crate::world::{Read, SocketId, World};
+
+/// How it behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// A login takes at most so many milliseconds.
+    pub login_millis: u64,
+    /// A login is refused once in so many times; 0 for never.
+    pub refuses_once_in: usize,
+    /// A cancel request is looked at after at most so many milliseconds.
+    pub cancel_millis: u64,
+    /// Once in so many times, a cancel request is carried out only after that many seconds; 0 for
+    /// never.
+    pub cancel_late_once_in: usize,
+    /// The connection of a cancel request is closed at most so many milliseconds after it was
+    /// carried out.
+    pub cancel_close_millis: u64,
+}
+
+/// A database and a user.
+pub type Login = (String, String);
+
+/// One process.
+struct Process {
+    pid: u32,
+    secret: [u8; 4],
+    socket: SocketId,
+    stage: Stage,
+    inbox: Vec<u8>,
+    session: Session,
+    busy_until: Option<Time>,
+    login: Login,
+    /// Whose statements ran last.
+    owner: Option<u32>,
+}
+
+enum Stage {
+    Starting,
+    /// Logged in at this time.
+    LoggingIn(Time),
+    Ready,
+    /// A cancel request, carried out at this time; then closed at that.
+    Cancelling {
+        pid: u32,
+        secret: Vec<u8>,
+        at: Time,
+    },
+    Closing(Time),
+    Gone,
+}
+
+/// See the module.
+pub struct Postgres {
+    address: Address,
+    /// How it behaves.
+    pub manners: Manners,
+    /// What ran.
+    pub journal: Journal,
+    /// Most sessions at any time, by login; as long as it is set, more are a violation.
+    pub limits: Limits,
+    processes: Vec<Process>,
+    next_pid: u32,
+    /// It is down, or starting up, until then.
+    down_until: Time,
+    starting_until: Time,
+    /// What is paused: said to be, and not resumed.
+    pub paused: Paused,
+    /// Sessions that were cut while a client's statements were theirs.
+    pub restarts: u32,
+}
+
+/// Databases in which nothing may run.
+#[derive(Clone, Debug, Default)]
+pub struct Paused {
+    /// All of them.
+    pub all: bool,
+    /// These.
+    pub databases: BTreeSet<String>,
+}
+
+/// Bounds on sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// By database and user.
+    pub pool: BTreeMap<Login, usize>,
+    /// By database.
+    pub database: BTreeMap<String, usize>,
+    /// By user.
+    pub user: BTreeMap<String, usize>,
+}
+
+impl Limits {
+    /// Each bound becomes the greater of the two: for a while after a reload both are right.
+    pub fn widen(&mut self, other: &Limits) {
+        fn widen<K: Ord + Clone>(ours: &mut BTreeMap<K, usize>, theirs: &BTreeMap<K, usize>) {
+            ours.retain(|key, bound| {
+                theirs.get(key).is_some_and(|other| {
+                    *bound = (*bound).max(*other);
+                    true
+                })
+            });
+        }
+        widen(&mut self.pool, &other.pool);
+        widen(&mut self.database, &other.database);
+        widen(&mut self.user, &other.user);
+    }
+}
+
+impl Postgres {
+    /// One that listens.
+    pub fn new(address: Address, manners: Manners, world: &mut World) -> Postgres {
+        world.listen(address.clone());
+        Postgres {
+            address,
+            manners,
+            journal: Journal::default(),
+            limits: Limits::default(),
+            processes: Vec::new(),
+            next_pid: 100,
+            down_until: Time(0),
+            starting_until: Time(0),
+            paused: Paused::default(),
+            restarts: 0,
+        }
+    }
+
+    /// Lets every process do something, or not.
+    pub fn step(&mut self, world: &mut World) {
+        if self.down_until > world.now {
+            return;
+        }
+        if self.down_until.0 > 0 {
+            self.down_until = Time(0);
+            world.listen(self.address.clone());
+        }
+        while let Some(socket) = world.accept(&self.address) {
+            self.accept(socket, world);
+        }
+        for at in 0..self.processes.len() {
+            if !world.chance.once_in(4) {
+                self.step_process(at, world);
+            }
+        }
+        self.processes
+            .retain(|process| !matches!(process.stage, Stage::Gone));
+    }
+
+    fn accept(&mut self, socket: SocketId, world: &mut World) {
+        self.next_pid += 1;
+        self.processes.push(Process {
+            pid: self.next_pid,
+            secret: (world.chance.number() as u32).to_be_bytes(),
+            socket,
+            stage: Stage::Starting,
+            inbox: Vec::new(),
+            session: Session::new(Settings::new([])),
+            busy_until: None,
+            login: Login::default(),
+            owner: None,
+        });
+    }
+
+    fn step_process(&mut self, at: usize, world: &mut World) {
+        let now = world.now;
+        let process = &mut self.processes[at];
+        if world.is_reset(process.socket) {
+            return process.die(world, &mut self.journal);
+        }
+        match &process.stage {
+            Stage::Starting => self.start(at, world),
+            Stage::LoggingIn(until) => {
+                if *until <= now {
+                    self.log_in(at, world);
+                }
+            }
+            Stage::Ready => self.serve(at, world),
+            Stage::Cancelling {
+                pid,
+                secret,
+                at: when,
+            } => {
+                if *when <= now {
+                    let (pid, secret) = (*pid, secret.clone());
+                    self.cancel(pid, &secret, world);
+                    let delay = world.chance.number() % (self.manners.cancel_close_millis + 1);
+                    let until = Time(now.0 + delay * 1_000_000);
+                    world.alarm(until);
+                    self.processes[at].stage = Stage::Closing(until);
+                }
+            }
+            Stage::Closing(until) => {
+                if *until <= now {
+                    process.die(world, &mut self.journal);
+                }
+            }
+            Stage::Gone => {}
+        }
+    }
+
+    fn start(&mut self, at: usize, world: &mut World) {
+        let process = &mut self.processes[at];
+        if !process.receive(world) {
+            return process.die(world, &mut self.journal);
+        }
+        let size = match length(&process.inbox) {
+            Some(Ok(size)) if process.inbox.len() >= size => size,
+            Some(Err(_)) => return process.die(world, &mut self.journal),
+            _ => return,
+        };
+        let packet: Vec<u8> = process.inbox.drain(..size).collect();
+        let after = |world: &mut World, millis: u64| {
+            let delay = world.chance.number() % (millis * 1_000_000 + 1);
+            let until = Time(world.now.0 + delay);
+            world.alarm(until);
+            until
+        };
+        match read(&packet) {
+            Ok(FirstPacket::Cancel { pid, secret }) => {
+                let late = self.manners.cancel_late_once_in;
+                let millis = if late > 0 && world.chance.once_in(late) {
+                    20_000
+                } else {
+                    self.manners.cancel_millis
+                };
+                let at = after(world, millis);
+                let secret = secret.to_vec();
+                process.stage = Stage::Cancelling { pid, secret, at };
+            }
+            Ok(FirstPacket::Startup(startup)) => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let of = |name| startup.get(name).map(text).unwrap_or_default();
+                process.login = (of("database"), of("user"));
+                let given: Vec<_> = startup
+                    .parameters()
+                    .map(|(name, value)| (text(name), text(value)))
+                    .collect();
+                let given = given.iter().map(|(name, value)| (&**name, &**value));
+                process.session = Session::new(Settings::new(given));
+                process.stage = Stage::LoggingIn(after(world, self.manners.login_millis));
+                let pid = process.pid;
+                let login = process.login.clone();
+                world.story.tell(world.now, Who::Backend(pid), || {
+                    format!("starts for {} of {}", login.1, login.0)
+                });
+                self.count(pid, world);
+            }
+            _ => process.die(world, &mut self.journal),
+        }
+    }
+
+    /// Sessions are no more than the settings allow.
+    fn count(&self, pid: u32, world: &mut World) {
+        let Some(login) = self
+            .processes
+            .iter()
+            .find(|p| p.pid == pid)
+            .map(|p| &p.login)
+        else {
+            return;
+        };
+        let live: Vec<_> = self
+            .processes
+            .iter()
+            .filter(|p| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready))
+            .filter(|p| !world.is_reset(p.socket))
+            .collect();
+        let pool = live.iter().filter(|p| p.login == *login).count();
+        let database = live.iter().filter(|p| p.login.0 == login.0).count();
+        let user = live.iter().filter(|p| p.login.1 == login.1).count();
+        let bounds = [
+            (self.limits.pool.get(login), pool, "pool"),
+            (self.limits.database.get(&login.0), database, "database"),
+            (self.limits.user.get(&login.1), user, "user"),
+        ];
+        for (bound, count, what) in bounds {
+            if let Some(bound) = bound.filter(|bound| count > **bound) {
+                let text = format!(
+                    "{count} sessions of {} in {}, the {what}'s bound is {bound}",
+                    login.1, login.0
+                );
+                world.story.violate("limits", &[], text);
+            }
+        }
+    }
+
+    fn log_in(&mut self, at: usize, world: &mut World) {
+        let process = &mut self.processes[at];
+        let refuses = self.manners.refuses_once_in;
+        let mut out = Vec::new();
+        if world.now < self.starting_until {
+            write::error(
+                &mut out,
+                "FATAL",
+                "57P03",
+                "the database system is starting up",
+            );
+        } else if refuses > 0 && world.chance.once_in(refuses) {
+            write::error(
+                &mut out,
+                "FATAL",
+                "53300",
+                "sorry, too many clients already",
+            );
+        }
+        if !out.is_empty() {
+            world.write(process.socket, &out);
+            process.stage = Stage::Closing(world.now);
+            return;
+        }
+        write::authentication(&mut out, 0, b"");
+        write::parameter_status(&mut out, b"server_version", b"17.0");
+        for (name, value) in process.session.settings.reported() {
+            write::parameter_status(&mut out, name.as_bytes(), value.as_bytes());
+        }
+        write::key_data(&mut out, process.pid, &process.secret);
+        write::ready(&mut out, Status::Idle);
+        process.session.flushed += out.len();
+        process.session.out.extend_from_slice(&out);
+        process.stage = Stage::Ready;
+        world.activity += 1;
+    }
+
+    fn serve(&mut self, at: usize, world: &mut World) {
+        let process = &mut self.processes[at];
+        process.send(world);
+        if process.session.slow().is_some() {
+            let Some(until) = process.busy_until else {
+                let millis = u64::from(process.session.slow().unwrap_or(0));
+                let until = Time(world.now.0 + millis * 1_000_000);
+                process.busy_until = Some(until);
+                return world.alarm(until);
+            };
+            if until > world.now {
+                return;
+            }
+            process.busy_until = None;
+            process.session.finish(false);
+            process.write_down(world, &mut self.journal);
+            world.activity += 1;
+            return;
+        }
+        // One that cannot send does not read, either.
+        if process.session.flushed > 0 {
+            return;
+        }
+        let open = process.receive(world);
+        if let Some((tag, body)) = process.message() {
+            world.activity += 1;
+            if tag == frontend::TERMINATE {
+                return process.die(world, &mut self.journal);
+            }
+            let before = self.journal.len();
+            process.take(tag, &body, world, &mut self.journal);
+            if self.journal.len() > before {
+                self.check_orders(at, world);
+            }
+        } else if !open {
+            process.die(world, &mut self.journal);
+        }
+    }
+
+    /// Nothing runs in what is paused.
+    fn check_orders(&mut self, at: usize, world: &mut World) {
+        let process = &self.processes[at];
+        let who = [Who::Backend(process.pid)];
+        let paused = self.paused.all || self.paused.databases.contains(&process.login.0);
+        if paused {
+            let text = format!("a statement runs in {}, which is paused", process.login.0);
+            world.story.violate("orders", &who, text);
+        }
+    }
+
+    fn cancel(&mut self, pid: u32, secret: &[u8], world: &mut World) {
+        let found = self.processes.iter_mut().find(|p| p.pid == pid);
+        let Some(process) = found.filter(|p| p.secret == *secret) else {
+            return;
+        };
+        let hit = matches!(process.stage, Stage::Ready) && process.session.cancel();
+        let owner = process.owner;
+        world.story.tell(world.now, Who::Backend(pid), || {
+            format!(
+                "is cancelled ({}), last owner {owner:?}",
+                if hit { "hit" } else { "idle" }
+            )
+        });
+        if hit {
+            process.busy_until = None;
+            process.write_down(world, &mut self.journal);
+        }
+    }
+
+    /// It ends: with a word to each client, or by a crash. It is down for some time.
+    pub fn restart(&mut self, crash: bool, down: u64, starting: u64, world: &mut World) {
+        self.restarts += 1;
+        world.story.tell(world.now, Who::World, || {
+            format!(
+                "postgres restarts, {}",
+                if crash { "crashed" } else { "orderly" }
+            )
+        });
+        for process in &mut self.processes {
+            if matches!(process.stage, Stage::Gone) {
+                continue;
+            }
+            if crash {
+                world.reset(process.socket);
+            } else {
+                let mut out = Vec::new();
+                let text = "terminating connection due to administrator command";
+                write::error(&mut out, "FATAL", "57P01", text);
+                let session = &mut process.session;
+                if matches!(process.stage, Stage::Ready) && session.flushed == 0 {
+                    world.write(process.socket, &out);
+                }
+            }
+            process.die(world, &mut self.journal);
+        }
+        self.processes.clear();
+        world.stop_listening(&self.address);
+        self.down_until = Time(world.now.0 + down);
+        self.starting_until = Time(world.now.0 + down + starting);
+        world.alarm(self.down_until);
+    }
+
+    /// One session's connection breaks.
+    pub fn cut_one(&mut self, world: &mut World) {
+        if self.processes.is_empty() {
+            return;
+        }
+        let at = world.chance.within(0..=self.processes.len() - 1);
+        let process = &self.processes[at];
+        self.restarts += 1;
+        let pid = process.pid;
+        world
+            .story
+            .tell(world.now, Who::Backend(pid), || "is cut off".into());
+        world.reset(process.socket);
+    }
+
+    /// Sessions that are logged in.
+    pub fn sessions(&self) -> usize {
+        let ready = |p: &&Process| matches!(p.stage, Stage::Ready);
+        self.processes.iter().filter(ready).count()
+    }
+
+    /// Processes of any kind.
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Names of prepared statements over all sessions: those of the protocol, and of SQL's PREPARE.
+    pub fn statements(&self) -> (usize, usize) {
+        let count = |by_sql| {
+            self.processes
+                .iter()
+                .map(|p| {
+                    p.session
+                        .statements(by_sql)
+                        .filter(|n| *n != b"howdah_void")
+                        .count()
+                })
+                .sum()
+        };
+        (count(false), count(true))
+    }
+
+    /// What is wrong with sessions that nobody uses: each must be clean.
+    pub fn unclean(&self) -> Option<String> {
+        self.processes.iter().find_map(|process| {
+            let idle = process.session.is_idle() && process.inbox.is_empty();
+            (!idle).then(|| format!("postgres {} is not at rest", process.pid))
+        })
+    }
+}
+
+impl Process {
+    /// Takes in what is there. False when nothing will come any more.
+    fn receive(&mut self, world: &mut World) -> bool {
+        let most = world.chance.part(16 * 1024);
+        match world.read(self.socket, most) {
+            Read::Bytes(bytes) => self.inbox.extend_from_slice(&bytes),
+            Read::Nothing => {}
+            Read::End | Read::Reset => return false,
+        }
+        true
+    }
+
+    fn message(&mut self) -> Option<(u8, Vec<u8>)> {
+        let header = header(&self.inbox)?.ok()?;
+        if self.inbox.len() < header.total() {
+            return None;
+        }
+        let body = self.inbox[HEADER..header.total()].to_vec();
+        self.inbox.drain(..header.total());
+        Some((header.tag, body))
+    }
+
+    fn take(&mut self, tag: u8, body: &[u8], world: &mut World, journal: &mut Journal) {
+        let (pid, now) = (self.pid, world.now);
+        let fresh = self.session.is_idle();
+        world.story.tell(now, Who::Backend(pid), || {
+            format!("<- {} {}", char::from(tag), words(body))
+        });
+        let before = self.session.out.len();
+        self.session.feed(tag, body);
+        let out = &self.session.out[before..];
+        if !out.is_empty() {
+            world
+                .story
+                .tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
+        }
+        // A full buffer is sent at once.
+        if self.session.out.len() > 8192 {
+            self.session.flushed = self.session.out.len();
+        }
+        self.write_down_of(fresh, world, journal);
+    }
+
+    fn write_down(&mut self, world: &mut World, journal: &mut Journal) {
+        self.write_down_of(false, world, journal);
+    }
+
+    /// Writes what was done into the journal, and looks at who did it.
+    fn write_down_of(&mut self, fresh: bool, world: &mut World, journal: &mut Journal) {
+        for deed in std::mem::take(&mut self.session.deeds) {
+            journal.write(deed, self.pid, &mut world.story);
+            let Deed::Ran(token) = deed else { continue };
+            if self.owner != Some(token.client) {
+                self.new_owner(token.client, fresh, world);
+            }
+        }
+        if let [first, second, ..] = *self.session.authors() {
+            let who = [
+                Who::Client(first),
+                Who::Client(second),
+                Who::Backend(self.pid),
+            ];
+            let text = format!("clients {first} and {second} share a transaction");
+            world.story.violate("isolation", &who, text);
+        }
+    }
+
+    fn new_owner(&mut self, client: u32, _fresh: bool, world: &mut World) {
+        let before = self.owner.replace(client);
+        let (pid, now) = (self.pid, world.now);
+        world.story.tell(now, Who::Client(client), || {
+            format!("is served by postgres {pid}")
+        });
+        let Some(before) = before else { return };
+        let left: Vec<_> = self.session.statements(true).map(words).collect();
+        // SQL's PREPARE gives names that say whose they are.
+        if let Some(name) = left.iter().find(|n| !n.starts_with(&format!("q{client}_"))) {
+            let who = [
+                Who::Client(client),
+                Who::Client(before),
+                Who::Backend(self.pid),
+            ];
+            let text = format!("client {client} finds the statement {name} of another");
+            world.story.violate("isolation", &who, text);
+        }
+    }
+
+    /// Sends what PostgreSQL would have sent, as far as there is room.
+    fn send(&mut self, world: &mut World) {
+        let session = &mut self.session;
+        if session.flushed == 0 {
+            return;
+        }
+        let most = world.chance.part(session.flushed);
+        match world.write(self.socket, &session.out[..most]) {
+            Some(sent) => {
+                session.out.drain(..sent);
+                session.flushed -= sent;
+            }
+            None => {
+                // It finds out when it reads.
+                session.out.drain(..session.flushed);
+                session.flushed = 0;
+            }
+        }
+    }
+
+    fn die(&mut self, world: &mut World, journal: &mut Journal) {
+        if matches!(self.stage, Stage::Gone) {
+            return;
+        }
+        self.session.end();
+        self.session.flushed = 0;
+        for deed in std::mem::take(&mut self.session.deeds) {
+            journal.write(deed, self.pid, &mut world.story);
+        }
+        self.stage = Stage::Gone;
+        let (pid, now) = (self.pid, world.now);
+        world
+            .story
+            .tell(now, Who::Backend(pid), || "is gone".into());
+        world.close(self.socket);
+    }
+}
+
+/// How many settings a session reports at login, the version included.
+pub const REPORTS: usize = KNOWN.len();

@@ -1,0 +1,246 @@
+//! What a client must be told: a session of its own, fed with what the client sent.
+//!
+//! It runs as far behind as the replies do, so that where PostgreSQL may do one thing or another
+//! (a cancel hits or does not) the reply decides.
+
+use std::collections::VecDeque;
+
+use howdah_wire::backend::Fields;
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::tag::{backend, frontend};
+
+use crate::session::{CANCELLED, Deed, Session};
+use crate::sql::Token;
+use crate::story::words;
+
+/// A message of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Its tag.
+    pub tag: u8,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// See the module.
+pub struct Reference {
+    session: Session,
+    unfed: VecDeque<Message>,
+    /// Somebody may cancel what the client does: nothing is taken for granted before its reply.
+    cancellable: bool,
+    /// Cancel requests were sent for this client.
+    pub cancels: u32,
+    /// Syncs that a COPY may have eaten, or that are answered if a cancel was faster.
+    stray: usize,
+    /// Syncs that the COPY at hand has eaten.
+    eaten: usize,
+    kept: Vec<Token>,
+    /// So many of them the client knows of.
+    known: usize,
+}
+
+impl Reference {
+    /// Of a client that has just logged in.
+    pub fn new(session: Session, cancellable: bool) -> Reference {
+        Reference {
+            session,
+            cancellable,
+            unfed: VecDeque::new(),
+            cancels: 0,
+            stray: 0,
+            eaten: 0,
+            kept: Vec::new(),
+            known: 0,
+        }
+    }
+
+    /// The client sends this.
+    pub fn sent(&mut self, message: Message) {
+        self.unfed.push_back(message);
+    }
+
+    /// The client receives this message.
+    ///
+    /// # Errors
+    /// It should have been another, or none.
+    pub fn received(&mut self, message: &[u8]) -> Result<(), String> {
+        let cancelled = self.cancels > 0 && is_cancel(message);
+        loop {
+            if let Some(expected) = self.next_expected() {
+                if expected == message {
+                    if self.session.out.is_empty() && self.session.slow().is_none() {
+                        self.known = self.kept.len();
+                    }
+                    return Ok(());
+                }
+                let out = std::mem::replace(&mut self.session.out, expected.clone());
+                self.session.out.extend_from_slice(&out);
+                if self.is_stray(message) {
+                    return Ok(());
+                }
+                return Err(format!(
+                    "got {} instead of {}",
+                    words(message),
+                    words(&expected)
+                ));
+            }
+            if self.session.slow().is_some() {
+                self.session.finish(cancelled);
+                continue;
+            }
+            if cancelled && self.session.copies_in() {
+                self.eat_syncs();
+                self.session.cancel();
+                continue;
+            }
+            let Some(next) = self.unfed.pop_front() else {
+                if self.is_stray(message) {
+                    return Ok(());
+                }
+                return Err(format!("got {}, which nobody asked for", words(message)));
+            };
+            let begins = matches!(
+                next.tag,
+                frontend::QUERY
+                    | frontend::PARSE
+                    | frontend::BIND
+                    | frontend::DESCRIBE
+                    | frontend::CLOSE
+                    | frontend::EXECUTE
+            );
+            if begins && !self.session.skips() && self.is_stray(message) {
+                self.unfed.push_front(next);
+                return Ok(());
+            }
+            if cancelled && begins && self.session.is_idle() {
+                // It hit while the client waited for a server.
+                self.session.refuse(next.tag);
+                continue;
+            }
+            self.feed(&next);
+            self.note();
+        }
+    }
+
+    /// A cancel hit while a COPY awaited rows: whether PostgreSQL had read a Sync before is not
+    /// known. All are taken for eaten, and may be answered all the same.
+    fn eat_syncs(&mut self) {
+        self.stray += self.eaten;
+        let ends = |m: &Message| matches!(m.tag, frontend::COPY_DONE | frontend::COPY_FAIL);
+        let end = self.unfed.iter().position(ends).unwrap_or(self.unfed.len());
+        let rest = self.unfed.split_off(end);
+        let before = self.unfed.len();
+        self.unfed.retain(|m| m.tag != frontend::SYNC);
+        self.stray += before - self.unfed.len();
+        self.unfed.extend(rest);
+    }
+
+    fn is_stray(&mut self, message: &[u8]) -> bool {
+        let stray = self.stray > 0 && message.first() == Some(&backend::READY);
+        self.stray -= usize::from(stray);
+        stray
+    }
+
+    /// Feeds the session, and counts the Syncs that its COPY eats.
+    fn feed(&mut self, message: &Message) {
+        if !self.session.copies_in() {
+            self.eaten = 0;
+        } else if message.tag == frontend::SYNC {
+            self.eaten += 1;
+        }
+        self.session.feed(message.tag, &message.body);
+    }
+
+    fn next_expected(&mut self) -> Option<Vec<u8>> {
+        let whole = header(&self.session.out)?.ok()?.total();
+        let rest = self.session.out.split_off(whole);
+        self.note();
+        Some(std::mem::replace(&mut self.session.out, rest))
+    }
+
+    fn note(&mut self) {
+        for deed in self.session.deeds.drain(..) {
+            if let Deed::Kept(token) = deed {
+                self.kept.push(token);
+            }
+        }
+    }
+
+    /// Goes through all that was sent, as if nobody had cancelled anything.
+    pub fn run_out(&mut self) {
+        loop {
+            self.session.out.clear();
+            while self.session.slow().is_some() {
+                self.session.finish(false);
+            }
+            let Some(next) = self.unfed.pop_front() else {
+                break;
+            };
+            self.feed(&next);
+        }
+        self.note();
+    }
+
+    /// Everything that was asked for was answered. (Runs it as far as it can get.)
+    pub fn is_answered(&mut self) -> bool {
+        while self.session.out.is_empty()
+            && self.session.slow().is_none()
+            && (!self.cancellable || self.next_is_silent())
+            && let Some(next) = self.unfed.pop_front()
+        {
+            self.feed(&next);
+        }
+        self.note();
+        self.session.out.is_empty() && self.session.slow().is_none() && self.unfed.is_empty()
+    }
+
+    /// What comes next begets no reply, whatever a cancel may do.
+    fn next_is_silent(&self) -> bool {
+        let Some(next) = self.unfed.front() else {
+            return false;
+        };
+        match next.tag {
+            frontend::SYNC => self.session.copies_in(),
+            frontend::FLUSH | frontend::COPY_DATA => true,
+            frontend::COPY_DONE | frontend::COPY_FAIL => !self.session.copies_in(),
+            _ => self.session.skips(),
+        }
+    }
+
+    /// It awaits the rows of a COPY, all before being answered.
+    pub fn copies_in(&mut self) -> bool {
+        self.session.copies_in()
+    }
+
+    /// What is expected next, in words.
+    pub fn awaits(&self) -> String {
+        let next: Vec<String> = self
+            .unfed
+            .iter()
+            .take(3)
+            .map(|m| format!("{} {}", char::from(m.tag), words(&m.body)))
+            .collect();
+        format!(
+            "replies {} slow {:?} then [{}]",
+            words(&self.session.out),
+            self.session.slow(),
+            next.join(" / ")
+        )
+    }
+
+    /// Changes that the client was told are kept.
+    pub fn known(&self) -> &[Token] {
+        &self.kept[..self.known]
+    }
+
+    /// Changes that would be kept by what was gone through.
+    pub fn kept(&self) -> &[Token] {
+        &self.kept
+    }
+}
+
+/// The error of a cancelled statement.
+fn is_cancel(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).message() == CANCELLED.as_bytes()
+}

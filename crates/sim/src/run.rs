@@ -1,0 +1,653 @@
+//! Plays a scenario and checks everything.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, channel};
+
+use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
+use howdah_daemon::sockets::HIGH_WATER;
+use howdah_daemon::worker::{Outside, Worker};
+use howdah_pooler::census::Census;
+use howdah_pooler::event::{Address, Order, Time, WorkerId};
+use howdah_pooler::note::Note;
+use howdah_pooler::{Pooler, PoolerSetup};
+
+use crate::chance::Chance;
+use crate::client::{Client, Wish};
+use crate::control::{Admin, Canceller, Control};
+use crate::driver::SimDriver;
+use crate::grammar::{Act, End, Speaker};
+use crate::postgres::{Paused, Postgres};
+use crate::scenario::Scenario;
+use crate::story::{Violation, Who};
+use crate::watched::Watched;
+use crate::world::{Shared, World};
+
+const SECOND: u64 = 1_000_000_000;
+const MILLI: u64 = 1_000_000;
+/// Bytes a connection may have beyond the high-water mark.
+const SLACK: usize = 256 << 10;
+/// The longest message of a client, in bytes.
+const LONGEST: usize = 512 << 10;
+
+/// What came of a run.
+pub struct Outcome {
+    /// What was not accepted, if anything.
+    pub violation: Option<Violation>,
+    /// Lines about whom it concerns, if the story was told.
+    pub story: Vec<String>,
+    /// The whole story.
+    pub whole: Vec<String>,
+    /// Statements that PostgreSQL ran.
+    pub statements: usize,
+    /// Turns of the world.
+    pub turns: u64,
+    /// Virtual time, in nanoseconds.
+    pub time: u64,
+    /// Servers lent from worker to worker, cancels that were sent, and so on: what the run reached.
+    pub lends: u64,
+}
+
+/// Plays a seed. A panic of the code under test is a violation.
+pub fn run(seed: u64, told: bool) -> Outcome {
+    let scenario = Scenario::new(seed);
+    let world = World::new(seed);
+    world.borrow_mut().story.told = told;
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let mut play = Play::new(scenario, world.clone());
+        play.go();
+        play.figures()
+    }));
+    // The world may have been borrowed when it panicked.
+    let figures = match played {
+        Ok(figures) => figures,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            let violation = Violation {
+                checker: "panic",
+                text: text.unwrap_or_default(),
+                who: Vec::new(),
+            };
+            if let Ok(mut world) = world.try_borrow_mut() {
+                world.story.violation.get_or_insert(violation);
+            }
+            (0, 0, 0)
+        }
+    };
+    let world = world.borrow();
+    Outcome {
+        violation: world.story.violation.clone(),
+        story: world.story.about(150),
+        whole: world.story.all(),
+        statements: figures.0,
+        turns: figures.1,
+        time: world.now.0,
+        lends: figures.2,
+    }
+}
+
+struct Play {
+    scenario: Scenario,
+    world: Shared,
+    chance: Chance,
+    front: Address,
+    postgres: Postgres,
+    workers: Vec<Worker<Watched, SimDriver>>,
+    stalled_until: Vec<Time>,
+    posts: Vec<PostBox>,
+    notes: Receiver<(u16, Note)>,
+    control: Control,
+    clients: Vec<Client>,
+    cancellers: Vec<Canceller>,
+    admin: Admin,
+    turns: u64,
+    /// Nothing new goes wrong from now.
+    calm: bool,
+    /// Everybody is gone.
+    quiet: bool,
+    /// By how much somebody was overtaken by a client of another worker, at most, in nanoseconds.
+    overtaken: u64,
+    idle_turns: u32,
+}
+
+fn address(port: u16) -> Address {
+    Address::Tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+impl Play {
+    fn new(scenario: Scenario, world: Shared) -> Play {
+        let mut chance = Chance::new(scenario.seed ^ 0x0bad_5eed);
+        let (front, back) = (address(6432), address(5432));
+        let mut borrowed = world.borrow_mut();
+        borrowed.weather = scenario.weather;
+        borrowed.excuses.texts = scenario.excuses.clone();
+        borrowed.excuses.closes = scenario.closes;
+        let mut postgres = Postgres::new(back, scenario.manners, &mut borrowed);
+        postgres.limits = scenario.limits();
+        borrowed.listen(front.clone());
+        let settings = scenario.settings.join(", ");
+        let (now, brief) = (borrowed.now, format!("{scenario:?}"));
+        let _ = settings;
+        borrowed.story.tell(now, Who::World, || brief);
+        drop(borrowed);
+
+        let config = scenario.config();
+        let (posts, mailboxes): (Vec<_>, Vec<_>) =
+            (0..scenario.workers).map(|_| silent_mailbox()).unzip();
+        let control = Control::new(posts.clone(), config.clone());
+        let (note, notes) = channel();
+        let mut workers = Vec::new();
+        for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
+            let mut driver = SimDriver::new(world.clone(), vec![front.clone()]);
+            driver.most_buffers = scenario.buffers;
+            driver.accept_fails_once_in = scenario.accept_fails;
+            let pooler = Pooler::new(PoolerSetup {
+                worker: WorkerId(id),
+                workers: scenario.workers,
+                config: config.clone(),
+                seed: [id as u8 + 1; 32],
+                shared_seed: [scenario.seed as u8; 32],
+                started: 0.0,
+                driver: "simulated".into(),
+                uid: 70,
+            });
+            let (ear, note) = (control.ear(), note.clone());
+            let outside = Outside {
+                ask: Box::new(move |worker, question| drop(ear.send((worker, question)))),
+                note: Box::new(move |said| drop(note.send((id, said)))),
+                workers: posts.clone(),
+            };
+            let watched = Watched::new(pooler, id, world.clone());
+            workers.push(Worker::new(WorkerId(id), watched, driver, mailbox, outside));
+        }
+        let clients = clients(&scenario, &mut chance, &world);
+        let orders = orders(&scenario, &mut chance);
+        let admin = Admin::new(orders, world.borrow().now);
+        Play {
+            stalled_until: vec![Time(0); workers.len()],
+            scenario,
+            world,
+            chance,
+            front,
+            postgres,
+            workers,
+            posts,
+            notes,
+            control,
+            clients,
+            cancellers: Vec::new(),
+            admin,
+            turns: 0,
+            calm: false,
+            quiet: false,
+            overtaken: 0,
+            idle_turns: 0,
+        }
+    }
+
+    fn figures(&mut self) -> (usize, u64, u64) {
+        let lends = self.workers.iter_mut().map(|w| w.decisions().lends);
+        let lends = lends.sum();
+        if std::env::var("OV").is_ok() {
+            eprintln!(
+                "OV {} {} {:?}",
+                self.overtaken / 1000,
+                self.scenario.seed,
+                self.scenario.faults
+            );
+        }
+        (self.postgres.journal.len(), self.turns, lends)
+    }
+
+    fn failed(&self) -> bool {
+        self.world.borrow().story.violation.is_some()
+    }
+
+    fn now(&self) -> u64 {
+        self.world.borrow().now.0
+    }
+
+    fn violate(&self, checker: &'static str, text: String) {
+        self.world.borrow_mut().story.violate(checker, &[], text);
+    }
+
+    fn go(&mut self) {
+        let mut faults = self.schedule();
+        let begin = self.now();
+        let most = begin + 30 * SECOND;
+        while !self.failed() && self.now() < most && !self.everybody_is_gone() {
+            while faults.front().is_some_and(|(at, _)| *at <= self.now()) {
+                let fault = faults.pop_front().map(|(_, fault)| fault);
+                self.strike(fault);
+            }
+            self.cancel_somebody();
+            self.turn();
+        }
+        self.wind_down();
+    }
+
+    fn everybody_is_gone(&self) -> bool {
+        self.clients.iter().all(Client::is_gone)
+            && self.cancellers.iter().all(|canceller| canceller.gone)
+            && self.admin.is_gone()
+    }
+
+    fn schedule(&mut self) -> VecDeque<(u64, bool)> {
+        let now = self.now();
+        let faults = self.scenario.faults;
+        let span = (self.scenario.span + 200) * MILLI;
+        let mut schedule = Vec::new();
+        for index in 0..faults.restarts + faults.cuts {
+            let at = now + self.chance.number() % span;
+            schedule.push((at, index < faults.restarts));
+            self.world.borrow_mut().alarm(Time(at));
+        }
+        schedule.sort_unstable();
+        schedule.into()
+    }
+
+    fn strike(&mut self, restart: Option<bool>) {
+        let mut world = self.world.borrow_mut();
+        match restart {
+            Some(true) => {
+                let crash = world.chance.once_in(2);
+                let down = world.chance.number() % (2 * SECOND);
+                let starting = world.chance.number() % SECOND;
+                self.postgres.restart(crash, down, starting, &mut world);
+            }
+            _ => self.postgres.cut_one(&mut world),
+        }
+    }
+
+    /// Now and then somebody asks to cancel what a client does, or what nobody does.
+    fn cancel_somebody(&mut self) {
+        if self.scenario.faults.cancels == 0 || !self.chance.once_in(30) {
+            return;
+        }
+        let may = |client: &Client| client.talks() && client.is_cancellable();
+        let talking: Vec<usize> = (0..self.clients.len())
+            .filter(|at| may(&self.clients[*at]))
+            .collect();
+        if talking.is_empty() {
+            return;
+        }
+        let at = talking[self.chance.within(0..=talking.len() - 1)];
+        let Some(mut key) = self.clients[at].key.clone() else {
+            return;
+        };
+        self.scenario.faults.cancels -= 1;
+        let mut world = self.world.borrow_mut();
+        let id = self.clients[at].id();
+        let wrong = self.chance.once_in(6);
+        let now = world.now;
+        world.story.tell(now, Who::Client(id), || {
+            format!("somebody asks to cancel it, with a wrong key: {wrong}")
+        });
+        if wrong {
+            key.1[0] ^= 1;
+        } else {
+            self.clients[at].is_cancelled();
+        }
+        self.cancellers
+            .extend(Canceller::new(&self.front, &key, &mut world));
+    }
+
+    /// Everybody does something, or not; the clock goes on, and jumps when nothing moved.
+    fn turn(&mut self) {
+        self.turns += 1;
+        let before = self.world.borrow().activity;
+        for at in 0..self.workers.len() {
+            self.turn_worker(at);
+        }
+        {
+            let mut world = self.world.borrow_mut();
+            let world = &mut *world;
+            self.postgres.step(world);
+            for client in &mut self.clients {
+                client.step(&self.front, world);
+            }
+            self.cancellers.retain(|canceller| !canceller.gone);
+            for canceller in &mut self.cancellers {
+                canceller.step(world);
+            }
+            self.admin.step(&self.front, &mut self.postgres, world);
+            let (scenario, chance) = (&mut self.scenario, &mut self.chance);
+            let limits = &mut self.postgres.limits;
+            self.control.step(world, &mut |_| {
+                *scenario = scenario.edited(chance);
+                limits.widen(&scenario.limits());
+                scenario.config()
+            });
+        }
+        while let Ok((worker, note)) = self.notes.try_recv() {
+            let mut world = self.world.borrow_mut();
+            let now = world.now;
+            world.story.tell(now, Who::Worker(worker), || note.text);
+        }
+        self.pass_time(before);
+    }
+
+    fn turn_worker(&mut self, at: usize) {
+        let now = Time(self.now());
+        if self.stalled_until[at] > now {
+            return;
+        }
+        let stalls = self.scenario.faults.workers_stall && !self.calm;
+        if stalls && self.chance.once_in(200) {
+            let until = Time(now.0 + self.chance.number() % (20 * MILLI));
+            self.stalled_until[at] = until;
+            return self.world.borrow_mut().alarm(until);
+        }
+        if self.workers.len() > 1 && self.chance.once_in(4) {
+            return;
+        }
+        self.workers[at].turn(Some(Time(0)));
+        let out = self.workers[at].sockets().driver().buffers_out();
+        if out > 0 {
+            self.violate("memory", format!("worker {at} keeps {out} receive buffers"));
+        }
+        if self.turns.is_multiple_of(16) {
+            self.check_memory(at);
+        }
+        self.check_fairness(at);
+    }
+
+    /// What waits to be sent, or is held back, is bounded by connection.
+    fn check_memory(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        let (count, queued) = (worker.sockets().len(), worker.sockets().output_memory());
+        let held = worker.decisions().pooler.census().held;
+        // What was received while a stop was under way, and one message of our making.
+        let bound = (1 << 20) + count * (HIGH_WATER + SLACK);
+        if queued > bound {
+            self.violate(
+                "memory",
+                format!("{queued} bytes to be sent to {count} connections"),
+            );
+        }
+        if held > count * (HIGH_WATER + SLACK + LONGEST) {
+            self.violate(
+                "memory",
+                format!("{held} bytes held back of {count} connections"),
+            );
+        }
+    }
+
+    /// Who got a server has not overtaken anybody on another worker by much.
+    fn check_fairness(&mut self, at: usize) {
+        let served = std::mem::take(&mut self.workers[at].decisions().served);
+        let now = self.now();
+        for served in served {
+            for other in &mut self.workers {
+                for waiter in other.decisions().waiters() {
+                    if waiter.pool == served.pool && waiter.since < served.since {
+                        let by = served.since.0 - waiter.since.0;
+                        if by > 2 * SECOND {
+                            self.world.borrow_mut().story.violate(
+                                "fair",
+                                &[],
+                                format!("{served:?} overtakes {waiter:?} by {by}"),
+                            );
+                        }
+                        self.overtaken = self.overtaken.max(by);
+                        let _ = now;
+                    }
+                }
+            }
+        }
+    }
+
+    fn pass_time(&mut self, activity: u64) {
+        let mut world = self.world.borrow_mut();
+        let small = world.chance.number() % 40_000;
+        world.now.0 += small;
+        let moved = world.activity != activity || self.workers.iter().any(Worker::has_mail);
+        // Chance may have kept everybody from moving.
+        let patience = if self.quiet { 1 } else { 3 };
+        self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
+        if self.idle_turns < patience {
+            return;
+        }
+        self.idle_turns = 0;
+        let alarm = world.next_alarm();
+        let due = self.workers.iter().filter_map(Worker::next_deadline);
+        if let Some(next) = due.chain(alarm).min() {
+            world.now = world.now.max(next);
+        }
+    }
+
+    /// Nothing goes wrong any more: everybody must come to an end, and everything to rest.
+    fn wind_down(&mut self) {
+        if self.failed() {
+            return;
+        }
+        self.calm = true;
+        self.admin.stop();
+        self.postgres.paused = Paused::default();
+        self.scenario.faults.cancels = 0;
+        self.postgres.manners.refuses_once_in = 0;
+        self.postgres.manners.cancel_late_once_in = 0;
+        let names: Vec<_> = self
+            .scenario
+            .databases
+            .iter()
+            .map(|d| d.name.clone())
+            .collect();
+        for post in &self.posts {
+            for name in &names {
+                let name = Some(name.clone());
+                post.post(Letter::Operator(Order::Resume(name)));
+            }
+            post.post(Letter::Operator(Order::Resume(None)));
+        }
+        let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
+        while !self.failed() && !self.everybody_is_gone() {
+            self.turn();
+            if self.now() > patience {
+                return self.somebody_waits();
+            }
+        }
+        if self.failed() {
+            return;
+        }
+        self.quiet = true;
+        self.rest(3 * SECOND);
+        self.check_quiet(false);
+        if !self.failed() {
+            self.rest((self.scenario.idle_seconds + 25) * SECOND);
+            self.check_quiet(true);
+        }
+        let mut world = self.world.borrow_mut();
+        for client in &mut self.clients {
+            client.settle(&self.postgres.journal, &mut world);
+        }
+    }
+
+    fn somebody_waits(&self) {
+        let mut world = self.world.borrow_mut();
+        for client in self.clients.iter().filter(|client| !client.is_gone()) {
+            let text = format!("client {} waits for ever: {}", client.id(), client.awaits());
+            world
+                .story
+                .violate("waits", &[Who::Client(client.id())], text);
+        }
+        if let Some(order) = self.admin.awaits() {
+            let text = format!("the administrator waits for ever for {order}");
+            world.story.violate("waits", &[], text);
+        }
+        world
+            .story
+            .violate("waits", &[], "a cancel request is never closed".into());
+    }
+
+    fn rest(&mut self, nanos: u64) {
+        let until = self.now() + nanos;
+        while !self.failed() && self.now() < until {
+            self.turn();
+        }
+    }
+
+    /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
+    fn check_quiet(&mut self, at_last: bool) {
+        let mut found = None;
+        for _ in 0..20_000 {
+            if self.failed() {
+                return;
+            }
+            found = self.unquiet(at_last);
+            if found.is_none() {
+                return;
+            }
+            self.turn();
+        }
+        self.violate("quiet", found.unwrap_or_default());
+    }
+
+    /// What must be so when nobody wants anything, and is not; at last nothing is left at all.
+    fn unquiet(&mut self, at_last: bool) -> Option<String> {
+        let mut census = Census::default();
+        let (mut sockets, mut driven, mut memory) = (0, 0, 0);
+        for worker in &mut self.workers {
+            census += worker.decisions().pooler.census();
+            sockets += worker.sockets().len();
+            driven += worker.sockets().driver().connections();
+            memory += worker.sockets().output_memory();
+        }
+        let sessions = self.postgres.sessions();
+        let processes = self.postgres.processes();
+        let (statements, by_sql) = self.postgres.statements();
+        let expected = Census {
+            servers: sessions,
+            idle: sessions,
+            permits: sessions,
+            statements: census.statements,
+            pools: census.pools,
+            ..Census::default()
+        };
+        let places = [processes, sockets, driven];
+        if let Some(unclean) = self.postgres.unclean() {
+            return Some(unclean);
+        }
+        if memory > self.workers.len() << 20 {
+            return Some(format!("{memory} bytes of output memory are kept"));
+        }
+        if census != expected || places != [sessions; 3] {
+            return Some(format!(
+                "of {sessions} sessions is left {census:?}; processes, sockets, in drivers: \
+                 {places:?}"
+            ));
+        }
+        if by_sql > 0 || (self.scenario.mode != "session" && statements != census.statements) {
+            return Some(format!(
+                "PostgreSQL has {statements} statements and {by_sql} of SQL's PREPARE, the pooler \
+                 knows of {}",
+                census.statements
+            ));
+        }
+        (at_last && sessions + census.pools > 0)
+            .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
+    }
+}
+
+fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Client> {
+    let now = world.borrow().now.0;
+    let mut clients = Vec::new();
+    for id in 1..=scenario.clients as u32 {
+        let database = &scenario.databases[chance.within(0..=scenario.databases.len() - 1)];
+        let user = &scenario.users[chance.within(0..=scenario.users.len() - 1)];
+        let cancellable = scenario.faults.cancels > 0 && chance.once_in(2);
+        let mut tongue = scenario.tongue;
+        // Whether a cancelled Query has ended the unnamed statement is not known.
+        tongue.unnamed &= !cancellable;
+        tongue.sure = !cancellable;
+        let mut number = 0;
+        let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
+        let units = scenario.units;
+        let script = speaker.script(units);
+        let wish = Wish {
+            id,
+            database: database.name.clone(),
+            user: user.clone(),
+            asks: asks(chance),
+            defaults: database.settings.clone(),
+            end: end(scenario, &script, chance),
+            script,
+            at: Time(now + chance.number() % (scenario.span * MILLI)),
+            cancellable,
+        };
+        clients.push(Client::new(wish, &mut world.borrow_mut()));
+    }
+    clients
+}
+
+fn asks(chance: &mut Chance) -> Vec<(String, String)> {
+    let mut asks = Vec::new();
+    let choices = [
+        ("application_name", "it's"),
+        ("application_name", "b"),
+        ("TimeZone", "Asia/Tokyo"),
+        ("DateStyle", "ISO, DMY"),
+        ("client_encoding", "LATIN1"),
+    ];
+    while chance.once_in(3) {
+        let (name, value) = choices[chance.within(0..=choices.len() - 1)];
+        let value = if chance.once_in(30) { "invalid" } else { value };
+        asks.retain(|(asked, _)| asked != name);
+        asks.push((name.to_string(), value.to_string()));
+    }
+    asks
+}
+
+fn end(scenario: &Scenario, script: &VecDeque<Act>, chance: &mut Chance) -> End {
+    let sum: usize = scenario.ends.iter().sum();
+    let mut at = chance.within(0..=sum - 1);
+    let mut kind = 0;
+    while at >= scenario.ends[kind] {
+        at -= scenario.ends[kind];
+        kind += 1;
+    }
+    match kind {
+        0 => End::Terminate,
+        1 => End::TerminateAtOnce,
+        2 => End::Close,
+        _ => {
+            let bytes = script.iter().map(|act| match act {
+                Act::Send(messages) => messages.iter().map(|m| 5 + m.body.len()).sum(),
+                _ => 0,
+            });
+            End::Vanish(chance.within(0..=bytes.sum()), chance.once_in(2))
+        }
+    }
+}
+
+fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
+    let mut orders = VecDeque::new();
+    for _ in 0..scenario.faults.orders {
+        let database = &scenario.databases[0].name;
+        let wait = chance.within(1..=150) as u64;
+        let kinds = if scenario.faults.kills { 6 } else { 5 };
+        match chance.within(0..=kinds) {
+            0 => orders.push_back((wait, "RECONNECT".into())),
+            1 => {
+                orders.push_back((wait, "PAUSE".into()));
+                orders.push_back((chance.within(1..=300) as u64, "RESUME".into()));
+            }
+            2 => {
+                orders.push_back((wait, format!("PAUSE {database}")));
+                orders.push_back((chance.within(1..=300) as u64, format!("RESUME {database}")));
+            }
+            3 => orders.push_back((wait, "RELOAD".into())),
+            4 => orders.push_back((wait, "SHOW POOLS".into())),
+            5 => orders.push_back((wait, "SHOW CLIENTS".into())),
+            _ => {
+                orders.push_back((wait, format!("KILL {database}")));
+                orders.push_back((chance.within(1..=100) as u64, format!("RESUME {database}")));
+            }
+        }
+    }
+    orders
+}

@@ -1,0 +1,374 @@
+//! What a run is like: chosen from its seed, so that runs differ in kind and not only in detail.
+
+use std::sync::Arc;
+
+use howdah_pooler::config::Config;
+
+use crate::chance::Chance;
+use crate::grammar::{Tongue, Weights};
+use crate::postgres::{Limits, Manners};
+use crate::world::Weather;
+
+/// A database, as the configuration has it.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// `pool_size`.
+    pub size: usize,
+    /// `reserve_pool_size`.
+    pub reserve: usize,
+    /// `max_db_connections`; 0 for no limit.
+    pub most: usize,
+    /// Settings of its servers.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What goes wrong, besides clients that vanish.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// PostgreSQL restarts so many times.
+    pub restarts: usize,
+    /// So many connections of PostgreSQL's are cut.
+    pub cuts: usize,
+    /// So many orders of the administrator.
+    pub orders: usize,
+    /// KILL is among them.
+    pub kills: bool,
+    /// So many cancel requests.
+    pub cancels: usize,
+    /// So many of PostgreSQL's sessions are closed by itself, with a word.
+    pub workers_stall: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// How many workers.
+    pub workers: u16,
+    /// Databases.
+    pub databases: Vec<Database>,
+    /// Users.
+    pub users: Vec<String>,
+    /// `max_user_connections`; 0 for no limit.
+    pub user_most: usize,
+    /// `pool_mode`.
+    pub mode: &'static str,
+    /// Lines of `[pgbouncer]`.
+    pub settings: Vec<String>,
+    /// Seconds after which everything idle is closed.
+    pub idle_seconds: u64,
+    /// What clients may use.
+    pub tongue: Tongue,
+    /// How often they say what.
+    pub weights: Weights,
+    /// How many clients.
+    pub clients: usize,
+    /// Units in a script, at most.
+    pub units: usize,
+    /// Milliseconds during which clients come.
+    pub span: u64,
+    /// How clients end: weights of goodbye, goodbye at once, close, vanish.
+    pub ends: [usize; 4],
+    /// The network.
+    pub weather: Weather,
+    /// PostgreSQL.
+    pub manners: Manners,
+    /// Faults.
+    pub faults: Faults,
+    /// Buffers of a driver.
+    pub buffers: usize,
+    /// Accepting fails once in so many times.
+    pub accept_fails: usize,
+    /// What clients may be told when their connections end.
+    pub excuses: Vec<&'static str>,
+    /// Connections may end without a word.
+    pub closes: bool,
+    /// Bounds of sessions are checked.
+    pub strict_limits: bool,
+}
+
+impl Scenario {
+    /// What this seed gives.
+    pub fn new(seed: u64) -> Scenario {
+        let mut chance = Chance::new(seed ^ 0x5ce2_a210);
+        let chance = &mut chance;
+        let workers = [1, 1, 2, 2, 3, 4][chance.within(0..=5)];
+        let mode = [
+            "transaction",
+            "transaction",
+            "transaction",
+            "session",
+            "statement",
+        ][chance.within(0..=4)];
+        let prepared = [0, 1, 2, 200, 200, 200][chance.within(0..=5)];
+        let renames = prepared > 0 && mode != "session";
+        let tongue = Tongue {
+            named: renames || mode == "session",
+            unnamed: renames || mode == "session",
+            blocks: mode != "statement",
+            sure: true,
+            session: mode == "session",
+        };
+        let idle_seconds = chance.within(1..=4) as u64;
+        let mut scenario = Scenario {
+            seed,
+            workers,
+            databases: Vec::new(),
+            users: (0..chance.within(1..=2)).map(|n| format!("u{n}")).collect(),
+            user_most: 0,
+            mode,
+            settings: vec![
+                format!("max_prepared_statements = {prepared}"),
+                format!("server_idle_timeout = {idle_seconds}"),
+                "pool_idle_timeout = 2".into(),
+                "query_wait_notify = 0".into(),
+                "query_wait_timeout = 0".into(),
+                "log_connections = 0".into(),
+                "log_disconnections = 1".into(),
+                "server_login_retry = 1".into(),
+                "client_login_timeout = 1000".into(),
+            ],
+            idle_seconds,
+            tongue,
+            weights: Weights::choose(chance),
+            clients: chance.within(1..=14),
+            units: chance.within(1..=10),
+            span: [1, 20, 500][chance.within(0..=2)],
+            ends: [4, 0, 0, 0],
+            weather: Weather::default(),
+            manners: Manners::default(),
+            faults: Faults::default(),
+            buffers: usize::from(u16::MAX),
+            accept_fails: 0,
+            excuses: Vec::new(),
+            closes: false,
+            strict_limits: true,
+        };
+        scenario.choose_pools(chance);
+        scenario.choose_manners(chance);
+        scenario.choose_settings(chance);
+        scenario.choose_faults(chance);
+        scenario
+    }
+
+    fn choose_pools(&mut self, chance: &mut Chance) {
+        for number in 0..chance.within(1..=2) {
+            // A pool is spread over workers only if it is large; a bound keeps it small then.
+            let spread = self.workers > 1 && !chance.once_in(3);
+            let size = if spread {
+                4 * usize::from(self.workers) + chance.within(0..=2)
+            } else {
+                chance.within(1..=4)
+            };
+            let most = if spread && !chance.once_in(3) {
+                chance.within(1..=5)
+            } else if chance.once_in(6) {
+                chance.within(1..=3)
+            } else {
+                0
+            };
+            let settings = if chance.once_in(5) {
+                vec![("timezone".to_string(), "Europe/Rome".to_string())]
+            } else {
+                Vec::new()
+            };
+            self.databases.push(Database {
+                name: format!("d{number}"),
+                size,
+                reserve: if chance.once_in(5) {
+                    chance.within(1..=2)
+                } else {
+                    0
+                },
+                most,
+                settings,
+            });
+        }
+        if chance.once_in(6) {
+            self.user_most = chance.within(1..=4);
+        }
+    }
+
+    fn choose_manners(&mut self, chance: &mut Chance) {
+        if chance.once_in(2) {
+            self.weather.delay_once_in = chance.within(1..=10);
+            self.weather.delay_most = [100, 2_000, 40_000][chance.within(0..=2)];
+        }
+        self.manners.login_millis = [0, 0, 5, 100][chance.within(0..=3)];
+        self.manners.cancel_millis = [0, 2, 50][chance.within(0..=2)];
+        self.manners.cancel_close_millis = [0, 2, 50][chance.within(0..=2)];
+        if chance.once_in(3) {
+            self.buffers = chance.within(1..=3);
+        }
+        if chance.once_in(6) {
+            self.accept_fails = chance.within(1..=5);
+        }
+        for end in &mut self.ends[1..] {
+            if chance.once_in(3) {
+                *end = chance.within(1..=4);
+            }
+        }
+    }
+
+    fn choose_settings(&mut self, chance: &mut Chance) {
+        let mut set = |line: String| self.settings.push(line);
+        if chance.once_in(4) {
+            set("server_check_delay = 0".into());
+            set("server_check_query = select 1".into());
+        }
+        if chance.once_in(5) {
+            set("server_round_robin = 1".into());
+        }
+        if chance.once_in(6) {
+            set("server_lifetime = 1".into());
+        }
+        if chance.once_in(6) {
+            set("server_reset_query_always = 1".into());
+        }
+        if chance.once_in(4) {
+            set("reserve_pool_timeout = 1".into());
+        }
+        if chance.once_in(4) {
+            set("track_extra_parameters = IntervalStyle, search_path".into());
+        }
+        if chance.once_in(10) {
+            set("query_wait_timeout = 1".into());
+            self.excuses.push("query_wait_timeout");
+        }
+        if chance.once_in(10) {
+            set("idle_transaction_timeout = 1".into());
+            self.excuses.push("idle transaction timeout");
+        }
+        if chance.once_in(12) {
+            set("client_idle_timeout = 1".into());
+            self.excuses.push("client_idle_timeout");
+        }
+        if chance.once_in(12) {
+            set("transaction_timeout = 1".into());
+            self.excuses.push("transaction timeout");
+        }
+        if chance.once_in(12) {
+            set("query_timeout = 1".into());
+            self.excuses.push("query timeout");
+        }
+        if chance.once_in(12) {
+            set(format!("max_client_conn = {}", chance.within(2..=9)));
+            self.excuses.push("no more connections allowed");
+        }
+        // Only what was started in mid-message is cut without a word.
+        self.closes |= self.excuses.iter().any(|text| text.ends_with("timeout"));
+    }
+
+    fn choose_faults(&mut self, chance: &mut Chance) {
+        let faults = &mut self.faults;
+        faults.workers_stall = self.workers > 1 && chance.once_in(3);
+        if chance.once_in(3) {
+            faults.cancels = chance.within(1..=12);
+            if chance.once_in(4) {
+                self.manners.cancel_late_once_in = chance.within(1..=4);
+            }
+        }
+        if chance.once_in(4) {
+            faults.orders = chance.within(1..=5);
+            faults.kills = chance.once_in(4);
+        }
+        if chance.once_in(6) {
+            faults.restarts = chance.within(0..=2);
+            faults.cuts = chance.within(0..=4);
+        }
+        if chance.once_in(10) {
+            self.manners.refuses_once_in = chance.within(2..=6);
+        }
+        if faults.kills {
+            self.excuses.push("database removed");
+            self.closes = true;
+        }
+        if faults.restarts + faults.cuts > 0 || self.manners.refuses_once_in > 0 {
+            self.excuses.extend([
+                "server conn crashed?",
+                "terminating connection",
+                "server login has been failing",
+                "the database system is starting up",
+                "sorry, too many clients",
+                "connect failed",
+                "unexpected bytes from server",
+                "client_login_timeout",
+            ]);
+            self.closes = true;
+            self.strict_limits = false;
+        }
+    }
+
+    /// The configuration; a reload has other limits in it.
+    pub fn config(&self) -> Arc<Config> {
+        let mut text = String::from("[databases]\n");
+        for database in &self.databases {
+            text += &format!(
+                "{} = host=127.0.0.1 port=5432 pool_size={} reserve_pool_size={}",
+                database.name, database.size, database.reserve
+            );
+            if database.most > 0 {
+                text += &format!(" max_db_connections={}", database.most);
+            }
+            for (name, value) in &database.settings {
+                text += &format!(" {name}={value}");
+            }
+            text.push('\n');
+        }
+        text += &format!(
+            "[pgbouncer]\nauth_type = trust\nauth_file = list\nadmin_users = admin\n\
+             pool_mode = {}\nmax_user_connections = {}\n",
+            self.mode, self.user_most
+        );
+        for line in &self.settings {
+            text += line;
+            text.push('\n');
+        }
+        let users = self.users.iter().map(|user| format!("\"{user}\" \"\"\n"));
+        let list = format!("\"admin\" \"\"\n{}", users.collect::<String>());
+        match Config::load("sim.ini", &text, &mut |_| Ok(list.clone())) {
+            Ok((config, _)) => Arc::new(config),
+            Err(mistakes) => panic!("{mistakes:?} in:\n{text}"),
+        }
+    }
+
+    /// The bounds that the configuration means.
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        if !self.strict_limits {
+            return limits;
+        }
+        for database in &self.databases {
+            for user in &self.users {
+                let login = (database.name.clone(), user.clone());
+                limits.pool.insert(login, database.size + database.reserve);
+            }
+            if database.most > 0 {
+                limits.database.insert(database.name.clone(), database.most);
+            }
+        }
+        if self.user_most > 0 {
+            for user in &self.users {
+                limits.user.insert(user.clone(), self.user_most);
+            }
+        }
+        limits
+    }
+
+    /// The same with other limits, as after an edit of the file.
+    pub fn edited(&self, chance: &mut Chance) -> Scenario {
+        let mut edited = self.clone();
+        for database in &mut edited.databases {
+            database.size = (database.size + chance.within(0..=3))
+                .saturating_sub(1)
+                .max(1);
+            if database.most > 0 {
+                database.most = chance.within(1..=5);
+            }
+        }
+        edited
+    }
+}

@@ -1,0 +1,827 @@
+//! A PostgreSQL session as a value: messages go in, replies come out. It has no clock: a statement
+//! that takes time stops it ([`Session::slow`]) until it is told to go on ([`Session::finish`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{cstr, u16_be, u32_be};
+use howdah_wire::tag::{backend, frontend};
+use howdah_wire::write;
+
+use crate::settings::Settings;
+use crate::sql::{Author, Sql, Token, split};
+
+/// What a cancelled statement says.
+pub const CANCELLED: &str = "canceling statement due to user request";
+
+/// Something that a session did, for the journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// A statement ran.
+    Ran(Token),
+    /// A change of it is kept for good.
+    Kept(Token),
+    /// A change of it was undone.
+    Undone(Token),
+}
+
+/// See the module.
+pub struct Session {
+    /// Its settings.
+    pub settings: Settings,
+    statements: BTreeMap<Vec<u8>, Prepared>,
+    portals: BTreeMap<Vec<u8>, Portal>,
+    block: Block,
+    /// A transaction is open that nobody began by a statement.
+    implicit: bool,
+    changes: Vec<Token>,
+    /// Everybody whose statements ran in this transaction.
+    authors: Vec<u32>,
+    skipping: bool,
+    copy: Option<CopyIn>,
+    /// What is left of a Query.
+    rest: Option<VecDeque<Sql>>,
+    several: bool,
+    slow: Option<Slow>,
+    /// Replies.
+    pub out: Vec<u8>,
+    /// So many of `out` PostgreSQL would have sent by now.
+    pub flushed: usize,
+    /// What was done and not yet written down.
+    pub deeds: Vec<Deed>,
+}
+
+#[derive(Clone, Debug)]
+struct Prepared {
+    text: String,
+    sql: Sql,
+    /// Made by SQL's PREPARE.
+    by_sql: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Portal {
+    text: String,
+    sql: Sql,
+    token: Option<Token>,
+    /// Rows already sent; `None` before the first Execute.
+    sent: Option<u32>,
+    done: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Block {
+    None,
+    Open,
+    Failed,
+}
+
+#[derive(Debug)]
+struct CopyIn {
+    token: Option<Token>,
+    rows: u32,
+    sum: u32,
+}
+
+/// What goes on after a pause.
+#[derive(Debug)]
+enum Slow {
+    Simple(Sql, u32),
+    Portal(Vec<u8>, u32, u32),
+}
+
+/// An error: its SQLSTATE and text.
+type Fault = (&'static str, String);
+
+/// What became of a statement.
+enum Ran {
+    Done,
+    Waits,
+}
+
+impl Session {
+    /// A session that has just logged in.
+    pub fn new(settings: Settings) -> Session {
+        Session {
+            settings,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            block: Block::None,
+            implicit: false,
+            changes: Vec::new(),
+            authors: Vec::new(),
+            skipping: false,
+            copy: None,
+            rest: None,
+            several: false,
+            slow: None,
+            out: Vec::new(),
+            flushed: 0,
+            deeds: Vec::new(),
+        }
+    }
+
+    /// For how many milliseconds it is busy, if it is.
+    pub fn slow(&self) -> Option<u32> {
+        match self.slow.as_ref()? {
+            Slow::Simple(_, millis) | Slow::Portal(_, _, millis) => Some(*millis),
+        }
+    }
+
+    /// It awaits rows from its client.
+    pub fn copies_in(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Nothing is open: no transaction, no group, no COPY.
+    pub fn is_idle(&self) -> bool {
+        self.block == Block::None
+            && !self.implicit
+            && !self.skipping
+            && self.copy.is_none()
+            && self.slow.is_none()
+            && self.rest.is_none()
+    }
+
+    /// Everything up to a Sync is skipped.
+    pub fn skips(&self) -> bool {
+        self.skipping
+    }
+
+    /// Names of its statements, those of SQL's PREPARE apart.
+    pub fn statements(&self, by_sql: bool) -> impl Iterator<Item = &[u8]> {
+        let of = self.statements.iter();
+        of.filter(move |(name, prepared)| prepared.by_sql == by_sql && !name.is_empty())
+            .map(|(name, _)| &name[..])
+    }
+
+    /// Clients whose statements ran in the transaction that is open.
+    pub fn authors(&self) -> &[u32] {
+        &self.authors
+    }
+
+    /// Takes a message in. Not while it is slow.
+    pub fn feed(&mut self, tag: u8, body: &[u8]) {
+        assert!(self.slow.is_none(), "a slow session is not fed");
+        if self.copy.is_some() {
+            return self.copy_message(tag, body);
+        }
+        if self.skipping && tag != frontend::SYNC {
+            return;
+        }
+        match tag {
+            frontend::QUERY => self.query(body),
+            frontend::SYNC => {
+                self.skipping = false;
+                self.end_implicit();
+                self.ready();
+            }
+            frontend::FLUSH => self.flushed = self.out.len(),
+            frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL => {}
+            frontend::PARSE
+            | frontend::BIND
+            | frontend::DESCRIBE
+            | frontend::EXECUTE
+            | frontend::CLOSE => {
+                self.implicit |= self.block == Block::None;
+                self.several = false;
+                if let Err(fault) = self.extended(tag, body) {
+                    self.fail(&fault);
+                }
+            }
+            _ => self.fail(&("08P01", format!("invalid frontend message type {tag}"))),
+        }
+    }
+
+    /// What it was busy with ends, or was cancelled.
+    pub fn finish(&mut self, cancelled: bool) {
+        let Some(slow) = self.slow.take() else { return };
+        if cancelled {
+            return self.fail(&("57014", CANCELLED.into()));
+        }
+        match slow {
+            Slow::Simple(sql, _) => {
+                if let Err(fault) = self.simple(&sql, true) {
+                    return self.fail(&fault);
+                }
+                self.go_on();
+            }
+            Slow::Portal(name, most, _) => {
+                if let Err(fault) = self.run_portal(&name, most) {
+                    self.fail(&fault);
+                }
+            }
+        }
+    }
+
+    /// A cancel hits it. False if nothing runs.
+    pub fn cancel(&mut self) -> bool {
+        if self.slow.is_some() {
+            self.finish(true);
+            return true;
+        }
+        if self.copy.take().is_some() {
+            self.fail(&("57014", CANCELLED.into()));
+            return true;
+        }
+        false
+    }
+
+    /// A message is refused as if a cancel had hit it at its very beginning.
+    pub fn refuse(&mut self, tag: u8) {
+        if tag == frontend::QUERY {
+            self.error("57014", CANCELLED);
+            self.ready();
+        } else {
+            self.error("57014", CANCELLED);
+            self.skipping = true;
+        }
+    }
+
+    /// The connection is gone: what was not kept is undone.
+    pub fn end(&mut self) {
+        self.abort();
+    }
+
+    fn query(&mut self, body: &[u8]) {
+        let text = cstr(body).map_or(&[][..], |(text, _)| text);
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
+        self.implicit |= self.block == Block::None;
+        let parts: VecDeque<Sql> = split(&text).into_iter().map(Sql::read).collect();
+        self.several = parts.len() > 1;
+        let empty = parts.is_empty();
+        let unreadable = parts.contains(&Sql::Unreadable);
+        self.rest = Some(parts);
+        if unreadable {
+            return self.fail(&("42601", "syntax error".into()));
+        }
+        if empty {
+            write::empty(&mut self.out, backend::EMPTY_QUERY);
+        }
+        self.go_on();
+    }
+
+    /// Runs what is left of a Query, as far as it goes.
+    fn go_on(&mut self) {
+        while let Some(sql) = self.rest.as_mut().and_then(VecDeque::pop_front) {
+            self.implicit |= self.block == Block::None;
+            match self.simple(&sql, false) {
+                Ok(Ran::Done) => {}
+                Ok(Ran::Waits) => return,
+                Err(fault) => return self.fail(&fault),
+            }
+        }
+        self.rest = None;
+        self.end_implicit();
+        self.ready();
+    }
+
+    /// One statement of a Query.
+    fn simple(&mut self, sql: &Sql, rested: bool) -> Result<Ran, Fault> {
+        if !rested {
+            self.refuse_in_failed(sql)?;
+        }
+        if let Sql::Select { slow, .. } = sql
+            && *slow > 0
+            && !rested
+        {
+            self.slow = Some(Slow::Simple(sql.clone(), *slow));
+            return Ok(Ran::Waits);
+        }
+        if sql.has_rows() {
+            self.describe_rows(sql);
+        }
+        self.run(sql, None, "")
+    }
+
+    fn refuse_in_failed(&self, sql: &Sql) -> Result<(), Fault> {
+        if self.block == Block::Failed && !sql.is_exit() {
+            let text = "current transaction is aborted, commands ignored until end of transaction \
+                        block";
+            return Err(("25P02", text.into()));
+        }
+        Ok(())
+    }
+
+    fn ran(&mut self, author: Author, parameter: Option<Token>) -> Option<Token> {
+        let token = match author {
+            Author::Token(token) => Some(token),
+            Author::Parameter => parameter,
+            Author::Nobody => None,
+        }?;
+        if !self.authors.contains(&token.client) {
+            self.authors.push(token.client);
+        }
+        self.deeds.push(Deed::Ran(token));
+        Some(token)
+    }
+
+    /// Runs a statement that is not a portal's with rows.
+    fn run(&mut self, sql: &Sql, parameter: Option<Token>, text: &str) -> Result<Ran, Fault> {
+        let done = match sql {
+            Sql::Empty => {
+                write::empty(&mut self.out, backend::EMPTY_QUERY);
+                return Ok(Ran::Done);
+            }
+            Sql::Unreadable => return Err(("42601", "syntax error".into())),
+            Sql::Select {
+                author,
+                rows,
+                size,
+                notice,
+                ..
+            } => {
+                let token = self.ran(*author, parameter);
+                if *notice {
+                    write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
+                    self.flushed = self.out.len();
+                }
+                for row in 0..*rows {
+                    self.row(token, row, *size, text);
+                }
+                format!("SELECT {rows}")
+            }
+            Sql::Show(name) => {
+                let Some(value) = self.settings.get(name).map(str::to_string) else {
+                    return Err(("42704", format!("unrecognized parameter \"{name}\"")));
+                };
+                let value = [Some(value.as_bytes())];
+                write::data_row(&mut self.out, value.into_iter());
+                "SHOW".into()
+            }
+            Sql::Insert(author) => {
+                let token = self.ran(*author, parameter);
+                self.changes.extend(token);
+                "INSERT 0 1".into()
+            }
+            Sql::Fail(author) => {
+                self.ran(*author, parameter);
+                return Err(("22012", "division by zero".into()));
+            }
+            Sql::CopyIn(author) => {
+                let token = self.ran(*author, parameter);
+                let (rows, sum) = (0, 0);
+                self.copy = Some(CopyIn { token, rows, sum });
+                write::message(&mut self.out, backend::COPY_IN, |buf| {
+                    buf.extend_from_slice(&[0, 0, 1, 0, 0]);
+                });
+                self.flushed = self.out.len();
+                return Ok(Ran::Waits);
+            }
+            Sql::CopyOut(author, rows, size) => {
+                let token = self.ran(*author, parameter);
+                self.copy_out(token, *rows, *size);
+                format!("COPY {rows}")
+            }
+            _ => self.command(sql)?,
+        };
+        write::command_complete(&mut self.out, &done);
+        Ok(Ran::Done)
+    }
+
+    /// Statements that change the session.
+    fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
+        Ok(match sql {
+            Sql::Begin => {
+                if self.block == Block::None {
+                    self.block = Block::Open;
+                    self.implicit = false;
+                } else {
+                    self.warn("25001", "there is already a transaction in progress");
+                }
+                "BEGIN".into()
+            }
+            Sql::Commit if self.block == Block::Failed => {
+                self.abort();
+                "ROLLBACK".into()
+            }
+            Sql::Commit | Sql::Rollback => {
+                if self.block == Block::None {
+                    self.warn("25P01", "there is no transaction in progress");
+                }
+                if *sql == Sql::Commit {
+                    self.commit();
+                } else {
+                    self.abort();
+                }
+                if *sql == Sql::Commit {
+                    "COMMIT"
+                } else {
+                    "ROLLBACK"
+                }
+                .into()
+            }
+            Sql::Set(name, value, local) => {
+                if *local && self.block == Block::None {
+                    self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
+                } else if !self.settings.set(name, value, *local) {
+                    let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
+                    return Err(("22023", text));
+                }
+                "SET".into()
+            }
+            Sql::Reset(name) => {
+                if !self.settings.reset(name.as_deref()) {
+                    return Err(("42704", "unrecognized parameter".into()));
+                }
+                "RESET".into()
+            }
+            Sql::DiscardAll => {
+                if self.block != Block::None || self.several {
+                    let text = "DISCARD ALL cannot run inside a transaction block";
+                    return Err(("25001", text.into()));
+                }
+                self.settings.reset(None);
+                self.statements.clear();
+                self.portals.clear();
+                "DISCARD ALL".into()
+            }
+            Sql::Deallocate(None) => {
+                self.statements.clear();
+                "DEALLOCATE ALL".into()
+            }
+            Sql::Deallocate(Some(name)) => {
+                if self.statements.remove(name.as_bytes()).is_none() {
+                    return Err(no_statement(name.as_bytes()));
+                }
+                "DEALLOCATE".into()
+            }
+            Sql::Prepare(name, text) => {
+                let prepared = Prepared {
+                    text: text.clone(),
+                    sql: Sql::read(text),
+                    by_sql: true,
+                };
+                self.keep(name.as_bytes(), prepared)?;
+                "PREPARE".into()
+            }
+            Sql::Execute(name, author) => {
+                let Some(prepared) = self.statements.get(name.as_bytes()).cloned() else {
+                    return Err(no_statement(name.as_bytes()));
+                };
+                let token = self.ran(*author, None);
+                write::row_description(&mut self.out, &[COLUMN]);
+                self.row(token, 0, 0, &prepared.text);
+                "SELECT 1".into()
+            }
+            _ => return Err(("0A000", "not known here".into())),
+        })
+    }
+
+    fn keep(&mut self, name: &[u8], prepared: Prepared) -> Result<(), Fault> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(("42P05", text));
+        }
+        self.statements.insert(name.to_vec(), prepared);
+        Ok(())
+    }
+
+    fn warn(&mut self, sqlstate: &str, text: &str) {
+        write::notice(&mut self.out, "WARNING", sqlstate, text, None);
+        self.flushed = self.out.len();
+    }
+
+    /// A row says whose it is, of which statement, and under which settings.
+    fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str) {
+        let token = token.map_or_else(|| "nobody".into(), |token| token.to_string());
+        let mut value = format!("{token}/{row} {text}");
+        for setting in self.settings.values() {
+            value.push('|');
+            value.push_str(setting);
+        }
+        while value.len() < size as usize {
+            value.push(' ');
+            value.push_str(&token);
+        }
+        write::data_row(&mut self.out, [Some(value.as_bytes())].into_iter());
+    }
+
+    fn copy_out(&mut self, token: Option<Token>, rows: u32, size: u32) {
+        write::message(&mut self.out, backend::COPY_OUT, |buf| {
+            buf.extend_from_slice(&[0, 0, 1, 0, 0]);
+        });
+        let token = token.map_or_else(|| "nobody".into(), |token| token.to_string());
+        for row in 0..rows {
+            let line = format!("{token}/{row} ").repeat(1 + size as usize / 8);
+            write::message(&mut self.out, backend::COPY_DATA, |buf| {
+                buf.extend_from_slice(line.as_bytes());
+            });
+        }
+        write::empty(&mut self.out, backend::COPY_DONE);
+    }
+
+    fn describe_rows(&mut self, sql: &Sql) {
+        if sql.has_rows() {
+            write::row_description(&mut self.out, &[COLUMN]);
+        } else {
+            write::empty(&mut self.out, backend::NO_DATA);
+        }
+    }
+
+    fn copy_message(&mut self, tag: u8, body: &[u8]) {
+        let Some(copy) = &mut self.copy else { return };
+        match tag {
+            frontend::COPY_DATA => {
+                copy.rows += 1;
+                for &byte in body {
+                    copy.sum = copy.sum.wrapping_mul(31).wrapping_add(u32::from(byte));
+                }
+            }
+            frontend::COPY_DONE => {
+                // The count says what arrived, so that the client can tell.
+                let done = format!("COPY {}{:010}", copy.rows, copy.sum);
+                self.changes.extend(copy.token);
+                self.copy = None;
+                write::command_complete(&mut self.out, &done);
+                if self.rest.is_some() {
+                    self.go_on();
+                }
+            }
+            frontend::COPY_FAIL => {
+                let why = cstr(body).map_or(&[][..], |(text, _)| text);
+                let why = String::from_utf8_lossy(why);
+                self.copy = None;
+                self.fail(&("57014", format!("COPY from stdin failed: {why}")));
+            }
+            frontend::FLUSH | frontend::SYNC => {}
+            _ => {
+                self.copy = None;
+                let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                self.fail(&("08P01", text));
+            }
+        }
+    }
+
+    fn extended(&mut self, tag: u8, body: &[u8]) -> Result<(), Fault> {
+        let garbled = || ("08P01", "garbled message".to_string());
+        match tag {
+            frontend::PARSE => {
+                let (name, rest) = cstr(body).ok_or_else(garbled)?;
+                let (text, _) = cstr(rest).ok_or_else(garbled)?;
+                self.parse(name, &String::from_utf8_lossy(text))
+            }
+            frontend::BIND => self.bind(body).ok_or_else(garbled)?,
+            frontend::EXECUTE => {
+                let (name, rest) = cstr(body).ok_or_else(garbled)?;
+                let (most, _) = u32_be(rest).ok_or_else(garbled)?;
+                self.execute(name, most)
+            }
+            _ => {
+                let (&kind, rest) = body.split_first().ok_or_else(garbled)?;
+                let (name, _) = cstr(rest).ok_or_else(garbled)?;
+                if tag == frontend::DESCRIBE {
+                    return self.describe(kind, name);
+                }
+                if kind == b'S' {
+                    self.statements.remove(name);
+                } else {
+                    self.portals.remove(name);
+                }
+                write::empty(&mut self.out, backend::CLOSE_COMPLETE);
+                Ok(())
+            }
+        }
+    }
+
+    fn parse(&mut self, name: &[u8], text: &str) -> Result<(), Fault> {
+        if name.is_empty() {
+            self.statements.remove(name);
+        }
+        let parts = split(text);
+        if parts.len() > 1 {
+            let text = "cannot insert multiple commands into a prepared statement";
+            return Err(("42601", text.into()));
+        }
+        let sql = parts.first().map_or(Sql::Empty, |part| Sql::read(part));
+        if sql == Sql::Unreadable {
+            return Err(("42601", "syntax error".into()));
+        }
+        self.refuse_in_failed(&sql)?;
+        let (text, by_sql) = (text.to_string(), false);
+        self.keep(name, Prepared { text, sql, by_sql })?;
+        write::empty(&mut self.out, backend::PARSE_COMPLETE);
+        Ok(())
+    }
+
+    fn bind(&mut self, body: &[u8]) -> Option<Result<(), Fault>> {
+        let (portal, rest) = cstr(body)?;
+        let (name, rest) = cstr(rest)?;
+        let (formats, rest) = u16_be(rest)?;
+        let (count, mut rest) = u16_be(rest.get(2 * usize::from(formats)..)?)?;
+        let mut token = None;
+        for _ in 0..count {
+            let (length, value) = u32_be(rest)?;
+            let value = value.split_at_checked(length as usize)?;
+            // Filler may follow the token.
+            let text = String::from_utf8_lossy(value.0);
+            token = token.or(text.split(' ').next().and_then(Token::read));
+            rest = value.1;
+        }
+        Some(self.bound(portal, name, usize::from(count), token))
+    }
+
+    fn bound(
+        &mut self,
+        portal: &[u8],
+        name: &[u8],
+        count: usize,
+        token: Option<Token>,
+    ) -> Result<(), Fault> {
+        let Some(prepared) = self.statements.get(name).cloned() else {
+            return Err(no_statement(name));
+        };
+        let wanted = prepared.sql.parameters();
+        if wanted != count {
+            let text = format!("bind message supplies {count} parameters, {wanted} are required");
+            return Err(("08P01", text));
+        }
+        self.refuse_in_failed(&prepared.sql)?;
+        if !portal.is_empty() && self.portals.contains_key(portal) {
+            let name = String::from_utf8_lossy(portal);
+            return Err(("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        let entry = Portal {
+            text: prepared.text,
+            sql: prepared.sql,
+            token,
+            sent: None,
+            done: false,
+        };
+        self.portals.insert(portal.to_vec(), entry);
+        write::empty(&mut self.out, backend::BIND_COMPLETE);
+        Ok(())
+    }
+
+    fn describe(&mut self, kind: u8, name: &[u8]) -> Result<(), Fault> {
+        let sql = if kind == b'S' {
+            let Some(prepared) = self.statements.get(name) else {
+                return Err(no_statement(name));
+            };
+            prepared.sql.clone()
+        } else {
+            self.portal(name)?.sql.clone()
+        };
+        if sql.has_rows() {
+            self.refuse_in_failed(&sql)?;
+        }
+        if kind == b'S' {
+            let count = sql.parameters() as u16;
+            write::message(&mut self.out, backend::PARAMETER_DESCRIPTION, |buf| {
+                buf.extend_from_slice(&count.to_be_bytes());
+                for _ in 0..count {
+                    buf.extend_from_slice(&25u32.to_be_bytes());
+                }
+            });
+        }
+        self.describe_rows(&sql);
+        Ok(())
+    }
+
+    fn portal(&mut self, name: &[u8]) -> Result<&mut Portal, Fault> {
+        self.portals.get_mut(name).ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            ("34000", format!("portal \"{name}\" does not exist"))
+        })
+    }
+
+    fn execute(&mut self, name: &[u8], most: u32) -> Result<(), Fault> {
+        let portal = self.portal(name)?;
+        let (sql, started) = (portal.sql.clone(), portal.sent.is_some());
+        self.refuse_in_failed(&sql)?;
+        if let Sql::Select { slow, .. } = sql
+            && slow > 0
+            && !started
+        {
+            self.slow = Some(Slow::Portal(name.to_vec(), most, slow));
+            return Ok(());
+        }
+        self.run_portal(name, most)
+    }
+
+    fn run_portal(&mut self, name: &[u8], most: u32) -> Result<(), Fault> {
+        let portal = self.portal(name)?.clone();
+        let Sql::Select {
+            author,
+            rows,
+            size,
+            notice,
+            ..
+        } = portal.sql
+        else {
+            if portal.done {
+                let name = String::from_utf8_lossy(name);
+                return Err(("55000", format!("portal \"{name}\" cannot be run")));
+            }
+            self.portal(name)?.done = true;
+            self.run(&portal.sql, portal.token, &portal.text)?;
+            return Ok(());
+        };
+        if portal.sent.is_none() {
+            self.ran(author, portal.token);
+            if notice {
+                write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
+                self.flushed = self.out.len();
+            }
+        }
+        let from = portal.sent.unwrap_or(0);
+        let left = rows.saturating_sub(from);
+        let now = if most == 0 { left } else { left.min(most) };
+        for row in from..from + now {
+            self.row(portal.token, row, size, &portal.text);
+        }
+        self.portal(name)?.sent = Some(from + now);
+        if most > 0 && now == most {
+            write::empty(&mut self.out, backend::PORTAL_SUSPENDED);
+        } else {
+            write::command_complete(&mut self.out, &format!("SELECT {now}"));
+        }
+        Ok(())
+    }
+
+    /// An error ends the transaction, and the Query or the group.
+    fn fail(&mut self, fault: &Fault) {
+        self.error(fault.0, &fault.1);
+        if self.block == Block::None {
+            self.abort();
+        } else {
+            self.undo_changes();
+            self.portals.clear();
+            self.block = Block::Failed;
+            self.settings.undo();
+        }
+        if self.rest.take().is_some() {
+            self.ready();
+        } else {
+            self.skipping = true;
+        }
+    }
+
+    fn error(&mut self, sqlstate: &str, text: &str) {
+        write::error(&mut self.out, "ERROR", sqlstate, text);
+        // PostgreSQL sends errors and notices at once.
+        self.flushed = self.out.len();
+    }
+
+    fn undo_changes(&mut self) {
+        self.deeds.extend(self.changes.drain(..).map(Deed::Undone));
+    }
+
+    fn abort(&mut self) {
+        self.undo_changes();
+        self.settings.undo();
+        self.end_transaction();
+    }
+
+    fn commit(&mut self) {
+        self.deeds.extend(self.changes.drain(..).map(Deed::Kept));
+        self.settings.commit();
+        self.end_transaction();
+    }
+
+    fn end_transaction(&mut self) {
+        self.portals.clear();
+        self.authors.clear();
+        self.block = Block::None;
+        self.implicit = false;
+    }
+
+    fn end_implicit(&mut self) {
+        if self.block == Block::None {
+            self.commit();
+        }
+    }
+
+    fn ready(&mut self) {
+        for (name, value) in self.settings.report() {
+            write::parameter_status(&mut self.out, name.as_bytes(), value.as_bytes());
+        }
+        let status = match self.block {
+            Block::None => Status::Idle,
+            Block::Open => Status::Transaction,
+            Block::Failed => Status::Failed,
+        };
+        write::ready(&mut self.out, status);
+        self.flushed = self.out.len();
+    }
+}
+
+const COLUMN: write::Column<'static> = write::Column {
+    name: "x",
+    type_oid: 25,
+    type_size: -1,
+};
+
+fn no_statement(name: &[u8]) -> Fault {
+    if name.is_empty() {
+        return ("26000", "unnamed prepared statement does not exist".into());
+    }
+    let name = String::from_utf8_lossy(name);
+    (
+        "26000",
+        format!("prepared statement \"{name}\" does not exist"),
+    )
+}

@@ -1,0 +1,40 @@
+//! A short slice of `./sim`: some hundred seeds of the whole world, and that seeds repeat.
+
+use howdah_sim::run::run;
+
+fn play(seeds: std::ops::Range<u64>) {
+    let (mut statements, mut lends) = (0, 0);
+    for seed in seeds {
+        let outcome = run(seed, false);
+        if let Some(violation) = outcome.violation {
+            panic!(
+                "./sim --seed {seed}: {}: {}",
+                violation.checker, violation.text
+            );
+        }
+        statements += outcome.statements;
+        lends += outcome.lends;
+    }
+    // A world in which nothing happens proves nothing.
+    assert!(statements > 10_000, "only {statements} statements");
+    assert!(lends > 100, "only {lends} lends");
+}
+
+#[test]
+fn every_reply_is_right_part_one() {
+    play(0..1500);
+}
+
+#[test]
+fn every_reply_is_right_part_two() {
+    play(1500..3000);
+}
+
+#[test]
+fn a_seed_repeats() {
+    for seed in [3, 11, 42] {
+        let (first, again) = (run(seed, true), run(seed, true));
+        assert!(first.whole == again.whole, "seed {seed} went another way");
+        assert!(!first.whole.is_empty());
+    }
+}
