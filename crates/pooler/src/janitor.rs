@@ -271,7 +271,6 @@ impl Pooler {
             return;
         };
         self.timers.arm(Peer::Client(id), at, &mut client.timer);
-        self.mind_hunger();
     }
 
     /// Makes sure that a linked client comes up before any deadline that may begin to count while

@@ -282,6 +282,7 @@ impl Pooler {
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+        self.mind_hunger();
     }
 
     /// True while `server_login_retry` has not passed since a login failed.

@@ -247,7 +247,8 @@ impl Client {
             format!("sees {how:?}, in the middle of: {partial}")
         });
         let expected = matches!(self.stage, Stage::Leaving | Stage::Doomed);
-        self.disturbed |= self.stage != Stage::Leaving;
+        let cut = world.excuses.closes && !self.reference.is_answered();
+        self.disturbed |= self.stage != Stage::Leaving || cut;
         if !expected && !world.excuses.closes {
             let text = format!("client {id} loses its connection: {}", self.awaits());
             world.story.violate("answered", &[Who::Client(id)], text);

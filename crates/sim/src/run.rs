@@ -1,6 +1,6 @@
 //! Plays a scenario and checks everything.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, channel};
@@ -9,7 +9,7 @@ use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
 use howdah_daemon::sockets::HIGH_WATER;
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::census::Census;
-use howdah_pooler::event::{Address, Order, Time, WorkerId};
+use howdah_pooler::event::{Address, ClientId, Order, Time, WorkerId};
 use howdah_pooler::note::Note;
 use howdah_pooler::{Pooler, PoolerSetup};
 
@@ -26,6 +26,11 @@ use crate::world::{Shared, World};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
+/// How long it may take until workers know of each other's waiters, in nanoseconds.
+const TOLD: u64 = 50 * MILLI;
+/// For how long a client may go on being overtaken by others, in nanoseconds: servers are held
+/// for some time by those who got them.
+const UNFAIR: u64 = 400 * MILLI;
 /// Bytes a connection may have beyond the high-water mark.
 const SLACK: usize = 256 << 10;
 /// The longest message of a client, in bytes.
@@ -109,8 +114,8 @@ struct Play {
     calm: bool,
     /// Everybody is gone.
     quiet: bool,
-    /// By how much somebody was overtaken by a client of another worker, at most, in nanoseconds.
-    overtaken: u64,
+    /// Since when who waits (on which worker, since when) was overtaken by others.
+    overtaken: HashMap<(usize, ClientId, Time), u64>,
     idle_turns: u32,
 }
 
@@ -184,7 +189,7 @@ impl Play {
             turns: 0,
             calm: false,
             quiet: false,
-            overtaken: 0,
+            overtaken: HashMap::new(),
             idle_turns: 0,
         }
     }
@@ -192,7 +197,6 @@ impl Play {
     fn figures(&mut self) -> (usize, u64, u64) {
         let lends = self.workers.iter_mut().map(|w| w.decisions().lends);
         let lends = lends.sum();
-        if std::env::var("OV").is_ok() { eprintln!("OV {} {} {:?}", self.overtaken/1000, self.scenario.seed, self.scenario.faults); }
         (self.postgres.journal.len(), self.turns, lends)
     }
 
@@ -357,27 +361,45 @@ impl Play {
         // What was received while a stop was under way, and one message of our making.
         let bound = (1 << 20) + count * (HIGH_WATER + SLACK);
         if queued > bound {
-            self.violate("memory", format!("{queued} bytes to be sent to {count} connections"));
+            self.violate(
+                "memory",
+                format!("{queued} bytes to be sent to {count} connections"),
+            );
         }
         if held > count * (HIGH_WATER + SLACK + LONGEST) {
-            self.violate("memory", format!("{held} bytes held back of {count} connections"));
+            self.violate(
+                "memory",
+                format!("{held} bytes held back of {count} connections"),
+            );
         }
     }
 
-    /// Who got a server has not overtaken anybody on another worker by much.
+    /// Nobody goes on being overtaken by clients of other workers.
     fn check_fairness(&mut self, at: usize) {
         let served = std::mem::take(&mut self.workers[at].decisions().served);
-        let now = self.now();
+        let (now, mut unfair) = (self.now(), None);
         for served in served {
-            for other in &mut self.workers {
-                for waiter in other.decisions().waiters() {
-                    if waiter.pool == served.pool && waiter.since < served.since {
-                        let by = served.since.0 - waiter.since.0;
-                        if by > 2*SECOND { self.world.borrow_mut().story.violate("fair", &[], format!("{served:?} overtakes {waiter:?} by {by}")); } self.overtaken = self.overtaken.max(by);
-                        let _ = now;
+            for (index, other) in self.workers.iter_mut().enumerate() {
+                let waiters = other.decisions().waiters();
+                for waiter in waiters.iter().filter(|w| w.pool == served.pool) {
+                    let slack = (now - waiter.since.0) / 8 + TOLD;
+                    if waiter.since.0 + slack < served.since.0 {
+                        let key = (index, waiter.client, waiter.since);
+                        let first = *self.overtaken.entry(key).or_insert(now);
+                        if now - first > UNFAIR {
+                            unfair = Some(format!(
+                                "{waiter:?} of worker {index} is overtaken for {} ms, now by \
+                                 {served:?} of worker {at}",
+                                (now - first) / MILLI
+                            ));
+                        }
                     }
                 }
             }
+        }
+        // Where logins fail, a worker does not ask for servers for some time.
+        if let Some(text) = unfair.filter(|_| self.scenario.strict_limits) {
+            self.violate("order", text);
         }
     }
 
