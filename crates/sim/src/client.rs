@@ -68,6 +68,8 @@ pub struct Client {
     deaf_until: Time,
     /// It was not answered to the end.
     disturbed: bool,
+    /// It has left in the middle of a COPY.
+    deaf_for_good: bool,
 }
 
 impl Client {
@@ -88,6 +90,7 @@ impl Client {
             rests_until: Time(0),
             deaf_until: Time(0),
             disturbed: false,
+            deaf_for_good: false,
         }
     }
 
@@ -270,6 +273,12 @@ impl Client {
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
         }
+        // Its COPY is failed for it, which it does not hear any more.
+        let failed = fields.message() == b"COPY from stdin failed: client disconnected";
+        self.deaf_for_good |= self.stage == Stage::Leaving && failed;
+        if self.deaf_for_good {
+            return;
+        }
         if let Err(why) = self.reference.received(message) {
             let text = format!("client {id} {why}");
             world.story.violate("replies", &[Who::Client(id)], text);
@@ -377,9 +386,13 @@ impl Client {
 
     /// Its script is over.
     fn part(&mut self, world: &mut World) {
-        if self.wish.end != End::TerminateAtOnce
-            && (!self.out.is_empty() || !self.reference.is_answered())
-        {
+        let hasty = match self.wish.end {
+            End::TerminateAtOnce => true,
+            // Everything is sent that was to be.
+            End::Vanish(after, _) => self.out.is_empty() && self.written >= after,
+            _ => false,
+        };
+        if !hasty && (!self.out.is_empty() || !self.reference.is_answered()) {
             return;
         }
         match self.wish.end {

@@ -169,6 +169,45 @@ impl<'a> Speaker<'a> {
         self.script
     }
 
+    /// The same, and then something that is begun and not ended.
+    pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
+        let patient = self.chance.once_in(2);
+        match self.chance.within(0..=3) {
+            0 => {
+                let text = format!("copyin {}", self.token());
+                self.query(&text);
+                if patient {
+                    self.pause();
+                    self.script.push_back(Act::AwaitCopy);
+                }
+                self.copy_data();
+            }
+            1 => {
+                self.parse("", TEXTS[2]);
+                self.bind_execute("", "", true, 0);
+                if patient {
+                    self.await_answers_or_flush();
+                }
+            }
+            2 if self.tongue.blocks => {
+                self.query("begin");
+                self.unit_of_one();
+                if patient {
+                    self.await_answers();
+                }
+            }
+            _ => {
+                let text = format!("insert {};select 1 slow 20", self.token());
+                self.query(&text);
+            }
+        }
+        self.pause();
+        let last = std::mem::take(&mut self.script);
+        let mut script = self.script(units);
+        script.extend(last);
+        script
+    }
+
     /// What was said so far is sent.
     fn pause(&mut self) {
         if !self.batch.is_empty() {

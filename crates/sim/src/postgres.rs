@@ -27,6 +27,9 @@ pub struct Manners {
     /// Once in so many times, a cancel request is carried out only after that many seconds; 0 for
     /// never.
     pub cancel_late_once_in: usize,
+    /// The connection of a cancel request breaks once in so many times when the request has arrived,
+    /// which is carried out all the same; 0 for never.
+    pub cancel_cut_once_in: usize,
     /// The connection of a cancel request is closed at most so many milliseconds after it was
     /// carried out.
     pub cancel_close_millis: u64,
@@ -178,7 +181,9 @@ impl Postgres {
     fn step_process(&mut self, at: usize, world: &mut World) {
         let now = world.now;
         let process = &mut self.processes[at];
-        if world.is_reset(process.socket) {
+        // What was asked for is done, even if nobody can be told.
+        let asked = matches!(process.stage, Stage::Cancelling { .. });
+        if world.is_reset(process.socket) && !asked {
             return process.die(world, &mut self.journal);
         }
         match &process.stage {
@@ -239,6 +244,10 @@ impl Postgres {
                 };
                 let at = after(world, millis);
                 let secret = secret.to_vec();
+                let cut = self.manners.cancel_cut_once_in;
+                if cut > 0 && world.chance.once_in(cut) {
+                    world.reset(process.socket);
+                }
                 process.stage = Stage::Cancelling { pid, secret, at };
             }
             Ok(FirstPacket::Startup(startup)) => {

@@ -569,14 +569,19 @@ fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Clie
         let mut number = 0;
         let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
         let units = scenario.units;
-        let script = speaker.script(units);
+        let broken = scenario.ends[1] + scenario.ends[3] > 0 && speaker.chance.once_in(3);
+        let script = if broken {
+            speaker.broken_script(units)
+        } else {
+            speaker.script(units)
+        };
         let wish = Wish {
             id,
             database: database.name.clone(),
             user: user.clone(),
             asks: asks(chance),
             defaults: database.settings.clone(),
-            end: end(scenario, &script, chance),
+            end: end(scenario, &script, broken, chance),
             script,
             at: Time(now + chance.number() % (scenario.span * MILLI)),
             cancellable,
@@ -604,7 +609,20 @@ fn asks(chance: &mut Chance) -> Vec<(String, String)> {
     asks
 }
 
-fn end(scenario: &Scenario, script: &VecDeque<Act>, chance: &mut Chance) -> End {
+fn end(scenario: &Scenario, script: &VecDeque<Act>, broken: bool, chance: &mut Chance) -> End {
+    let bytes = script.iter().map(|act| match act {
+        Act::Send(messages) => messages.iter().map(|m| 5 + m.body.len()).sum(),
+        _ => 0,
+    });
+    let bytes: usize = bytes.sum();
+    if broken {
+        // What is never ended is never answered.
+        return if chance.once_in(2) {
+            End::TerminateAtOnce
+        } else {
+            End::Vanish(bytes, chance.once_in(2))
+        };
+    }
     let sum: usize = scenario.ends.iter().sum();
     let mut at = chance.within(0..=sum - 1);
     let mut kind = 0;
@@ -616,13 +634,7 @@ fn end(scenario: &Scenario, script: &VecDeque<Act>, chance: &mut Chance) -> End 
         0 => End::Terminate,
         1 => End::TerminateAtOnce,
         2 => End::Close,
-        _ => {
-            let bytes = script.iter().map(|act| match act {
-                Act::Send(messages) => messages.iter().map(|m| 5 + m.body.len()).sum(),
-                _ => 0,
-            });
-            End::Vanish(chance.within(0..=bytes.sum()), chance.once_in(2))
-        }
+        _ => End::Vanish(chance.within(0..=bytes), chance.once_in(2)),
     }
 }
 

@@ -267,6 +267,9 @@ impl Scenario {
         faults.workers_stall = self.workers > 1 && chance.once_in(3);
         if chance.once_in(3) {
             faults.cancels = chance.within(1..=12);
+            if chance.once_in(3) {
+                self.manners.cancel_cut_once_in = chance.within(1..=3);
+            }
             if chance.once_in(4) {
                 self.manners.cancel_late_once_in = chance.within(1..=4);
             }
