@@ -13,6 +13,7 @@ anybody could see, and is expected not to be.
 """
 import argparse
 import json
+import os
 import random
 import re
 import shutil
@@ -23,18 +24,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = ROOT / "crates/sim/mutations"
 COPY = ROOT / "target/mutants"
+ORIGINAL = ROOT / "target/mutants-original"
 # Mistakes that make nothing happen at all take long to notice.
 LIMIT_SECONDS = 120
 
 
-def fresh_copy():
-    """The sources as they are now, beside the build of the last mutation."""
-    COPY.mkdir(parents=True, exist_ok=True)
+def keep_original():
+    """The sources as they are now: all mutations are of these, whatever is edited meanwhile."""
+    shutil.rmtree(ORIGINAL, ignore_errors=True)
+    ORIGINAL.mkdir(parents=True)
     for name in ("Cargo.toml", "Cargo.lock"):
-        copy(ROOT / name, COPY / name)
-    for path in (ROOT / "crates").rglob("*"):
+        shutil.copy(ROOT / name, ORIGINAL / name)
+    shutil.copytree(ROOT / "crates", ORIGINAL / "crates")
+
+
+def fresh_copy():
+    """The original sources, beside the build of the last mutation."""
+    for path in ORIGINAL.rglob("*"):
         if path.is_file():
-            copy(path, COPY / path.relative_to(ROOT))
+            copy(path, COPY / path.relative_to(ORIGINAL))
 
 
 def copy(source, target):
@@ -53,7 +61,6 @@ def build():
 
 
 def environment():
-    import os
     return {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target"), "RUSTFLAGS": "-Awarnings"}
 
 
@@ -163,6 +170,7 @@ def main():
     options = parser.parse_args()
     if shutil.which("cargo") is None:
         sys.exit("cargo is needed")
+    keep_original()
     print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
     if options.at_random:
         sys.exit(min(run_at_random(options), 100))

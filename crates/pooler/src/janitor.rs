@@ -431,10 +431,13 @@ impl Pooler {
                 self.close_server(id, why, Close::Abort, out);
             }
             server::State::Idle => {
-                // A pool keeps its minimum, younger servers excepted.
+                // A pool keeps its minimum, younger servers excepted. One worker does so, or each
+                // would keep as many.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
-                if why == "server idle timeout" && pool.servers <= min {
+                let (database, user) = (&pool.key.database, &pool.key.user);
+                let keeps = self.keys.home(database, user, self.workers) == self.worker;
+                if why == "server idle timeout" && pool.servers <= min && keeps {
                     if let Some(server) = self.servers.get_mut(id) {
                         server.since = self.now;
                     }

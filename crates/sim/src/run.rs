@@ -550,7 +550,11 @@ impl Play {
                 census.statements
             ));
         }
-        (at_last && sessions + census.pools > 0)
+        // A pool that shall have servers keeps some, and stays.
+        let least: usize = self.scenario.databases.iter().map(|d| d.least).sum();
+        let least = least * self.scenario.users.len();
+        let most = if least > 0 { census.pools } else { 0 };
+        (at_last && (sessions > least || census.pools > most))
             .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
     }
 }

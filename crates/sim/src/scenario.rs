@@ -22,6 +22,12 @@ pub struct Database {
     pub most: usize,
     /// Settings of its servers.
     pub settings: Vec<(String, String)>,
+    /// `min_pool_size`.
+    pub least: usize,
+    /// Its host: an address, or a name.
+    pub host: &'static str,
+    /// It has a `connect_query`.
+    pub connects_with: bool,
 }
 
 /// What goes wrong, besides clients that vanish.
@@ -185,6 +191,17 @@ impl Scenario {
                 },
                 most,
                 settings,
+                least: if chance.once_in(8) {
+                    chance.within(1..=2)
+                } else {
+                    0
+                },
+                host: if chance.once_in(6) {
+                    "db.example"
+                } else {
+                    "127.0.0.1"
+                },
+                connects_with: chance.once_in(8),
             });
         }
         if chance.once_in(6) {
@@ -221,6 +238,10 @@ impl Scenario {
         }
         if chance.once_in(5) {
             set("server_round_robin = 1".into());
+        }
+        if chance.once_in(6) {
+            set("server_fast_close = 1".into());
+            self.excuses.push("database configuration changed");
         }
         if chance.once_in(6) {
             set("server_lifetime = 1".into());
@@ -310,9 +331,12 @@ impl Scenario {
         let mut text = String::from("[databases]\n");
         for database in &self.databases {
             text += &format!(
-                "{} = host=127.0.0.1 port=5432 pool_size={} reserve_pool_size={}",
-                database.name, database.size, database.reserve
+                "{} = host={} port=5432 pool_size={} reserve_pool_size={} min_pool_size={}",
+                database.name, database.host, database.size, database.reserve, database.least
             );
+            if database.connects_with {
+                text += " connect_query='select 1'";
+            }
             if database.most > 0 {
                 text += &format!(" max_db_connections={}", database.most);
             }
