@@ -163,15 +163,9 @@ impl Pooler {
 
     /// Nobody waits any more: the Broker need not think so.
     fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
-        let worker = self.worker;
-        let pool = self.pools.at_mut(id);
-        if pool.need && pool.waiting.is_empty() && pool.newcomers.is_empty() {
-            pool.need = false;
-            let sated = ToBroker::Sated {
-                worker,
-                pool: pool.key.clone(),
-            };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+        let pool = self.pools.at(id);
+        if pool.waiting.is_empty() && pool.newcomers.is_empty() {
+            self.sated(id, out);
         }
     }
 

@@ -285,6 +285,20 @@ impl Pooler {
         self.mind_hunger();
     }
 
+    /// What was needed has come. The need may have been said anew while it was on its way, and the
+    /// Broker is not to believe that.
+    pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
+        let worker = self.worker;
+        let pool = self.pools.at_mut(pool_id);
+        if std::mem::take(&mut pool.need) {
+            let sated = ToBroker::Sated {
+                worker,
+                pool: pool.key.clone(),
+            };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+        }
+    }
+
     /// True while `server_login_retry` has not passed since a login failed.
     pub(crate) fn backs_off(&self, pool_id: PoolId) -> bool {
         let retry = nanos(self.config.globals.server_login_retry);
@@ -334,7 +348,7 @@ impl Pooler {
         if let Some(pool_id) = found
             && !warm
         {
-            self.pools.at_mut(pool_id).need = false;
+            self.sated(pool_id, out);
         }
         let Some(pool_id) = wanted else {
             let (worker, pool) = (self.worker, Arc::new(key.clone()));
@@ -500,8 +514,7 @@ impl Pooler {
         });
         let pool = self.pools.at_mut(pool_id);
         pool.servers += 1;
-        // The Broker takes a need for met when it hears of the move.
-        pool.need = false;
+        self.sated(pool_id, out);
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
         if !stale && let Some(welcome) = parcel.welcome {
             self.learn_welcome(pool_id, welcome, out);

@@ -37,12 +37,18 @@ pub struct Wish {
     pub at: Time,
     /// Somebody may cancel what it does.
     pub cancellable: bool,
+    /// It asks for TLS first.
+    pub asks_for_tls: bool,
+    /// The minor version of the protocol it speaks.
+    pub minor: u16,
 }
 
 /// Where a client stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Away,
+    /// It has asked for TLS, which there is none of.
+    Asking,
     LoggingIn,
     Talking,
     /// It has said goodbye.
@@ -161,13 +167,12 @@ impl Client {
             self.stage = Stage::Gone;
             return;
         }
-        let mut parameters = vec![
-            ("user".to_string(), self.wish.user.clone()),
-            ("database".into(), self.wish.database.clone()),
-        ];
-        parameters.extend(self.wish.asks.iter().cloned());
-        write::startup(&mut self.out, 0, parameters);
-        self.stage = Stage::LoggingIn;
+        if self.wish.asks_for_tls {
+            self.out.extend_from_slice(&[0, 0, 0, 8, 4, 210, 22, 47]);
+            self.stage = Stage::Asking;
+        } else {
+            self.log_in();
+        }
         let (id, now) = (self.wish.id, world.now);
         let wish = &self.wish;
         world.story.tell(now, Who::Client(id), || {
@@ -176,6 +181,16 @@ impl Client {
                 wish.database, wish.user, wish.asks, wish.end
             )
         });
+    }
+
+    fn log_in(&mut self) {
+        let mut parameters = vec![
+            ("user".to_string(), self.wish.user.clone()),
+            ("database".into(), self.wish.database.clone()),
+        ];
+        parameters.extend(self.wish.asks.iter().cloned());
+        write::startup(&mut self.out, self.wish.minor, parameters);
+        self.stage = Stage::LoggingIn;
     }
 
     fn write(&mut self, world: &mut World) {
@@ -233,6 +248,10 @@ impl Client {
             Read::Nothing => {}
             Read::Bytes(bytes) => {
                 self.inbox.extend_from_slice(&bytes);
+                if self.stage == Stage::Asking && self.inbox == b"N" {
+                    self.inbox.clear();
+                    self.log_in();
+                }
                 while self.stage != Stage::Gone
                     && let Some(message) = take(&mut self.inbox)
                 {
@@ -315,7 +334,7 @@ impl Client {
             backend::BACKEND_KEY_DATA => {
                 self.key = key_data(body).ok().map(|(pid, key)| (pid, key.to_vec()));
             }
-            backend::AUTHENTICATION | backend::NOTICE => {}
+            backend::AUTHENTICATION | backend::NOTICE | backend::NEGOTIATE => {}
             backend::READY => {
                 self.stage = Stage::Talking;
                 self.check_told(world);

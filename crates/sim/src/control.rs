@@ -1,7 +1,7 @@
 //! Those beside clients and PostgreSQL: the control thread's part, the administrator, and people
 //! who cancel.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,6 +27,7 @@ pub struct Control {
     due: VecDeque<(Time, WorkerId, Question)>,
     posts: Vec<PostBox>,
     config: Arc<Config>,
+    idle: BTreeSet<u16>,
 }
 
 impl Control {
@@ -40,7 +41,13 @@ impl Control {
             due,
             posts,
             config,
+            idle: BTreeSet::new(),
         }
+    }
+
+    /// How many workers said that they may end.
+    pub fn idle(&self) -> usize {
+        self.idle.len()
     }
 
     /// Where to ask.
@@ -77,10 +84,10 @@ impl Control {
                     let set = set.map(|config| self.put_in_force(config));
                     self.answer(worker, Answer::Reloaded(ticket, set));
                 }
-                Question::Derive { .. }
-                | Question::Idle(_)
-                | Question::Exit(_)
-                | Question::StopListening { .. } => {}
+                Question::Idle(worker) => {
+                    self.idle.insert(worker.0);
+                }
+                Question::Derive { .. } | Question::Exit(_) | Question::StopListening { .. } => {}
             }
         }
     }

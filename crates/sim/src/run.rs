@@ -462,10 +462,33 @@ impl Play {
         if !self.failed() {
             self.rest((self.scenario.idle_seconds + 25) * SECOND);
             self.check_quiet(true);
+            self.shut_down();
         }
         let mut world = self.world.borrow_mut();
         for client in &mut self.clients {
             client.settle(&self.postgres.journal, &mut world);
+        }
+    }
+
+    /// With nobody there, every worker says at once that it may end.
+    fn shut_down(&mut self) {
+        let order = match self.chance.once_in(2) {
+            true => Order::ShutdownWaitForClients,
+            false => Order::ShutdownWaitForServers,
+        };
+        for post in &self.posts {
+            post.post(Letter::Operator(order.clone()));
+        }
+        let until = self.now() + 20 * SECOND;
+        while !self.failed() && self.now() < until && self.control.idle() < self.workers.len() {
+            self.turn();
+        }
+        let (idle, workers) = (self.control.idle(), self.workers.len());
+        if !self.failed() && idle != workers {
+            self.violate(
+                "orders",
+                format!("{idle} of {workers} workers end after {order:?}"),
+            );
         }
     }
 
@@ -589,6 +612,8 @@ fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Clie
             script,
             at: Time(now + chance.number() % (scenario.span * MILLI)),
             cancellable,
+            asks_for_tls: chance.once_in(6),
+            minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
         clients.push(Client::new(wish, &mut world.borrow_mut()));
     }
@@ -659,8 +684,31 @@ fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
                 orders.push_back((chance.within(1..=300) as u64, format!("RESUME {database}")));
             }
             3 => orders.push_back((wait, "RELOAD".into())),
-            4 => orders.push_back((wait, "SHOW POOLS".into())),
-            5 => orders.push_back((wait, "SHOW CLIENTS".into())),
+            4 => {
+                let show = [
+                    "POOLS",
+                    "CLIENTS",
+                    "SERVERS",
+                    "STATS",
+                    "LISTS",
+                    "MEM",
+                    "DATABASES",
+                ];
+                let what = show[chance.within(0..=show.len() - 1)];
+                orders.push_back((wait, format!("SHOW {what}")));
+            }
+            5 => match chance.within(0..=2) {
+                0 => orders.push_back((wait, "SET log_stats = 0".into())),
+                1 => {
+                    orders.push_back((wait, "RECONNECT".into()));
+                    orders.push_back((1, "WAIT_CLOSE".into()));
+                }
+                _ => {
+                    orders.push_back((wait, format!("DISABLE {database}")));
+                    let wait = chance.within(1..=50) as u64;
+                    orders.push_back((wait, format!("ENABLE {database}")));
+                }
+            },
             _ => {
                 orders.push_back((wait, format!("KILL {database}")));
                 orders.push_back((chance.within(1..=100) as u64, format!("RESUME {database}")));

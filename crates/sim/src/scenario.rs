@@ -306,6 +306,9 @@ impl Scenario {
         if chance.once_in(10) {
             self.manners.refuses_once_in = chance.within(2..=6);
         }
+        if faults.orders > 0 {
+            self.excuses.push("database \"d0\" is disabled");
+        }
         if faults.kills {
             self.excuses.push("database removed");
             self.closes = true;
