@@ -176,7 +176,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        debug_assert!(server.ledger.is_empty() && server.inbox.at_boundary());
+        debug_assert!(server.ledger.is_empty() && !server.inbox.relaying());
         if server.cancels > 0 {
             server.state = server::State::BeingCancelled;
             return;

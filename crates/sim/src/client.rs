@@ -10,6 +10,7 @@ use howdah_wire::write;
 
 use crate::grammar::{Act, End};
 use crate::journal::Journal;
+use crate::postgres::UNASKED;
 use crate::reference::{Message, Reference};
 use crate::session::Session;
 use crate::settings::{KNOWN, Settings, position};
@@ -291,6 +292,16 @@ impl Client {
         }
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
+        }
+        let unasked = match message[0] {
+            backend::NOTICE => fields.message().starts_with(UNASKED.as_bytes()),
+            tag => {
+                tag == backend::PARAMETER_STATUS
+                    && message[HEADER..].starts_with(UNASKED.as_bytes())
+            }
+        };
+        if unasked {
+            return;
         }
         // Its COPY is failed for it, which it does not hear any more.
         let failed = fields.message() == b"COPY from stdin failed: client disconnected";

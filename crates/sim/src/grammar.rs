@@ -52,7 +52,7 @@ pub struct Tongue {
     pub session: bool,
 }
 
-const KINDS: usize = 26;
+const KINDS: usize = 27;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
@@ -278,6 +278,7 @@ impl<'a> Speaker<'a> {
                 let name = VALUES[self.chance.within(0..=3)].0;
                 self.query(&format!("show {name}"));
             }
+            26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
             _ => self.unit_of_one(),
         }
@@ -454,6 +455,29 @@ impl<'a> Speaker<'a> {
                 self.bind_execute("", &name, text.contains("$1"), 0);
             }
         }
+        self.sync();
+    }
+
+    /// What is forgotten in a group is not known in the rest of it.
+    fn forget_in_group(&mut self) {
+        let forgotten = self.chance.within(0..=3);
+        // A named statement of one name to forget is not supported.
+        let (text, holder) = match self.chance.within(0..=3) {
+            0 => ("deallocate all".into(), "s4"),
+            1 => ("deallocate all".into(), ""),
+            _ => (format!("deallocate s{forgotten}"), ""),
+        };
+        self.parse("s2", TEXTS[0]);
+        self.parse(holder, &text);
+        self.bind_execute("", holder, false, 0);
+        if self.chance.once_in(3) {
+            self.sync();
+        }
+        if self.chance.once_in(2) {
+            self.parse("s1", TEXTS[1]);
+        }
+        let name = format!("s{}", self.chance.within(1..=2));
+        self.bind_execute("", &name, true, 0);
         self.sync();
     }
 

@@ -218,6 +218,9 @@ impl Scenario {
         self.manners.cancel_millis = [0, 2, 50][chance.within(0..=2)];
         self.manners.cancel_close_millis = [0, 2, 50][chance.within(0..=2)];
         if chance.once_in(3) {
+            self.manners.speaks_once_in = [3, 20, 100][chance.within(0..=2)];
+        }
+        if chance.once_in(3) {
             self.buffers = chance.within(1..=3);
         }
         if chance.once_in(6) {
