@@ -40,6 +40,8 @@ pub struct Wish {
     pub cancellable: bool,
     /// It asks for TLS first.
     pub asks_for_tls: bool,
+    /// It talks before it is told that it is logged in.
+    pub eager: bool,
     /// The minor version of the protocol it speaks.
     pub minor: u16,
 }
@@ -172,7 +174,7 @@ impl Client {
             self.out.extend_from_slice(&[0, 0, 0, 8, 4, 210, 22, 47]);
             self.stage = Stage::Asking;
         } else {
-            self.log_in();
+            self.log_in(world);
         }
         let (id, now) = (self.wish.id, world.now);
         let wish = &self.wish;
@@ -184,7 +186,7 @@ impl Client {
         });
     }
 
-    fn log_in(&mut self) {
+    fn log_in(&mut self, world: &mut World) {
         let mut parameters = vec![
             ("user".to_string(), self.wish.user.clone()),
             ("database".into(), self.wish.database.clone()),
@@ -192,6 +194,12 @@ impl Client {
         parameters.extend(self.wish.asks.iter().cloned());
         write::startup(&mut self.out, self.wish.minor, parameters);
         self.stage = Stage::LoggingIn;
+        if self.wish.eager
+            && let Some(Act::Send(messages)) = self.wish.script.front().cloned()
+        {
+            self.wish.script.pop_front();
+            self.send(messages, world);
+        }
     }
 
     fn write(&mut self, world: &mut World) {
@@ -251,7 +259,7 @@ impl Client {
                 self.inbox.extend_from_slice(&bytes);
                 if self.stage == Stage::Asking && self.inbox == b"N" {
                     self.inbox.clear();
-                    self.log_in();
+                    self.log_in(world);
                 }
                 while self.stage != Stage::Gone
                     && let Some(message) = take(&mut self.inbox)
@@ -419,7 +427,7 @@ impl Client {
         let hasty = match self.wish.end {
             End::TerminateAtOnce => true,
             // Everything is sent that was to be.
-            End::Vanish(after, _) => self.out.is_empty() && self.written >= after,
+            End::Vanish(..) => self.out.is_empty(),
             _ => false,
         };
         if !hasty && (!self.out.is_empty() || !self.reference.is_answered()) {

@@ -397,8 +397,10 @@ impl Play {
                 }
             }
         }
-        // Where logins fail, a worker does not ask for servers for some time.
-        if let Some(text) = unfair.filter(|_| self.scenario.strict_limits) {
+        // Where logins fail, a worker does not ask for servers for some time; nor while it is
+        // paused, which begins and ends on each at another moment.
+        let calm = self.scenario.strict_limits && self.scenario.faults.orders == 0;
+        if let Some(text) = unfair.filter(|_| calm) {
             self.violate("order", text);
         }
     }
@@ -433,6 +435,7 @@ impl Play {
         self.scenario.faults.cancels = 0;
         self.postgres.manners.refuses_once_in = 0;
         self.postgres.manners.cancel_late_once_in = 0;
+        self.postgres.manners.speaks_once_in = 0;
         let names: Vec<_> = self
             .scenario
             .databases
@@ -456,7 +459,6 @@ impl Play {
         if self.failed() {
             return;
         }
-        self.quiet = true;
         self.rest(3 * SECOND);
         self.check_quiet(false);
         if !self.failed() {
@@ -511,9 +513,11 @@ impl Play {
 
     fn rest(&mut self, nanos: u64) {
         let until = self.now() + nanos;
+        self.quiet = true;
         while !self.failed() && self.now() < until {
             self.turn();
         }
+        self.quiet = false;
     }
 
     /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
@@ -521,16 +525,22 @@ impl Play {
         // Nothing that waits for a time limit of the pooler's comes to rest in time, except for
         // cancels that PostgreSQL never seems to get.
         let late = self.scenario.manners.cancel_late_once_in > 0;
-        let until = self.now() + if late { 30 } else { 6 } * SECOND;
+        let patience = if late { 30 } else { 6 } * SECOND;
+        let mut until = self.now() + patience;
+        let limit = self.now() + 20 * patience;
         loop {
             let found = self.unquiet(at_last);
             if self.failed() || found.is_none() {
                 return;
             }
-            if self.now() > until {
+            if self.now() > until.min(limit) {
                 return self.violate("quiet", found.unwrap_or_default());
             }
+            let before = self.world.borrow().activity;
             self.turn();
+            if self.world.borrow().activity != before {
+                until = self.now() + patience;
+            }
         }
     }
 
@@ -615,6 +625,7 @@ fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Clie
             at: Time(now + chance.number() % (scenario.span * MILLI)),
             cancellable,
             asks_for_tls: chance.once_in(6),
+            eager: chance.once_in(10),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
         clients.push(Client::new(wish, &mut world.borrow_mut()));
