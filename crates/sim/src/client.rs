@@ -124,8 +124,11 @@ impl Client {
     }
 
     /// Somebody asks to cancel what it does.
-    pub fn is_cancelled(&mut self) {
+    pub fn is_cancelled(&mut self, world: &World) {
         self.reference.cancels += 1;
+        if world.prompt_cancels {
+            self.reference.cancelled_at = Some(world.now.0);
+        }
     }
 
     /// Its socket, while it has one.
@@ -317,7 +320,7 @@ impl Client {
         if self.deaf_for_good {
             return;
         }
-        if let Err(why) = self.reference.received(message) {
+        if let Err(why) = self.reference.received(message, now.0) {
             let text = format!("client {id} {why}");
             world.story.violate("replies", &[Who::Client(id)], text);
         }

@@ -114,6 +114,7 @@ pub struct Admin {
     /// An answer is awaited, to this.
     awaits: Option<String>,
     done: bool,
+    stopped: bool,
     rests_until: Time,
     gone: bool,
 }
@@ -129,6 +130,7 @@ impl Admin {
             inbox: Vec::new(),
             awaits: None,
             done: false,
+            stopped: false,
             rests_until: now,
         }
     }
@@ -146,6 +148,7 @@ impl Admin {
     /// No further orders.
     pub fn stop(&mut self) {
         self.orders.clear();
+        self.stopped = true;
     }
 
     /// Does something, or not.
@@ -203,6 +206,10 @@ impl Admin {
 
     /// An order was answered as done: from now it must hold.
     fn carried_out(&mut self, order: &str, postgres: &mut Postgres) {
+        // Everything is resumed in the end.
+        if self.stopped {
+            return;
+        }
         match order.split_once(' ').unwrap_or((order, "")) {
             ("PAUSE", "") => postgres.paused.all = true,
             ("PAUSE", database) => {

@@ -129,14 +129,13 @@ impl Play {
         let (front, back) = (address(6432), address(5432));
         let mut borrowed = world.borrow_mut();
         borrowed.weather = scenario.weather;
+        borrowed.prompt_cancels = scenario.cancels_are_prompt();
         borrowed.excuses.texts = scenario.excuses.clone();
         borrowed.excuses.closes = scenario.closes;
         let mut postgres = Postgres::new(back, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
         borrowed.listen(front.clone());
-        let settings = scenario.settings.join(", ");
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));
-        let _ = settings;
         borrowed.story.tell(now, Who::World, || brief);
         drop(borrowed);
 
@@ -287,7 +286,7 @@ impl Play {
         if wrong {
             key.1[0] ^= 1;
         } else {
-            self.clients[at].is_cancelled();
+            self.clients[at].is_cancelled(&world);
         }
         self.cancellers
             .extend(Canceller::new(&self.front, &key, &mut world));

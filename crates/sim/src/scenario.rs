@@ -218,7 +218,7 @@ impl Scenario {
         self.manners.cancel_millis = [0, 2, 50][chance.within(0..=2)];
         self.manners.cancel_close_millis = [0, 2, 50][chance.within(0..=2)];
         if chance.once_in(3) {
-            self.manners.speaks_once_in = [3, 20, 100][chance.within(0..=2)];
+            self.manners.speaks_once_in = [20, 100, 500][chance.within(0..=2)];
         }
         if chance.once_in(3) {
             self.buffers = chance.within(1..=3);
@@ -389,6 +389,16 @@ impl Scenario {
             }
         }
         limits
+    }
+
+    /// Nothing holds up a request to cancel.
+    pub fn cancels_are_prompt(&self) -> bool {
+        let manners = &self.manners;
+        let faults = &self.faults;
+        let late = manners.cancel_late_once_in + manners.cancel_cut_once_in;
+        let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
+        let held_up = self.weather.delay_once_in + self.accept_fails;
+        late + broken + held_up == 0 && !faults.workers_stall
     }
 
     /// The same with other limits, as after an edit of the file.
