@@ -257,7 +257,11 @@ impl<'a> Speaker<'a> {
             17 => self.oddment(),
             18 => {
                 let long = !tongue.sure && self.chance.once_in(3);
-                let slow = if long { 4000 } else { self.chance.within(1..=60) };
+                let slow = if long {
+                    4000
+                } else {
+                    self.chance.within(1..=60)
+                };
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);
             }

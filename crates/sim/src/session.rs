@@ -434,12 +434,12 @@ impl Session {
                     return Err(("25001", text.into()));
                 }
                 self.settings.reset(None);
-                self.statements.clear();
+                self.forget_named();
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
             Sql::Deallocate(None) => {
-                self.statements.clear();
+                self.forget_named();
                 "DEALLOCATE ALL".into()
             }
             Sql::Deallocate(Some(name)) => {
@@ -468,6 +468,11 @@ impl Session {
             }
             _ => return Err(("0A000", "not known here".into())),
         })
+    }
+
+    /// The unnamed statement is kept apart, and stays.
+    fn forget_named(&mut self) {
+        self.statements.retain(|name, _| name.is_empty());
     }
 
     fn keep(&mut self, name: &[u8], prepared: Prepared) -> Result<(), Fault> {
