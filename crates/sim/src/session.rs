@@ -605,7 +605,10 @@ impl Session {
         if sql == Sql::Unreadable {
             return Err(("42601", "syntax error".into()));
         }
-        self.refuse_in_failed(&sql)?;
+        // An empty text is fine in a failed transaction, too.
+        if sql != Sql::Empty {
+            self.refuse_in_failed(&sql)?;
+        }
         let (text, by_sql) = (text.to_string(), false);
         self.keep(name, Prepared { text, sql, by_sql })?;
         write::empty(&mut self.out, backend::PARSE_COMPLETE);
