@@ -108,6 +108,7 @@ impl Decide for Watched {
                     format!("{} sent {}", name(*peer), words(bytes))
                 }
                 Event::Tick => String::new(),
+                Event::Settings(_) => "Settings".into(),
                 other => format!("{other:?}"),
             };
             // Said anew all the time while somebody waits.
