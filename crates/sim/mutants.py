@@ -99,7 +99,7 @@ def run_patches(options):
     for patch in patches(options.words):
         fresh_copy()
         applied = subprocess.run(
-            ["git", "apply", "--unsafe-paths", f"--directory={COPY}", str(patch)],
+            ["git", "apply", "-C1", "--unsafe-paths", f"--directory={COPY}", str(patch)],
             cwd="/", capture_output=True, text=True, check=False,
         )
         if applied.returncode:
