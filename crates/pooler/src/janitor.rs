@@ -167,15 +167,9 @@ impl Pooler {
 
     /// Nobody waits any more: the Broker need not think so.
     fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
-        let worker = self.worker;
-        let pool = self.pools.at_mut(id);
-        if pool.need && pool.waiting.is_empty() && pool.newcomers.is_empty() {
-            pool.need = false;
-            let sated = ToBroker::Sated {
-                worker,
-                pool: pool.key.clone(),
-            };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+        let pool = self.pools.at(id);
+        if pool.waiting.is_empty() && pool.newcomers.is_empty() {
+            self.sated(id, out);
         }
     }
 
@@ -280,7 +274,6 @@ impl Pooler {
             return;
         };
         self.timers.arm(Peer::Client(id), at, &mut client.timer);
-        self.mind_hunger();
     }
 
     /// Makes sure that a linked client comes up before any deadline that may begin to count while
@@ -445,10 +438,13 @@ impl Pooler {
                 self.close_server(id, why, Close::Abort, out);
             }
             server::State::Idle => {
-                // A pool keeps its minimum, younger servers excepted.
+                // A pool keeps its minimum, younger servers excepted. One worker does so, or each
+                // would keep as many.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
-                if why == "server idle timeout" && pool.servers <= min {
+                let (database, user) = (&pool.key.database, &pool.key.user);
+                let keeps = self.keys.home(database, user, self.workers) == self.worker;
+                if why == "server idle timeout" && pool.servers <= min && keeps {
                     if let Some(server) = self.servers.get_mut(id) {
                         server.since = self.now;
                     }

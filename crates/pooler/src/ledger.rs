@@ -211,6 +211,11 @@ impl Ledger {
         self.readies > 0
     }
 
+    /// How many ReadyForQuery are owed.
+    pub fn readies(&self) -> u32 {
+        self.readies
+    }
+
     /// Whether a group that begins now begins in a transaction known not to be failed, given that
     /// the last ReadyForQuery said so. In a group already open: whether it began so.
     pub fn sure_of_transaction(&self, not_failed: bool) -> bool {

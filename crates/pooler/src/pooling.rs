@@ -179,7 +179,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        debug_assert!(server.ledger.is_empty() && server.inbox.at_boundary());
+        debug_assert!(server.ledger.is_empty() && !server.inbox.relaying());
         if server.cancels > 0 {
             server.state = server::State::BeingCancelled;
             return;
@@ -291,6 +291,21 @@ impl Pooler {
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+        self.mind_hunger();
+    }
+
+    /// What was needed has come. The need may have been said anew while it was on its way, and the
+    /// Broker is not to believe that.
+    pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
+        let worker = self.worker;
+        let pool = self.pools.at_mut(pool_id);
+        if std::mem::take(&mut pool.need) {
+            let sated = ToBroker::Sated {
+                worker,
+                pool: pool.key.clone(),
+            };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+        }
     }
 
     /// Some client waits for a server of its own.
@@ -361,7 +376,7 @@ impl Pooler {
         if let Some(pool_id) = found
             && !warm
         {
-            self.pools.at_mut(pool_id).need = false;
+            self.sated(pool_id, out);
         }
         let Some(pool_id) = wanted else {
             let (worker, pool) = (self.worker, Arc::new(key.clone()));
@@ -536,8 +551,7 @@ impl Pooler {
         });
         let pool = self.pools.at_mut(pool_id);
         pool.servers += 1;
-        // The Broker takes a need for met when it hears of the move.
-        pool.need = false;
+        self.sated(pool_id, out);
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
         if !stale && let Some(welcome) = parcel.welcome {
             self.learn_welcome(pool_id, welcome, out);

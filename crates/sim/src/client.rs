@@ -10,6 +10,7 @@ use howdah_wire::write;
 
 use crate::grammar::{Act, End};
 use crate::journal::Journal;
+use crate::postgres::UNASKED;
 use crate::reference::{Message, Reference};
 use crate::session::Session;
 use crate::settings::{KNOWN, Settings, position};
@@ -37,12 +38,20 @@ pub struct Wish {
     pub at: Time,
     /// Somebody may cancel what it does.
     pub cancellable: bool,
+    /// It asks for TLS first.
+    pub asks_for_tls: bool,
+    /// It talks before it is told that it is logged in.
+    pub eager: bool,
+    /// The minor version of the protocol it speaks.
+    pub minor: u16,
 }
 
 /// Where a client stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Away,
+    /// It has asked for TLS, which there is none of.
+    Asking,
     LoggingIn,
     Talking,
     /// It has said goodbye.
@@ -68,6 +77,8 @@ pub struct Client {
     deaf_until: Time,
     /// It was not answered to the end.
     disturbed: bool,
+    /// It has left in the middle of a COPY.
+    deaf_for_good: bool,
 }
 
 impl Client {
@@ -88,6 +99,7 @@ impl Client {
             rests_until: Time(0),
             deaf_until: Time(0),
             disturbed: false,
+            deaf_for_good: false,
         }
     }
 
@@ -112,8 +124,11 @@ impl Client {
     }
 
     /// Somebody asks to cancel what it does.
-    pub fn is_cancelled(&mut self) {
+    pub fn is_cancelled(&mut self, world: &World) {
         self.reference.cancels += 1;
+        if world.prompt_cancels {
+            self.reference.cancelled_at = Some(world.now.0);
+        }
     }
 
     /// Its socket, while it has one.
@@ -158,13 +173,12 @@ impl Client {
             self.stage = Stage::Gone;
             return;
         }
-        let mut parameters = vec![
-            ("user".to_string(), self.wish.user.clone()),
-            ("database".into(), self.wish.database.clone()),
-        ];
-        parameters.extend(self.wish.asks.iter().cloned());
-        write::startup(&mut self.out, 0, parameters);
-        self.stage = Stage::LoggingIn;
+        if self.wish.asks_for_tls {
+            self.out.extend_from_slice(&[0, 0, 0, 8, 4, 210, 22, 47]);
+            self.stage = Stage::Asking;
+        } else {
+            self.log_in(world);
+        }
         let (id, now) = (self.wish.id, world.now);
         let wish = &self.wish;
         world.story.tell(now, Who::Client(id), || {
@@ -173,6 +187,22 @@ impl Client {
                 wish.database, wish.user, wish.asks, wish.end
             )
         });
+    }
+
+    fn log_in(&mut self, world: &mut World) {
+        let mut parameters = vec![
+            ("user".to_string(), self.wish.user.clone()),
+            ("database".into(), self.wish.database.clone()),
+        ];
+        parameters.extend(self.wish.asks.iter().cloned());
+        write::startup(&mut self.out, self.wish.minor, parameters);
+        self.stage = Stage::LoggingIn;
+        if self.wish.eager
+            && let Some(Act::Send(messages)) = self.wish.script.front().cloned()
+        {
+            self.wish.script.pop_front();
+            self.send(messages, world);
+        }
     }
 
     fn write(&mut self, world: &mut World) {
@@ -230,6 +260,10 @@ impl Client {
             Read::Nothing => {}
             Read::Bytes(bytes) => {
                 self.inbox.extend_from_slice(&bytes);
+                if self.stage == Stage::Asking && self.inbox == b"N" {
+                    self.inbox.clear();
+                    self.log_in(world);
+                }
                 while self.stage != Stage::Gone
                     && let Some(message) = take(&mut self.inbox)
                 {
@@ -247,7 +281,8 @@ impl Client {
             format!("sees {how:?}, in the middle of: {partial}")
         });
         let expected = matches!(self.stage, Stage::Leaving | Stage::Doomed);
-        self.disturbed |= self.stage != Stage::Leaving;
+        let cut = world.excuses.closes && !self.reference.is_answered();
+        self.disturbed |= self.stage != Stage::Leaving || cut;
         if !expected && !world.excuses.closes {
             let text = format!("client {id} loses its connection: {}", self.awaits());
             world.story.violate("answered", &[Who::Client(id)], text);
@@ -269,7 +304,23 @@ impl Client {
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
         }
-        if let Err(why) = self.reference.received(message) {
+        let unasked = match message[0] {
+            backend::NOTICE => fields.message().starts_with(UNASKED.as_bytes()),
+            tag => {
+                tag == backend::PARAMETER_STATUS
+                    && message[HEADER..].starts_with(UNASKED.as_bytes())
+            }
+        };
+        if unasked {
+            return;
+        }
+        // Its COPY is failed for it, which it does not hear any more.
+        let failed = fields.message() == b"COPY from stdin failed: client disconnected";
+        self.deaf_for_good |= self.stage == Stage::Leaving && failed;
+        if self.deaf_for_good {
+            return;
+        }
+        if let Err(why) = self.reference.received(message, now.0) {
             let text = format!("client {id} {why}");
             world.story.violate("replies", &[Who::Client(id)], text);
         }
@@ -305,7 +356,7 @@ impl Client {
             backend::BACKEND_KEY_DATA => {
                 self.key = key_data(body).ok().map(|(pid, key)| (pid, key.to_vec()));
             }
-            backend::AUTHENTICATION | backend::NOTICE => {}
+            backend::AUTHENTICATION | backend::NOTICE | backend::NEGOTIATE => {}
             backend::READY => {
                 self.stage = Stage::Talking;
                 self.check_told(world);
@@ -376,9 +427,13 @@ impl Client {
 
     /// Its script is over.
     fn part(&mut self, world: &mut World) {
-        if self.wish.end != End::TerminateAtOnce
-            && (!self.out.is_empty() || !self.reference.is_answered())
-        {
+        let hasty = match self.wish.end {
+            End::TerminateAtOnce => true,
+            // Everything is sent that was to be.
+            End::Vanish(..) => self.out.is_empty(),
+            _ => false,
+        };
+        if !hasty && (!self.out.is_empty() || !self.reference.is_answered()) {
             return;
         }
         match self.wish.end {

@@ -1,7 +1,7 @@
 //! Those beside clients and PostgreSQL: the control thread's part, the administrator, and people
 //! who cancel.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,6 +27,7 @@ pub struct Control {
     due: VecDeque<(Time, WorkerId, Question)>,
     posts: Vec<PostBox>,
     config: Arc<Config>,
+    idle: BTreeSet<u16>,
 }
 
 impl Control {
@@ -40,7 +41,13 @@ impl Control {
             due,
             posts,
             config,
+            idle: BTreeSet::new(),
         }
+    }
+
+    /// How many workers said that they may end.
+    pub fn idle(&self) -> usize {
+        self.idle.len()
     }
 
     /// Where to ask.
@@ -77,11 +84,10 @@ impl Control {
                     let set = set.map(|config| self.put_in_force(config));
                     self.answer(worker, Answer::Reloaded(ticket, set));
                 }
-                Question::Derive { .. }
-                | Question::Idle(_)
-                | Question::LogStats { .. }
-                | Question::Exit(_)
-                | Question::StopListening { .. } => {}
+                Question::Idle(worker) => {
+                    self.idle.insert(worker.0);
+                }
+                Question::Derive { .. } | Question::Exit(_) | Question::StopListening { .. } => {}
             }
         }
     }
@@ -108,6 +114,7 @@ pub struct Admin {
     /// An answer is awaited, to this.
     awaits: Option<String>,
     done: bool,
+    stopped: bool,
     rests_until: Time,
     gone: bool,
 }
@@ -123,6 +130,7 @@ impl Admin {
             inbox: Vec::new(),
             awaits: None,
             done: false,
+            stopped: false,
             rests_until: now,
         }
     }
@@ -140,6 +148,7 @@ impl Admin {
     /// No further orders.
     pub fn stop(&mut self) {
         self.orders.clear();
+        self.stopped = true;
     }
 
     /// Does something, or not.
@@ -197,6 +206,10 @@ impl Admin {
 
     /// An order was answered as done: from now it must hold.
     fn carried_out(&mut self, order: &str, postgres: &mut Postgres) {
+        // Everything is resumed in the end.
+        if self.stopped {
+            return;
+        }
         match order.split_once(' ').unwrap_or((order, "")) {
             ("PAUSE", "") => postgres.paused.all = true,
             ("PAUSE", database) => {

@@ -52,7 +52,7 @@ pub struct Tongue {
     pub session: bool,
 }
 
-const KINDS: usize = 26;
+const KINDS: usize = 27;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
@@ -169,6 +169,45 @@ impl<'a> Speaker<'a> {
         self.script
     }
 
+    /// The same, and then something that is begun and not ended.
+    pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
+        let patient = self.chance.once_in(2);
+        match self.chance.within(0..=3) {
+            0 => {
+                let text = format!("copyin {}", self.token());
+                self.query(&text);
+                if patient {
+                    self.pause();
+                    self.script.push_back(Act::AwaitCopy);
+                }
+                self.copy_data();
+            }
+            1 => {
+                self.parse("", TEXTS[2]);
+                self.bind_execute("", "", true, 0);
+                if patient {
+                    self.await_answers_or_flush();
+                }
+            }
+            2 if self.tongue.blocks => {
+                self.query("begin");
+                self.unit_of_one();
+                if patient {
+                    self.await_answers();
+                }
+            }
+            _ => {
+                let text = format!("insert {};select 1 slow 20", self.token());
+                self.query(&text);
+            }
+        }
+        self.pause();
+        let last = std::mem::take(&mut self.script);
+        let mut script = self.script(units);
+        script.extend(last);
+        script
+    }
+
     /// What was said so far is sent.
     fn pause(&mut self) {
         if !self.batch.is_empty() {
@@ -217,7 +256,12 @@ impl<'a> Speaker<'a> {
             16 => self.flushed(),
             17 => self.oddment(),
             18 => {
-                let slow = self.chance.within(1..=60);
+                let long = !tongue.sure && self.chance.once_in(3);
+                let slow = if long {
+                    4000
+                } else {
+                    self.chance.within(1..=60)
+                };
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);
             }
@@ -239,6 +283,7 @@ impl<'a> Speaker<'a> {
                 let name = VALUES[self.chance.within(0..=3)].0;
                 self.query(&format!("show {name}"));
             }
+            26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
             _ => self.unit_of_one(),
         }
@@ -415,6 +460,29 @@ impl<'a> Speaker<'a> {
                 self.bind_execute("", &name, text.contains("$1"), 0);
             }
         }
+        self.sync();
+    }
+
+    /// What is forgotten in a group is not known in the rest of it.
+    fn forget_in_group(&mut self) {
+        let forgotten = self.chance.within(0..=3);
+        // A named statement of one name to forget is not supported.
+        let (text, holder) = match self.chance.within(0..=3) {
+            0 => ("deallocate all".into(), "s4"),
+            1 => ("deallocate all".into(), ""),
+            _ => (format!("deallocate s{forgotten}"), ""),
+        };
+        self.parse("s2", TEXTS[0]);
+        self.parse(holder, &text);
+        self.bind_execute("", holder, false, 0);
+        if self.chance.once_in(3) {
+            self.sync();
+        }
+        if self.chance.once_in(2) {
+            self.parse("s1", TEXTS[1]);
+        }
+        let name = format!("s{}", self.chance.within(1..=2));
+        self.bind_execute("", &name, true, 0);
         self.sync();
     }
 

@@ -13,6 +13,8 @@ usage: ./sim [--seed N] [--runs N] [--minutes N] [--json] [--all]
   --minutes N   for so long instead
   --json        one line of JSON at the end
   --all         the whole story of a failure
+  --keep-on     go on after a failure, and tell each in one line
+  --brief       end at the first failure without its story
 ";
 
 struct Options {
@@ -22,6 +24,7 @@ struct Options {
     json: bool,
     all: bool,
     keep_on: bool,
+    brief: bool,
 }
 
 fn main() -> ExitCode {
@@ -52,6 +55,9 @@ fn main() -> ExitCode {
         lends += outcome.lends;
         if let Some(violation) = outcome.violation {
             failures.push((seed, violation.checker));
+            if options.brief {
+                break;
+            }
             if options.keep_on {
                 println!("seed {seed}: {}: {}", violation.checker, violation.text);
             } else {
@@ -110,6 +116,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         json: false,
         all: false,
         keep_on: false,
+        brief: false,
     };
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -126,6 +133,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--json" => options.json = true,
             "--all" => options.all = true,
             "--keep-on" => options.keep_on = true,
+            "--brief" => options.brief = true,
             "--help" | "-h" => return Err(String::new()),
             _ => return Err(format!("unknown: {arg}\n")),
         }

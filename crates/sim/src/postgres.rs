@@ -11,7 +11,7 @@ use howdah_wire::{backend::Status, write};
 
 use crate::journal::Journal;
 use crate::session::{Deed, Session};
-use crate::settings::{KNOWN, Settings};
+use crate::settings::Settings;
 use crate::story::{Who, words};
 use crate::world::{Read, SocketId, World};
 
@@ -27,6 +27,11 @@ pub struct Manners {
     /// Once in so many times, a cancel request is carried out only after that many seconds; 0 for
     /// never.
     pub cancel_late_once_in: usize,
+    /// The connection of a cancel request breaks once in so many times when the request has arrived,
+    /// which is carried out all the same; 0 for never.
+    pub cancel_cut_once_in: usize,
+    /// Once in so many steps, some session says something that nobody asked for; 0 for never.
+    pub speaks_once_in: usize,
     /// The connection of a cancel request is closed at most so many milliseconds after it was
     /// carried out.
     pub cancel_close_millis: u64,
@@ -151,6 +156,11 @@ impl Postgres {
         while let Some(socket) = world.accept(&self.address) {
             self.accept(socket, world);
         }
+        let speaks = self.manners.speaks_once_in;
+        if speaks > 0 && world.chance.once_in(speaks) && !self.processes.is_empty() {
+            let at = world.chance.within(0..=self.processes.len() - 1);
+            self.processes[at].speak(world);
+        }
         for at in 0..self.processes.len() {
             if !world.chance.once_in(4) {
                 self.step_process(at, world);
@@ -178,7 +188,9 @@ impl Postgres {
     fn step_process(&mut self, at: usize, world: &mut World) {
         let now = world.now;
         let process = &mut self.processes[at];
-        if world.is_reset(process.socket) {
+        // What was asked for is done, even if nobody can be told.
+        let asked = matches!(process.stage, Stage::Cancelling { .. });
+        if world.is_reset(process.socket) && !asked {
             return process.die(world, &mut self.journal);
         }
         match &process.stage {
@@ -239,6 +251,10 @@ impl Postgres {
                 };
                 let at = after(world, millis);
                 let secret = secret.to_vec();
+                let cut = self.manners.cancel_cut_once_in;
+                if cut > 0 && world.chance.once_in(cut) {
+                    world.reset(process.socket);
+                }
                 process.stage = Stage::Cancelling { pid, secret, at };
             }
             Ok(FirstPacket::Startup(startup)) => {
@@ -510,6 +526,22 @@ impl Process {
         Some((header.tag, body))
     }
 
+    /// A notice or a parameter's value, of its own accord.
+    fn speak(&mut self, world: &mut World) {
+        let session = &mut self.session;
+        let awaits = session.slow().is_none() && session.flushed == 0 && session.out.is_empty();
+        if !matches!(self.stage, Stage::Ready) || !awaits || session.copies_in() {
+            return;
+        }
+        if world.chance.once_in(2) {
+            let text = format!("{UNASKED} {}", "x".repeat(world.chance.within(1..=9000)));
+            write::notice(&mut session.out, "NOTICE", "00000", &text, None);
+        } else {
+            write::parameter_status(&mut session.out, UNASKED.as_bytes(), b"on");
+        }
+        session.flushed = session.out.len();
+    }
+
     fn take(&mut self, tag: u8, body: &[u8], world: &mut World, journal: &mut Journal) {
         let (pid, now) = (self.pid, world.now);
         let fresh = self.session.is_idle();
@@ -613,5 +645,5 @@ impl Process {
     }
 }
 
-/// How many settings a session reports at login, the version included.
-pub const REPORTS: usize = KNOWN.len();
+/// How notices and parameters begin that nobody asked for.
+pub const UNASKED: &str = "in_hot_standby";

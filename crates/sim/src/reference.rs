@@ -30,6 +30,8 @@ pub struct Reference {
     cancellable: bool,
     /// Cancel requests were sent for this client.
     pub cancels: u32,
+    /// When the last was, if it cannot have been held up.
+    pub cancelled_at: Option<u64>,
     /// Syncs that a COPY may have eaten, or that are answered if a cancel was faster.
     stray: usize,
     /// Syncs that the COPY at hand has eaten.
@@ -47,6 +49,7 @@ impl Reference {
             cancellable,
             unfed: VecDeque::new(),
             cancels: 0,
+            cancelled_at: None,
             stray: 0,
             eaten: 0,
             kept: Vec::new(),
@@ -59,11 +62,11 @@ impl Reference {
         self.unfed.push_back(message);
     }
 
-    /// The client receives this message.
+    /// The client receives this message at this time, in nanoseconds.
     ///
     /// # Errors
     /// It should have been another, or none.
-    pub fn received(&mut self, message: &[u8]) -> Result<(), String> {
+    pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         let cancelled = self.cancels > 0 && is_cancel(message);
         loop {
             if let Some(expected) = self.next_expected() {
@@ -84,7 +87,10 @@ impl Reference {
                     words(&expected)
                 ));
             }
-            if self.session.slow().is_some() {
+            if let Some(millis) = self.session.slow() {
+                if !cancelled && self.was_cancelled(u64::from(millis), now) {
+                    return Err("was cancelled, and PostgreSQL does not know".into());
+                }
                 self.session.finish(cancelled);
                 continue;
             }
@@ -120,6 +126,13 @@ impl Reference {
             self.feed(&next);
             self.note();
         }
+    }
+
+    /// A statement of so many milliseconds has just ended, and had been cancelled long before.
+    fn was_cancelled(&self, millis: u64, now: u64) -> bool {
+        let begun = now.saturating_sub(millis * 1_000_000) + 100_000_000;
+        self.cancelled_at
+            .is_some_and(|at| begun < at && at + 2_000_000_000 < now)
     }
 
     /// A cancel hit while a COPY awaited rows: whether PostgreSQL had read a Sync before is not

@@ -22,6 +22,12 @@ pub struct Database {
     pub most: usize,
     /// Settings of its servers.
     pub settings: Vec<(String, String)>,
+    /// `min_pool_size`.
+    pub least: usize,
+    /// Its host: an address, or a name.
+    pub host: &'static str,
+    /// It has a `connect_query`.
+    pub connects_with: bool,
 }
 
 /// What goes wrong, besides clients that vanish.
@@ -185,6 +191,17 @@ impl Scenario {
                 },
                 most,
                 settings,
+                least: if chance.once_in(8) {
+                    chance.within(1..=2)
+                } else {
+                    0
+                },
+                host: if chance.once_in(6) {
+                    "db.example"
+                } else {
+                    "127.0.0.1"
+                },
+                connects_with: chance.once_in(8),
             });
         }
         if chance.once_in(6) {
@@ -200,6 +217,9 @@ impl Scenario {
         self.manners.login_millis = [0, 0, 5, 100][chance.within(0..=3)];
         self.manners.cancel_millis = [0, 2, 50][chance.within(0..=2)];
         self.manners.cancel_close_millis = [0, 2, 50][chance.within(0..=2)];
+        if chance.once_in(3) {
+            self.manners.speaks_once_in = [20, 100, 500][chance.within(0..=2)];
+        }
         if chance.once_in(3) {
             self.buffers = chance.within(1..=3);
         }
@@ -221,6 +241,10 @@ impl Scenario {
         }
         if chance.once_in(5) {
             set("server_round_robin = 1".into());
+        }
+        if chance.once_in(6) {
+            set("server_fast_close = 1".into());
+            self.excuses.push("database configuration changed");
         }
         if chance.once_in(6) {
             set("server_lifetime = 1".into());
@@ -267,6 +291,9 @@ impl Scenario {
         faults.workers_stall = self.workers > 1 && chance.once_in(3);
         if chance.once_in(3) {
             faults.cancels = chance.within(1..=12);
+            if chance.once_in(3) {
+                self.manners.cancel_cut_once_in = chance.within(1..=3);
+            }
             if chance.once_in(4) {
                 self.manners.cancel_late_once_in = chance.within(1..=4);
             }
@@ -281,6 +308,9 @@ impl Scenario {
         }
         if chance.once_in(10) {
             self.manners.refuses_once_in = chance.within(2..=6);
+        }
+        if faults.orders > 0 {
+            self.excuses.push("database \"d0\" is disabled");
         }
         if faults.kills {
             self.excuses.push("database removed");
@@ -307,9 +337,12 @@ impl Scenario {
         let mut text = String::from("[databases]\n");
         for database in &self.databases {
             text += &format!(
-                "{} = host=127.0.0.1 port=5432 pool_size={} reserve_pool_size={}",
-                database.name, database.size, database.reserve
+                "{} = host={} port=5432 pool_size={} reserve_pool_size={} min_pool_size={}",
+                database.name, database.host, database.size, database.reserve, database.least
             );
+            if database.connects_with {
+                text += " connect_query='select 1'";
+            }
             if database.most > 0 {
                 text += &format!(" max_db_connections={}", database.most);
             }
@@ -356,6 +389,16 @@ impl Scenario {
             }
         }
         limits
+    }
+
+    /// Nothing holds up a request to cancel.
+    pub fn cancels_are_prompt(&self) -> bool {
+        let manners = &self.manners;
+        let faults = &self.faults;
+        let late = manners.cancel_late_once_in + manners.cancel_cut_once_in;
+        let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
+        let held_up = self.weather.delay_once_in + self.accept_fails;
+        late + broken + held_up == 0 && !faults.workers_stall
     }
 
     /// The same with other limits, as after an edit of the file.

@@ -434,12 +434,12 @@ impl Session {
                     return Err(("25001", text.into()));
                 }
                 self.settings.reset(None);
-                self.statements.clear();
+                self.forget_named();
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
             Sql::Deallocate(None) => {
-                self.statements.clear();
+                self.forget_named();
                 "DEALLOCATE ALL".into()
             }
             Sql::Deallocate(Some(name)) => {
@@ -468,6 +468,11 @@ impl Session {
             }
             _ => return Err(("0A000", "not known here".into())),
         })
+    }
+
+    /// The unnamed statement is kept apart, and stays.
+    fn forget_named(&mut self) {
+        self.statements.retain(|name, _| name.is_empty());
     }
 
     fn keep(&mut self, name: &[u8], prepared: Prepared) -> Result<(), Fault> {
@@ -600,7 +605,10 @@ impl Session {
         if sql == Sql::Unreadable {
             return Err(("42601", "syntax error".into()));
         }
-        self.refuse_in_failed(&sql)?;
+        // An empty text is fine in a failed transaction, too.
+        if sql != Sql::Empty {
+            self.refuse_in_failed(&sql)?;
+        }
         let (text, by_sql) = (text.to_string(), false);
         self.keep(name, Prepared { text, sql, by_sql })?;
         write::empty(&mut self.out, backend::PARSE_COMPLETE);

@@ -1,9 +1,11 @@
 //! The decisions under test, with every invariant checked after every event, and the story told.
 
+use std::collections::HashSet;
+
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
 use howdah_pooler::census::{Link, Waiter};
-use howdah_pooler::event::{Action, Event, Out, Peer, Time};
+use howdah_pooler::event::{Action, ClientId, Event, Out, Peer, Time};
 use howdah_pooler::mail::Mail;
 
 use crate::story::{Who, words};
@@ -20,8 +22,10 @@ pub struct Watched {
     links: Vec<Link>,
     /// When all servers were last called in.
     called_in: Time,
-    /// Clients that got a server with the last event.
+    /// Clients that got a server with the last event, and not their first: with that they had
+    /// waited since their login.
     pub served: Vec<Waiter>,
+    known: HashSet<ClientId>,
     worker: u16,
     world: Shared,
 }
@@ -36,6 +40,7 @@ impl Watched {
             links: Vec::new(),
             called_in: Time(0),
             served: Vec::new(),
+            known: HashSet::new(),
             worker,
             world,
         }
@@ -71,7 +76,9 @@ impl Watched {
                     .story
                     .violate("order", &[Who::Worker(self.worker)], text);
             }
-            self.served.push(served.clone());
+            if !self.known.insert(served.client) {
+                self.served.push(served.clone());
+            }
         }
     }
 
@@ -101,6 +108,7 @@ impl Decide for Watched {
                     format!("{} sent {}", name(*peer), words(bytes))
                 }
                 Event::Tick => String::new(),
+                Event::Settings(_) => "Settings".into(),
                 other => format!("{other:?}"),
             };
             // Said anew all the time while somebody waits.

@@ -31,6 +31,8 @@ pub struct World {
     pub story: Story,
     /// For what clients may lose their connections.
     pub excuses: Excuses,
+    /// Nothing holds up a request to cancel.
+    pub prompt_cancels: bool,
     /// When orders were first obeyed by a worker.
     pub orders: HashMap<String, Time>,
     /// Goes up whenever anything moves.
@@ -97,6 +99,7 @@ impl World {
             weather: Weather::default(),
             story: Story::default(),
             excuses: Excuses::default(),
+            prompt_cancels: false,
             orders: HashMap::new(),
             activity: 0,
             sockets: Vec::new(),

@@ -190,6 +190,9 @@ impl Pooler {
         };
         server.ledger.orphan();
         server.since = self.now;
+        // A cancel may hit what opens a transaction, and what is sent behind that would be kept
+        // outside of it: of several requests all run, as they would with PostgreSQL alone.
+        let single = server.ledger.readies() <= 1;
         if relaying {
             server.cut_off = true;
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
@@ -222,7 +225,7 @@ impl Pooler {
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             server.ledger.push(Entry::swallow(Reply::Sync), true);
         }
-        if abrupt && runs && server.ledger.owes_ready() {
+        if abrupt && runs && single && server.ledger.owes_ready() {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);

@@ -166,6 +166,10 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if !matches!(client.state, State::Login(_)) {
+            // It needed no answer: what it has sent behind its start-up packet is no password.
+            return;
+        }
         client.inbox.held.extend_from_slice(bytes);
         if client.inbox.held.len() > HEADER + PASSWORD_MAX as usize + bytes.len() {
             // Nobody has so much to say before the answer.

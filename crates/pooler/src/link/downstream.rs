@@ -100,6 +100,12 @@ impl Downstream<'_> {
 
     /// Passes what is there of a message; the rest follows.
     fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
+        // Whoever is bound to the server by then gets nothing of what began before.
+        let fate = if self.client.is_some() {
+            fate
+        } else {
+            Fate::Drop
+        };
         let count = chunk.rest().len().min(header.total());
         self.pass(chunk, count, fate);
         let inbox = &mut self.server.inbox;

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Does the simulation notice bugs? Applies each mutation of crates/sim/mutations to a copy of the
+sources, builds it apart, plays seeds until one fails, and prints which checker noticed, and when.
+
+    ./sim mutants                all of them
+    ./sim mutants NAME...        those whose names contain one of these words
+    ./sim mutants --runs 20000   so many seeds at most (10000)
+    ./sim mutants --at-random N  N more, made by chance from the sources of the decisions: a line
+                                 is left out or a condition turned round, by --seed (1)
+
+The exit code says how many were not noticed. A mutation named `equal-...` changes nothing that
+anybody could see, and is expected not to be.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTATIONS = ROOT / "crates/sim/mutations"
+COPY = ROOT / "target/mutants"
+ORIGINAL = ROOT / "target/mutants-original"
+# Mistakes that make nothing happen at all take long to notice.
+LIMIT_SECONDS = 120
+
+
+def keep_original():
+    """The sources as they are now: all mutations are of these, whatever is edited meanwhile."""
+    shutil.rmtree(ORIGINAL, ignore_errors=True)
+    ORIGINAL.mkdir(parents=True)
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(ROOT / name, ORIGINAL / name)
+    shutil.copytree(ROOT / "crates", ORIGINAL / "crates")
+
+
+def fresh_copy():
+    """The original sources, beside the build of the last mutation."""
+    for path in ORIGINAL.rglob("*"):
+        if path.is_file():
+            copy(path, COPY / path.relative_to(ORIGINAL))
+
+
+def copy(source, target):
+    """Only what differs: a newer time would have it built anew."""
+    data = source.read_bytes()
+    if not target.exists() or target.read_bytes() != data:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def build():
+    command = ["cargo", "build", "--quiet", "--locked", "-p", "howdah-sim"]
+    return subprocess.run(
+        command, cwd=COPY, env=environment(), capture_output=True, text=True, check=False
+    )
+
+
+def environment():
+    return {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target"), "RUSTFLAGS": "-Awarnings"}
+
+
+def play(runs):
+    """The checker that noticed and after how many runs, or None."""
+    binary = COPY / "target/debug/howdah-sim"
+    command = [binary, "--seed", "1", "--runs", str(runs), "--json", "--brief"]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return "time", "?"
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        return "crash", "?"
+    result = json.loads(lines[-1])
+    if not result["failures"]:
+        return None
+    return result["failures"][0]["checker"], result["runs"]
+
+
+def tell(name, outcome, what=""):
+    checker, runs = outcome or ("NOT NOTICED", "")
+    print(f"{name:<44} {checker:<12} {runs!s:>6}  {what}", flush=True)
+
+
+def patches(words):
+    for patch in sorted(MUTATIONS.glob("*.patch")):
+        if not words or any(word in patch.stem for word in words):
+            yield patch
+
+
+def run_patches(options):
+    missed = 0
+    for patch in patches(options.words):
+        fresh_copy()
+        applied = subprocess.run(
+            ["git", "apply", "-C1", "--unsafe-paths", f"--directory={COPY}", str(patch)],
+            cwd="/", capture_output=True, text=True, check=False,
+        )
+        if applied.returncode:
+            tell(patch.stem, ("OUTDATED", ""), applied.stderr.splitlines()[0])
+            missed += 1
+            continue
+        built = build()
+        if built.returncode:
+            tell(patch.stem, ("NOT BUILT", ""), built.stderr.splitlines()[0])
+            missed += 1
+            continue
+        outcome = play(options.runs)
+        tell(patch.stem, outcome)
+        missed += (outcome is None) != patch.stem.startswith("equal-")
+    return missed
+
+
+# What the console shows, and what reads files, is not what the simulation is about.
+CHANCE = [
+    "pooling.rs", "broker.rs", "janitor.rs", "orders.rs", "cancel.rs", "ledger.rs", "pool.rs",
+    "statement.rs", "params.rs", "client/close.rs", "link/release.rs", "link/upstream.rs",
+    "link/downstream.rs", "link/prepare.rs", "server/connect.rs", "server/task.rs",
+]
+STATEMENT = re.compile(r"^\s+(self\.|server\.|client\.|pool\.|out\.|inbox\.|\*?\w+ [-+|]?= ).*;$")
+CONDITION = re.compile(r"^(\s+)if (?!let|.*\blet\b)(.+) \{$")
+
+
+def by_chance(chance):
+    """A mutation of one line: the file, the line, and what becomes of it."""
+    while True:
+        path = COPY / "crates/pooler/src" / chance.choice(CHANCE)
+        lines = path.read_text().split("\n")
+        end = next((n for n, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))
+        at = chance.randrange(end)
+        line = lines[at]
+        condition = CONDITION.match(line)
+        if condition:
+            lines[at] = f"{condition[1]}if !({condition[2]}) {{"
+        elif STATEMENT.match(line) and "stats" not in line and "note" not in line:
+            lines[at] = ""
+        else:
+            continue
+        path.write_text("\n".join(lines))
+        return f"{path.relative_to(COPY / 'crates/pooler/src')}:{at + 1} {line.strip()}"
+
+
+def run_at_random(options):
+    chance, done, missed = random.Random(options.seed), 0, 0
+    while done < options.at_random:
+        fresh_copy()
+        what = by_chance(chance)
+        if build().returncode:
+            continue
+        done += 1
+        outcome = play(options.runs)
+        tell(f"by chance {done}", outcome, what)
+        missed += outcome is None
+    return missed
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./sim mutants", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="NAME")
+    parser.add_argument("--runs", type=int, default=10000)
+    parser.add_argument("--at-random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if shutil.which("cargo") is None:
+        sys.exit("cargo is needed")
+    keep_original()
+    print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
+    if options.at_random:
+        sys.exit(min(run_at_random(options), 100))
+    sys.exit(min(run_patches(options), 100))
+
+
+if __name__ == "__main__":
+    main()
