@@ -66,7 +66,10 @@ async fn on_all<F: Future<Output = Result<Client, Error>>>(
     conns: &mut Vec<Client>,
     work: impl Fn(usize, Client) -> F,
 ) {
-    let all = conns.drain(..).enumerate().map(|(index, conn)| work(index, conn));
+    let all = conns
+        .drain(..)
+        .enumerate()
+        .map(|(index, conn)| work(index, conn));
     let back = try_join_all(all).await.expect("works");
     conns.extend(back);
 }
@@ -79,7 +82,11 @@ async fn repeats(conns: &mut Vec<Client>) {
         for turn in 0..40_i32 {
             let value = format!("{index}.{turn}");
             let row = conn.query_one(&shared, &[&value, &turn]).await?;
-            same((row.get(0), row.get(1)), (value.clone() + "!", turn), "shared statement");
+            same(
+                (row.get(0), row.get(1)),
+                (value.clone() + "!", turn),
+                "shared statement",
+            );
             // A text is prepared, run and closed.
             let text = format!("select $1::text || ' of {}'", index % 3);
             let row = conn.query_one(&text, &[&value]).await?;
@@ -90,7 +97,11 @@ async fn repeats(conns: &mut Vec<Client>) {
             let rows: Vec<_> = row.try_collect().await?;
             same(rows[0].get(0), turn + 1, "unnamed statement");
         }
-        refused(conn.prepare("select nonsense").await, &SqlState::UNDEFINED_COLUMN, "bad text");
+        refused(
+            conn.prepare("select nonsense").await,
+            &SqlState::UNDEFINED_COLUMN,
+            "bad text",
+        );
         Ok(conn)
     })
     .await;
@@ -101,7 +112,9 @@ async fn pipelines(conns: &mut Vec<Client>) {
     on_all(conns, async |index, conn| {
         for turn in 0..5_i32 {
             let text = "select $1::int4 * 2";
-            let values: Vec<i32> = (0..50).map(|n| index as i32 * 1000 + turn * 100 + n).collect();
+            let values: Vec<i32> = (0..50)
+                .map(|n| index as i32 * 1000 + turn * 100 + n)
+                .collect();
             let asked = values.iter().map(|value| {
                 let conn = &conn;
                 async move {
@@ -114,7 +127,9 @@ async fn pipelines(conns: &mut Vec<Client>) {
             let divide = conn.prepare("select 100 / $1::int4").await?;
             let (conn, divide) = (&conn, &divide);
             let asked = (0..20_i32).map(|n| async move {
-                conn.query_one(divide, &[&(n - 10)]).await.map(|row| row.get::<_, i32>(0))
+                conn.query_one(divide, &[&(n - 10)])
+                    .await
+                    .map(|row| row.get::<_, i32>(0))
             });
             for (n, answer) in join_all(asked).await.into_iter().enumerate() {
                 match n as i32 - 10 {
@@ -146,9 +161,15 @@ async fn transactions(conns: &mut Vec<Client>) {
             let result = inner.query("select 1 / $1::int4", &[&0]).await;
             refused(result, &SqlState::DIVISION_BY_ZERO, "division");
             let result = inner.query("select $1::int4", &[&0]).await;
-            refused(result, &SqlState::IN_FAILED_SQL_TRANSACTION, "failed transaction");
+            refused(
+                result,
+                &SqlState::IN_FAILED_SQL_TRANSACTION,
+                "failed transaction",
+            );
             inner.rollback().await?;
-            transaction.batch_execute(&format!("set local work_mem = '{}MB'", index + 1)).await?;
+            transaction
+                .batch_execute(&format!("set local work_mem = '{}MB'", index + 1))
+                .await?;
             let memory: String = transaction.query_one("show work_mem", &[]).await?.get(0);
             same(memory, format!("{}MB", index + 1), "set local");
             transaction.commit().await?;
@@ -160,7 +181,10 @@ async fn transactions(conns: &mut Vec<Client>) {
             drop(dropped);
         }
         let count: i64 = conn
-            .query_one("select count(*) from tokio_rows where owner = $1", &[&owner])
+            .query_one(
+                "select count(*) from tokio_rows where owner = $1",
+                &[&owner],
+            )
             .await?
             .get(0);
         same(count, 6, "rows kept");
@@ -209,7 +233,11 @@ async fn copies(conns: &mut Vec<Client>) {
         same(sink.as_mut().finish().await?, 300, "rows copied");
         let mut sink = Box::pin(conn.copy_in(copy).await?);
         let _ = sink.send_all(&mut lines(200)).await;
-        refused(sink.as_mut().finish().await, &SqlState::UNIQUE_VIOLATION, "copied twice");
+        refused(
+            sink.as_mut().finish().await,
+            &SqlState::UNIQUE_VIOLATION,
+            "copied twice",
+        );
         // One that is dropped fails.
         let sink = conn.copy_in::<_, Bytes>(copy).await?;
         drop(sink);
@@ -230,7 +258,10 @@ async fn cancels(conns: &mut Vec<Client>) {
             if stopped.load(Ordering::Relaxed) {
                 break;
             }
-            let row = conn.query_one("select $1::int4", &[&turn]).await.expect("works");
+            let row = conn
+                .query_one("select $1::int4", &[&turn])
+                .await
+                .expect("works");
             same(row.get(0), turn, "beside a cancel");
         }
     }));
@@ -246,7 +277,10 @@ async fn cancels(conns: &mut Vec<Client>) {
                         break;
                     }
                 }
-                conn.cancel_token().cancel_query(NoTls).await.expect("cancels");
+                conn.cancel_token()
+                    .cancel_query(NoTls)
+                    .await
+                    .expect("cancels");
             };
             let (result, ()) = futures_util::future::join(conn.batch_execute(&mark), cancel).await;
             refused(result, &SqlState::QUERY_CANCELED, "cancelled");
@@ -289,7 +323,9 @@ async fn notices() {
 
 async fn changed_types(conns: &mut Vec<Client>) {
     conns[0]
-        .batch_execute("drop table if exists tokio_shape; create table tokio_shape as select 1 as c1")
+        .batch_execute(
+            "drop table if exists tokio_shape; create table tokio_shape as select 1 as c1",
+        )
         .await
         .expect("a table");
     for columns in 1..5 {
@@ -336,8 +372,14 @@ async fn resets(conns: &mut Vec<Client>) {
             let statement = conn.prepare("select $1::int4 + 1").await?;
             conn.batch_execute(reset).await?;
             let result = conn.query(&statement, &[&1]).await;
-            refused(result, &SqlState::INVALID_SQL_STATEMENT_NAME, "a name that is gone");
-            let row = conn.query_one("select $1::int4 + 1", &[&(index as i32)]).await?;
+            refused(
+                result,
+                &SqlState::INVALID_SQL_STATEMENT_NAME,
+                "a name that is gone",
+            );
+            let row = conn
+                .query_one("select $1::int4 + 1", &[&(index as i32)])
+                .await?;
             same(row.get(0), index as i32 + 1, "after a reset");
         }
         Ok(conn)
@@ -350,7 +392,10 @@ async fn reconnects(conns: &[Client]) {
     join_all((0..CLIENTS).map(async |index| {
         for turn in 0..12_i32 {
             let conn = connect(index).await;
-            let row = conn.query_one("select $1::int4", &[&turn]).await.expect("works");
+            let row = conn
+                .query_one("select $1::int4", &[&turn])
+                .await
+                .expect("works");
             same(row.get(0), turn, "new connection");
             if turn % 2 == 0 {
                 let left = "begin; insert into tokio_rows values (-1, 'left behind')";
