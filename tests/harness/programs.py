@@ -46,9 +46,11 @@ class Program:
 
     def files(self):
         """Its tracked files, relative to its folder."""
-        return sorted(os.path.relpath(os.path.join(folder, file), self.source)
-                      for folder, _, files in os.walk(self.source)
-                      for file in files if "__pycache__" not in folder)
+        found = []
+        for folder, inner, files in os.walk(self.source):
+            inner[:] = [name for name in inner if name not in ("__pycache__", "target")]
+            found += [os.path.relpath(os.path.join(folder, file), self.source) for file in files]
+        return sorted(found)
 
     def fingerprint(self):
         """What the copy must have been built from."""
@@ -105,6 +107,8 @@ PROGRAMS = {program.name: program for program in (
             "the Go module proxy"),
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
             "the Go module proxy"),
+    Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
+            ("cargo",), "crates.io"),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central"),

@@ -242,6 +242,20 @@ fn set_to_default(words: &mut Words<'_>) -> Option<Resets> {
     default.then_some(Resets::One { name, local })
 }
 
+/// True for a CommandComplete's tag of a command that may change what a text means that was parsed
+/// before. New tables, indexes and sequences do not: a text that needs them failed.
+pub fn changes_schema(tag: &[u8]) -> bool {
+    match tag.split_first_chunk::<5>() {
+        Some((b"ALTER", _)) => true,
+        Some((b"DROP ", _)) => true,
+        Some((b"CREAT", rest)) => {
+            let harmless: [&[u8]; 3] = [b"E TABLE", b"E INDEX", b"E SEQUENCE"];
+            !harmless.contains(&rest)
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,8 @@ pub enum Mail {
     },
     /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
     Cancelled(ClientId, bool),
+    /// The schema of a database was changed: [`crate::statement::Interner::untold`].
+    SchemaChanged(u64),
     /// An order for all workers, numbered by who gave it.
     Order(Order),
     /// The console of a worker asks what this one has.

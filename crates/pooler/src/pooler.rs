@@ -210,6 +210,9 @@ impl Pooler {
                 again,
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
+            Mail::SchemaChanged(changes) => {
+                self.shared.statements.schema_changed_elsewhere(changes);
+            }
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),

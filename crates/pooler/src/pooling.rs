@@ -526,10 +526,7 @@ impl Pooler {
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
         let mut set = ServerSet::new(self.seeded);
         for (key, statement) in parcel.statements {
-            let own = self
-                .shared
-                .statements
-                .intern(statement.meaning, &statement.definition);
+            let own = self.shared.statements.adopt(statement);
             set.mark(key, &own, Held::Sure);
         }
         let params = self.shared.params.intern((*parcel.params).clone());
@@ -624,6 +621,7 @@ impl Server {
             cut_off: false,
             served: false,
             close_why: None,
+            changed_schema: false,
             cancels: 0,
             key: None,
             paused: false,

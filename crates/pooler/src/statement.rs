@@ -32,8 +32,9 @@ pub struct Statement {
     pub definition: Box<[u8]>,
     /// Settings under which the text was parsed, as a hash of [`crate::params::Params::meaning`].
     pub meaning: u64,
-    /// 0, or what tells it from the same text parsed before its result changed.
-    pub epoch: u64,
+    /// Which changes of the schema were known when it was parsed, as [`Interner::schema`] has them:
+    /// what tells it from the same text parsed before.
+    pub schema: u64,
     /// What running it forgets.
     pub forgets: Forgets,
     /// Which settings running it resets.
@@ -42,12 +43,12 @@ pub struct Statement {
 }
 
 impl Statement {
-    fn new(meaning: u64, definition: &[u8], epoch: u64) -> Self {
+    fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         Statement {
             definition: definition.into(),
             meaning,
-            epoch,
+            schema,
             forgets: forgets(text),
             resets: resets(text),
             key: OnceLock::new(),
@@ -59,14 +60,14 @@ impl Statement {
         self.forgets != Forgets::Nothing || self.resets != Resets::Nothing
     }
 
-    /// 128 bits of SHA-256 over text, types and meaning: every worker finds the same.
+    /// 128 bits of SHA-256 over text, types, meaning and schema: every worker finds the same.
     pub fn key(&self) -> u128 {
         *self.key.get_or_init(|| {
             let mut hash = Sha256::new();
             hash.update(self.meaning.to_be_bytes());
             hash.update(&self.definition);
-            if self.epoch != 0 {
-                hash.update(self.epoch.to_be_bytes());
+            if self.schema != 0 {
+                hash.update(self.schema.to_be_bytes());
             }
             let digest = hash.finalize();
             let (front, _) = digest.split_first_chunk::<16>().expect("32 bytes");
@@ -78,7 +79,7 @@ impl Statement {
     pub fn same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         Arc::ptr_eq(self, other)
             || (self.meaning == other.meaning
-                && self.epoch == other.epoch
+                && self.schema == other.schema
                 && self.definition == other.definition)
     }
 }
@@ -110,8 +111,14 @@ pub struct Interner {
     statements: HashTable<Arc<Statement>>,
     seeded: Seeded,
     purge_at: usize,
-    /// The last one given: worker above, count below.
-    epoch: u64,
+    worker: WorkerId,
+    /// How many changes of the schema were noticed here first.
+    noticed: u64,
+    /// All changes of the schema that are known of, as the sum of a number for each: workers that
+    /// know of the same ones agree, in whichever order they heard of them.
+    schema: u64,
+    /// Those of them that the other workers have not been told of, as such a sum.
+    untold: u64,
 }
 
 impl Interner {
@@ -121,7 +128,10 @@ impl Interner {
             statements: HashTable::new(),
             seeded,
             purge_at: 1024,
-            epoch: u64::from(worker.0) << 48,
+            worker,
+            noticed: 0,
+            schema: 0,
+            untold: 0,
         }
     }
 
@@ -129,23 +139,26 @@ impl Interner {
         seeded.hash_one((meaning, definition))
     }
 
-    /// The shared copy of a statement.
+    /// The shared copy of a statement that is parsed now, or was since the schema last changed.
     pub fn intern(&mut self, meaning: u64, definition: &[u8]) -> Arc<Statement> {
         let hash = Self::hash(&self.seeded, meaning, definition);
-        let found = self.statements.find(hash, |s| {
+        let schema = self.schema;
+        let found = self.statements.find_mut(hash, |s| {
             s.meaning == meaning && *s.definition == *definition
         });
         if let Some(found) = found {
+            if found.schema != schema {
+                // Who has the old one keeps it.
+                *found = Arc::new(Statement::new(meaning, definition, schema));
+            }
             return found.clone();
         }
         if self.statements.len() >= self.purge_at {
-            // What nobody but this table has is forgotten; done seldom enough to cost nothing. The
-            // epoch of one is remembered: servers may still have what it replaced.
-            self.statements
-                .retain(|s| s.epoch != 0 || Arc::strong_count(s) > 1);
+            // What nobody but this table has is forgotten; done seldom enough to cost nothing.
+            self.statements.retain(|s| Arc::strong_count(s) > 1);
             self.purge_at = (self.statements.len() * 2).max(1024);
         }
-        let statement = Arc::new(Statement::new(meaning, definition, 0));
+        let statement = Arc::new(Statement::new(meaning, definition, schema));
         let seeded = &self.seeded;
         self.statements.insert_unique(hash, statement.clone(), |s| {
             Self::hash(seeded, s.meaning, &s.definition)
@@ -153,16 +166,42 @@ impl Interner {
         statement
     }
 
-    /// A statement's result has changed since PostgreSQL parsed it: who parses the same text from
-    /// now on gets another statement, parsed anew, on whichever server. Who has the old one keeps
-    /// it, and PostgreSQL's error, until then.
-    pub fn retire(&mut self, old: &Arc<Statement>) {
-        let hash = Self::hash(&self.seeded, old.meaning, &old.definition);
-        let found = self.statements.find_mut(hash, |s| Arc::ptr_eq(s, old));
-        if let Some(found) = found {
-            self.epoch += 1;
-            let new = Statement::new(old.meaning, &old.definition, self.epoch);
-            *found = Arc::new(new);
+    /// A statement that another worker interned: this worker's copy, unless one of the two knows of
+    /// a change of the schema that the other does not.
+    pub fn adopt(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
+        if statement.schema == self.schema {
+            self.intern(statement.meaning, &statement.definition)
+        } else {
+            statement
+        }
+    }
+
+    /// The schema has changed: who parses a text from now on gets another statement, parsed anew,
+    /// on whichever server. Who has an old one keeps it, and PostgreSQL's errors.
+    pub fn schema_changed(&mut self) {
+        // Spread, so that no two sums of changes are alike.
+        self.noticed += 1;
+        let change = foldhash::quality::FixedState::with_seed(u64::from(self.worker.0))
+            .hash_one(self.noticed);
+        self.schema = self.schema.wrapping_add(change);
+        self.untold = self.untold.wrapping_add(change);
+    }
+
+    /// What other workers noticed.
+    pub fn schema_changed_elsewhere(&mut self, changes: u64) {
+        self.schema = self.schema.wrapping_add(changes);
+    }
+
+    /// What the other workers must be told; 0 for nothing.
+    pub fn untold(&mut self) -> u64 {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// A statement turned out to be stale: unless it is older than what is known, something has
+    /// changed the schema unnoticed.
+    pub fn stale(&mut self, statement: &Arc<Statement>) {
+        if statement.schema == self.schema {
+            self.schema_changed();
         }
     }
 
@@ -307,27 +346,28 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_text_is_another_statement() {
-        let mut interner = Interner::new(seeded(1), WorkerId(2));
-        let old = interner.intern(0, b"select * from t\0\0\0");
-        interner.retire(&old);
-        let new = interner.intern(0, b"select * from t\0\0\0");
+    fn a_changed_schema_makes_other_statements() {
+        let text = b"select * from t\0\0\0";
+        let mut here = Interner::new(seeded(1), WorkerId(2));
+        let mut there = Interner::new(seeded(1), WorkerId(3));
+        let old = here.intern(0, text);
+        here.stale(&old);
+        let new = here.intern(0, text);
         assert!(!new.same(&old) && new.key() != old.key());
         // Somebody else finds out later that the old one is stale.
-        interner.retire(&old);
-        assert!(Arc::ptr_eq(
-            &new,
-            &interner.intern(0, b"select * from t\0\0\0")
-        ));
-        let mut elsewhere = Interner::new(seeded(1), WorkerId(3));
-        let other = elsewhere.intern(0, b"select * from t\0\0\0");
-        elsewhere.retire(&other);
-        let other = elsewhere.intern(0, b"select * from t\0\0\0");
-        assert_ne!(
-            other.key(),
-            new.key(),
-            "workers do not share what they retired"
-        );
+        here.stale(&old);
+        assert!(Arc::ptr_eq(&new, &here.intern(0, text)));
+        there.schema_changed();
+        let other = there.intern(0, text);
+        assert!(!other.same(&new), "each knows what the other does not");
+        assert!(Arc::ptr_eq(&other, &here.adopt(other.clone())));
+        let (news, more) = (here.untold(), there.untold());
+        assert_eq!(here.untold(), 0);
+        here.schema_changed_elsewhere(more);
+        there.schema_changed_elsewhere(news);
+        let (one, two) = (here.intern(0, text), there.intern(0, text));
+        assert!(one.same(&two) && !one.same(&new) && !one.same(&other));
+        assert!(Arc::ptr_eq(&one, &here.adopt(two)));
     }
 
     #[test]

@@ -291,21 +291,25 @@ async def changed_types():
 
 async def types():
     """Types that are looked up in the catalogue."""
-    await conns[0].execute("""
-        drop table if exists asyncpg_moods; drop type if exists asyncpg_pair;
-        drop type if exists asyncpg_mood;
-        create type asyncpg_mood as enum ('glad', 'sad');
-        create type asyncpg_pair as (name text, mood asyncpg_mood)""")
+    for labels in (("glad", "sad"), ("up", "down"), ("left", "right")):
+        await conns[0].execute(f"""
+            drop type if exists asyncpg_pair; drop type if exists asyncpg_mood;
+            create type asyncpg_mood as enum {labels};
+            create type asyncpg_pair as (name text, mood asyncpg_mood)""")
 
-    async def work(index, conn):
-        for turn in range(6):
-            row = await conn.fetchrow(
-                "select $1::asyncpg_pair as pair, $2::asyncpg_mood[] as moods, "
-                "array[$3::int, 1] as numbers", (f"n{index}.{turn}", "sad"), ["glad", "sad"], index)
-            same((tuple(row["pair"]), row["moods"], row["numbers"]),
-                 ((f"n{index}.{turn}", "sad"), ["glad", "sad"], [index, 1]), "looked up")
-        return turn + 1
-    done("types looked up", sum(await on_all(work)))
+        async def work(index, conn):
+            # Their oids are new, and asyncpg is told to look them up again.
+            await conn.reload_schema_state()
+            one, two = labels  # noqa: B023
+            for turn in range(6):
+                row = await conn.fetchrow(
+                    "select $1::asyncpg_pair as pair, $2::asyncpg_mood[] as moods, "
+                    "array[$3::int, 1] as numbers", (f"n{index}.{turn}", two), [one, two], index)
+                same((tuple(row["pair"]), row["moods"], row["numbers"]),
+                     ((f"n{index}.{turn}", two), [one, two], [index, 1]), "looked up")
+            return turn + 1
+        await on_all(work)
+    done("types looked up", CLIENTS * 18)
 
 
 async def pool():

@@ -206,8 +206,8 @@ async function changedTypes() {
       for (const turn of range(4)) {
         const { rows } = await conn.query('select *, $1::int as n from pg_shape', [turn])
         same(Object.keys(rows[0]).length, columns + 1)
-        // A named statement is its user's to name anew.
-        const text = `select *, ${columns} as named from pg_shape`
+        // A named statement is its user's to name anew; its text is the same.
+        const text = 'select *, 1 as named from pg_shape'
         const again = await conn.query({ name: `shape${columns}`, text, values: [] })
         same(Object.keys(again.rows[0]).length, columns + 1)
       }

@@ -317,6 +317,22 @@ func copies() {
 	done("copies", clients)
 }
 
+// sleep runs a statement that is given up as soon as it runs.
+func sleep(conn *pgx.Conn, mark string) (context.Context, error) {
+	short, cancel := context.WithCancel(ctx)
+	text := fmt.Sprintf("select pg_sleep($1) /* %s */", mark)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for one[int](conns[0], "active", `select count(*) from pg_stat_activity
+			where state = 'active' and wait_event = 'PgSleep' and query = $1`, text) == 0 {
+		}
+		cancel()
+	})
+	_, err := conn.Exec(short, text, 60)
+	watch.Wait()
+	return short, err
+}
+
 func timeouts() {
 	stop := make(chan struct{})
 	var beside sync.WaitGroup
@@ -343,20 +359,16 @@ func timeouts() {
 		}
 		conn, err := pgx.ConnectConfig(ctx, config)
 		must(err, "connect")
-		for range 2 {
-			short, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
-			_, err = conn.Exec(short, "select pg_sleep($1)", 60)
-			cancel()
-			same(code(err), "57014", "timeout")
-			same(one[int](conn, "after", "select $1::int", index), index, "after a timeout")
+		for turn := range 2 {
+			_, err = sleep(conn, fmt.Sprintf("handled %d.%d", index, turn))
+			same(code(err), "57014", "cancelled")
+			same(one[int](conn, "after", "select $1::int", index), index, "after a cancel")
 		}
 		must(conn.Close(ctx), "close")
 		conn = connect(index)
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		_, err = conn.Exec(short, "select pg_sleep($1)", 60)
-		cancel()
-		same(errors.Is(err, context.DeadlineExceeded), true, "deadline")
-		same(conn.IsClosed(), true, "closed by its deadline")
+		short, err := sleep(conn, fmt.Sprintf("closed %d", index))
+		same(errors.Is(err, short.Err()), true, "given up")
+		same(conn.IsClosed(), true, "closed by its context")
 		<-conn.PgConn().CleanupDone()
 	}
 	close(stop)

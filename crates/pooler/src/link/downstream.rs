@@ -8,6 +8,7 @@ use howdah_wire::{WireError, tag as tags, write};
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
 use crate::Shared;
 use crate::client::Client;
+use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -275,6 +276,11 @@ impl Downstream<'_> {
             self.tell_parameters();
         }
         self.server.status = status;
+        if self.server.changed_schema && status == Status::Idle {
+            // It is only now that others see it, or that its own transaction sees it no more.
+            self.server.changed_schema = false;
+            self.shared.statements.schema_changed();
+        }
         self.server.copy_in = false;
         self.server.copy_broken = false;
         self.server.copy_both = false;
@@ -310,6 +316,10 @@ impl Downstream<'_> {
                 None => self.server.set.clear_sure(),
             },
             b"PREPARE" => self.server.sql_prepared = true,
+            tag if changes_schema(tag) => {
+                self.server.changed_schema = true;
+                self.shared.statements.schema_changed();
+            }
             _ => {}
         }
         self.pass(
@@ -388,10 +398,8 @@ impl Downstream<'_> {
             if fields.sqlstate() == Some(b"26000") {
                 self.server.close_why = Some("prepared statements lost");
             }
-            let routine = fields.iter().find(|(code, _)| *code == b'R');
-            if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
-                // "cached plan must not change result type", in any language.
-                self.shared.statements.retire(statement);
+            if self.is_stale(fields) {
+                self.shared.statements.stale(statement);
             }
         }
         let ours = self.server.ledger.front().is_some_and(|entry| {
@@ -444,6 +452,22 @@ impl Downstream<'_> {
             return Err(Flow::Broken(Fault::ServerBytes(WireError::Tag(tag::ERROR))));
         }
         Ok(())
+    }
+
+    /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
+    /// has changed.
+    fn is_stale(&self, fields: Fields<'_>) -> bool {
+        let routine = fields.iter().find(|(code, _)| *code == b'R');
+        if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
+            // "cached plan must not change result type", in any language.
+            return true;
+        }
+        // A type, table, column or function that is gone.
+        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        matches!(reply, Some(Reply::Bind | Reply::Describe))
+            && fields
+                .sqlstate()
+                .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
     }
 
     /// The error as the client would see it if the server's name were the client's.

@@ -12,10 +12,11 @@ use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client;
 use crate::config::PoolMode;
-use crate::event::{Action, ClientId, Close, Out, Peer, ServerId};
+use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, HELD_MAX};
 use crate::ledger::{Entry, Reply};
+use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server;
@@ -386,12 +387,26 @@ impl Pooler {
                 server.linked = self.now;
             }
         }
+        self.tell_schema(out);
         if let Some(error) = task_error {
             self.task_failed(id, &error, out);
         }
         if let downstream::Flow::Broken(fault) = flow {
             chunk.at = chunk.bytes.len();
             self.server_broken(id, fault, out);
+        }
+    }
+
+    /// Tells the other workers what was noticed here about the schema.
+    fn tell_schema(&mut self, out: &mut Out) {
+        let changes = self.shared.statements.untold();
+        if changes == 0 {
+            return;
+        }
+        for to in (0..self.workers).map(WorkerId) {
+            if to != self.worker {
+                out.push(Action::Post(to, Mail::SchemaChanged(changes)));
+            }
         }
     }
 

@@ -123,6 +123,8 @@ pub struct Server {
     pub served: bool,
     /// Why it must be closed instead of going back to the pool.
     pub close_why: Option<&'static str>,
+    /// Its transaction has changed the schema.
+    pub changed_schema: bool,
     /// Cancel requests under way for it.
     pub cancels: u32,
     /// Process id and secret, for cancels.

@@ -523,6 +523,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
         Mail::Cancel { .. } => "cancel".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
+        Mail::SchemaChanged(_) => "schema changed".into(),
         other => format!("{other:?}"),
     }
 }
