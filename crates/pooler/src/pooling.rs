@@ -597,6 +597,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
+            portals_bound: 0,
             copy_in: false,
             copy_broken: false,
             copy_both: false,

@@ -177,8 +177,18 @@ impl Interner {
     }
 }
 
+/// A client's name for a statement.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// What it means.
+    pub statement: Arc<Statement>,
+    /// Which of the names that this client ever gave it is, from 1. The same name given again has
+    /// another number.
+    pub number: u64,
+}
+
 /// What a client named, by its own names.
-pub type Names = HashMap<Box<[u8]>, Arc<Statement>, Seeded>;
+pub type Names = HashMap<Box<[u8]>, Named, Seeded>;
 
 /// How sure it is that a server has a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

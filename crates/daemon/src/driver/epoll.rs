@@ -226,6 +226,9 @@ impl Epoll {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::INVAL) if socket::is_deaf(Some(socket)) => {
+                    return self.accept(index, false);
+                }
                 Err(error) => {
                     self.accept(index, false);
                     self.ready.push_back(Completion::AcceptFailed {
@@ -426,7 +429,9 @@ impl Driver for Epoll {
 
     fn unlisten(&mut self, index: usize) {
         self.accept(index, false);
-        self.listeners[index].socket = None;
+        if let Some(socket) = self.listeners[index].socket.take() {
+            socket::stop_listening(&socket);
+        }
     }
 
     fn set_options(&mut self, options: SocketOptions) {

@@ -18,6 +18,18 @@ pub struct Listener {
     pub socket: Arc<OwnedFd>,
 }
 
+/// Has a listening socket refuse connections at once, for everybody who shares it. Closing it does
+/// so only when the last one has closed it and the kernel has undone the last accept under way.
+pub fn stop_listening(socket: &OwnedFd) {
+    // Fails if it was done before.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// True for a listening socket after [`stop_listening`], or none.
+pub fn is_deaf(socket: Option<&Arc<OwnedFd>>) -> bool {
+    socket.is_none_or(|socket| !rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false))
+}
+
 /// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero leaves
 /// the system's default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -319,6 +319,9 @@ impl Uring {
                 }
             }
             Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => {}
+            Err(Errno::INVAL) if socket::is_deaf(listening.socket.as_ref()) => {
+                listening.wanted = false;
+            }
             Err(error) => {
                 listening.wanted = false;
                 self.ready.push_back(Completion::AcceptFailed {
@@ -516,6 +519,9 @@ impl Driver for Uring {
     }
 
     fn unlisten(&mut self, index: usize) {
+        if let Some(socket) = &self.listeners[index].socket {
+            socket::stop_listening(socket);
+        }
         self.listeners[index].leaving = true;
         self.accept(index, false);
         self.arm_accept(index);
