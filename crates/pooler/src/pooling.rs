@@ -426,8 +426,13 @@ impl Pooler {
                 }
             }
         }
-        if let Some((_, id)) = oldest {
-            self.close_server(id, "evicted", Close::Await, out);
+        match oldest {
+            Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
+            None => {
+                let pool = Arc::new(key.clone());
+                let nothing = ToBroker::NothingToEvict { pool };
+                out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
+            }
         }
     }
 
