@@ -62,6 +62,17 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
+    /// How much is sent in one call at most, in bytes. The kernel takes any amount into an empty
+    /// send buffer, as one segment where the path allows (64 KB on loopback), and nothing more until
+    /// the peer has acknowledged that; of a single segment a peer may do so only after 40 ms. Pieces
+    /// as small as the buffer make several segments, which it acknowledges at once.
+    pub fn piece(&self) -> usize {
+        match self.buffer {
+            0 => usize::MAX,
+            buffer => buffer.max(1024),
+        }
+    }
+
     /// Applies the options to a TCP socket.
     ///
     /// # Errors

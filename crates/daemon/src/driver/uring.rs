@@ -588,6 +588,8 @@ impl Driver for Uring {
                 return Some(block);
             }
         }
+        // Of a block that is sent in pieces, the end of each must be heard.
+        let prompt = prompt || block.len() > self.options.piece();
         let sending = Sending {
             block,
             sent: 0,
