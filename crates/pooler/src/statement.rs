@@ -25,6 +25,15 @@ pub const UNKNOWN: &[u8] = b"howdah_unknown";
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
 pub const PARSE_MAX: u32 = 64 << 20;
 
+/// Texts that nobody has any more may take this many bytes, or as many as those in use do.
+const PURGE_BYTES: usize = 16 << 20;
+
+/// Of so many statements whose result has changed it is remembered although nobody has them.
+const EPOCHS_MAX: usize = 1024;
+
+/// The longest text of which that is remembered, in bytes.
+const EPOCH_TEXT_MAX: usize = 8 << 10;
+
 /// A statement's text and parameter types, once per worker however many clients have it.
 #[derive(Debug)]
 pub struct Statement {
@@ -110,6 +119,10 @@ pub struct Interner {
     statements: HashTable<Arc<Statement>>,
     seeded: Seeded,
     purge_at: usize,
+    /// Bytes of texts that were added since the last purge.
+    added: usize,
+    /// At how many of those the next is due.
+    purge_at_bytes: usize,
     /// The last one given: worker above, count below.
     epoch: u64,
 }
@@ -121,6 +134,8 @@ impl Interner {
             statements: HashTable::new(),
             seeded,
             purge_at: 1024,
+            added: 0,
+            purge_at_bytes: PURGE_BYTES,
             epoch: u64::from(worker.0) << 48,
         }
     }
@@ -138,12 +153,9 @@ impl Interner {
         if let Some(found) = found {
             return found.clone();
         }
-        if self.statements.len() >= self.purge_at {
-            // What nobody but this table has is forgotten; done seldom enough to cost nothing. The
-            // epoch of one is remembered: servers may still have what it replaced.
-            self.statements
-                .retain(|s| s.epoch != 0 || Arc::strong_count(s) > 1);
-            self.purge_at = (self.statements.len() * 2).max(1024);
+        self.added += definition.len();
+        if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
+            self.purge();
         }
         let statement = Arc::new(Statement::new(meaning, definition, 0));
         let seeded = &self.seeded;
@@ -151,6 +163,25 @@ impl Interner {
             Self::hash(seeded, s.meaning, &s.definition)
         });
         statement
+    }
+
+    /// What nobody but this table has is forgotten; done seldom enough to cost nothing. The epoch of
+    /// one is remembered, as servers may still have what it replaced, unless there are too many:
+    /// then its text fails once more where it is parsed next.
+    fn purge(&mut self) {
+        let mut unused_epochs = 0;
+        self.statements.retain(|s| {
+            if Arc::strong_count(s) > 1 {
+                return true;
+            }
+            let kept = s.epoch != 0 && s.definition.len() <= EPOCH_TEXT_MAX;
+            unused_epochs += usize::from(kept);
+            kept && unused_epochs <= EPOCHS_MAX
+        });
+        self.purge_at = (self.statements.len() * 2).max(1024);
+        let kept = self.statements.iter().map(|s| s.definition.len());
+        self.purge_at_bytes = kept.sum::<usize>().max(PURGE_BYTES);
+        self.added = 0;
     }
 
     /// A statement's result has changed since PostgreSQL parsed it: who parses the same text from
@@ -349,6 +380,40 @@ mod tests {
         }
         assert!(interner.len() < 1100);
         assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
+    }
+
+    #[test]
+    fn long_texts_are_forgotten_sooner() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let kept = interner.intern(0, b"kept\0\0\0");
+        for i in 0..100 {
+            let mut text = format!("select {i}").into_bytes();
+            text.resize(1 << 20, b' ');
+            text.extend_from_slice(b"\0\0\0");
+            interner.intern(0, &text);
+            assert!(interner.len() <= 18, "{}", interner.len());
+        }
+        assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
+    }
+
+    #[test]
+    fn what_is_remembered_of_stale_statements_has_a_bound() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let old = interner.intern(0, b"select * from t\0\0\0");
+        interner.retire(&old);
+        let new = interner.intern(0, b"select * from t\0\0\0").key();
+        for i in 0..20_000 {
+            let text = format!("select {i}\0\0\0");
+            if i == 2000 {
+                let same = interner.intern(0, b"select * from t\0\0\0");
+                assert_eq!(same.key(), new, "remembered");
+            }
+            let stale = interner.intern(0, text.as_bytes());
+            if i > 2000 {
+                interner.retire(&stale);
+            }
+        }
+        assert!(interner.len() <= 2 * EPOCHS_MAX + 1, "{}", interner.len());
     }
 
     #[test]
