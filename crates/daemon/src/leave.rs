@@ -1,11 +1,13 @@
-//! What must be gone when the process is: the pid file and the unix socket.
+//! What must be gone when the process is: the pid file, the unix socket, and whatever listens.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use howdah_daemon::driver::socket::stop_listening;
 use howdah_pooler::note::Level;
 use rustix::process::Pid;
 
@@ -20,6 +22,16 @@ struct Trace {
 }
 
 static TRACES: Mutex<Vec<Trace>> = Mutex::new(Vec::new());
+
+static LISTENERS: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+
+/// Has a listening socket shut down when the process ends. The kernel would let go of it only a
+/// while after that, when it has undone io_uring's accepts, and who connects meanwhile would be cut
+/// off instead of refused, or of being taken by another process on the same port.
+pub fn remember_listener(socket: &Arc<OwnedFd>) {
+    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    listeners.push(socket.clone());
+}
 
 /// Has a file removed when the process ends, unless somebody replaces it before.
 pub fn remember(path: &Path) {
@@ -39,6 +51,11 @@ pub fn remember(path: &Path) {
 
 /// Removes what was remembered and ends the process.
 pub fn leave(code: i32) -> ! {
+    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    for socket in listeners.drain(..) {
+        stop_listening(&socket);
+    }
+    drop(listeners);
     for trace in TRACES
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -57,6 +57,7 @@ pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
         ));
     }
     for listener in &listeners {
+        leave::remember_listener(&listener.socket);
         log.say(
             Level::Log,
             format!("listening on {}", shown(&listener.address)),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use howdah_daemon::driver::Driver;
 use howdah_daemon::driver::epoll::Epoll;
-use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::driver::socket::{Listener, SocketOptions};
 use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::mailbox::{Letter, PostBox, mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
@@ -61,6 +61,8 @@ suite! {
     closing_while_everything_is_under_way
     an_idle_worker_does_not_spin
     one_event_sends_to_hundreds
+    small_kernel_buffers_lose_nothing
+    who_connects_after_the_end_is_refused_at_once
 }
 
 /// Decisions made by a closure.
@@ -816,4 +818,54 @@ fn one_event_sends_to_hundreds<D: Make>() {
     drop(clients);
     stage.until("closed", |_| *closed.borrow() == COUNT);
     assert!(stage.worker.sockets().is_empty());
+}
+
+/// Blocks are larger than what is sent in one call then.
+fn small_kernel_buffers_lose_nothing<D: Make>() {
+    let (sent, mut seen) = (pattern(0, 300_000), 0);
+    let total = sent.len();
+    let mut stage = Stage::<_, D>::new(scripted(move |event, out| {
+        if let Event::Received(peer, bytes) = event {
+            out.relay(peer, 0..bytes.len());
+            seen += bytes.len();
+            if seen == total {
+                let how = Close::Flush;
+                out.push(Action::Close { peer, how });
+            }
+        }
+    }));
+    stage.worker.sockets().set_options(SocketOptions {
+        buffer: 4096,
+        ..SocketOptions::default()
+    });
+    let mut stream = stage.connect();
+    let (mut written, mut back) = (0, Vec::new());
+    stage.until("all of it, and the end", |_| {
+        if written < sent.len() {
+            written += write_some(&mut stream, &sent[written..]);
+        }
+        read_some(&mut stream, &mut back).is_none()
+    });
+    assert!(back == sent);
+}
+
+/// Though the kernel may need a while to let go of an accept that waits.
+fn who_connects_after_the_end_is_refused_at_once<D: Make>() {
+    let mut stage = Stage::<_, D>::new(scripted(|event, out| echo(&event, out)));
+    let mut stream = stage.connect();
+    let mut back = Vec::new();
+    write_some(&mut stream, b"x");
+    stage.until("an echo", |_| {
+        read_some(&mut stream, &mut back).unwrap();
+        !back.is_empty()
+    });
+    stage.worker.sockets().stop_listening(false);
+    let refused = TcpStream::connect(("127.0.0.1", stage.port)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    // Who is in stays.
+    write_some(&mut stream, b"y");
+    stage.until("another echo", |_| {
+        read_some(&mut stream, &mut back).unwrap();
+        back == b"xy"
+    });
 }

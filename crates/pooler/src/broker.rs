@@ -32,6 +32,9 @@ struct Pool {
     held: Vec<i32>,
     /// Who waits, by worker.
     hungry: Vec<Option<Hunger>>,
+    /// A worker was asked to close a server of another pool for this one, and has not said that it
+    /// has none; nor has any permit come back since. Others need not be asked.
+    evicting: bool,
     bounds: Bounds,
 }
 
@@ -96,8 +99,16 @@ impl Broker {
             }
             ToBroker::Freed { worker, pool } => {
                 self.give_back(&pool, worker);
+                for (_, other) in self.sharing(&pool) {
+                    other.evicting = false;
+                }
                 self.feed_oldest(&pool, post);
                 self.forget(&pool);
+            }
+            ToBroker::NothingToEvict { pool } => {
+                if let Some(pool) = self.pools.get_mut(&pool) {
+                    pool.evicting = false;
+                }
             }
             ToBroker::Moved { from, to, pool } => {
                 self.pool(&pool, from).held[usize::from(from.0)] -= 1;
@@ -175,15 +186,23 @@ impl Broker {
         match self.refusal(key, hunger.age) {
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
-                if hunger.replication {
-                    self.evict(key, Evict::Same, post);
-                } else {
+                if !hunger.replication {
                     self.tell_holders(key, worker, hunger, post);
                 }
-                match refusal {
-                    Refusal::Pool => {}
-                    Refusal::Database => self.evict(key, Evict::Database, post),
-                    Refusal::User => self.evict(key, Evict::User, post),
+                let from = match refusal {
+                    Refusal::Pool => None,
+                    Refusal::Database => Some(Evict::Database),
+                    Refusal::User => Some(Evict::User),
+                };
+                // Servers of its own pool make room, too: where there are both, by turns.
+                let same = from.is_none() || self.evict_turn.is_multiple_of(2);
+                let from = if hunger.replication && same {
+                    Some(Evict::Same)
+                } else {
+                    from
+                };
+                if let Some(from) = from {
+                    self.evict(key, from, post);
                 }
             }
         }
@@ -192,11 +211,8 @@ impl Broker {
     /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
     /// bounds.
     fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
-        let shares = |other: &PoolKey| {
-            other == &**key || other.database == key.database || other.user == key.user
-        };
         let mut hungry: Vec<(u64, Arc<PoolKey>, WorkerId)> = Vec::new();
-        for (other, pool) in self.pools.iter().filter(|(other, _)| shares(other)) {
+        for (other, pool) in self.sharing(key) {
             for (worker, hunger) in pool.hungry.iter().enumerate() {
                 if let Some(hunger) = hunger {
                     hungry.push((hunger.age, other.clone(), WorkerId(worker as u16)));
@@ -210,6 +226,14 @@ impl Broker {
                 return;
             }
         }
+    }
+
+    /// A pool, and those with which it may share a bound.
+    fn sharing(&mut self, key: &PoolKey) -> impl Iterator<Item = (&Arc<PoolKey>, &mut Pool)> {
+        let shares =
+            move |other: &PoolKey| other.database == key.database || other.user == key.user;
+        let pools = self.pools.iter_mut();
+        pools.filter(move |(other, _)| shares(other))
     }
 
     fn refusal(&self, key: &PoolKey, age: u64) -> Option<Refusal> {
@@ -303,6 +327,10 @@ impl Broker {
 
     /// Asks the workers that hold servers under the same bound in turn.
     fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, post: Post<'_>) {
+        if self.pools.get(key).is_some_and(|pool| pool.evicting) {
+            return;
+        }
+        self.evict_turn = self.evict_turn.wrapping_add(1);
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
             if from.concerns(key, other) {
@@ -315,8 +343,10 @@ impl Broker {
         if holders.is_empty() {
             return;
         }
-        self.evict_turn = self.evict_turn.wrapping_add(1);
         let holder = WorkerId(holders[self.evict_turn % holders.len()] as u16);
+        if let Some(pool) = self.pools.get_mut(key) {
+            pool.evicting = true;
+        }
         post(
             holder,
             Mail::Brokered(FromBroker::Evict {
@@ -454,6 +484,14 @@ mod tests {
         );
         assert_eq!(
             tell(&mut broker, need(0, &b, 0, bounds)),
+            ["0: evict for b"]
+        );
+        // That server is not gone yet: one is enough.
+        assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
+        assert!(tell(&mut broker, need(1, &b, 1, bounds)).is_empty());
+        assert!(tell(&mut broker, ToBroker::NothingToEvict { pool: b.clone() }).is_empty());
+        assert_eq!(
+            tell(&mut broker, need(0, &b, 2, bounds)),
             ["0: evict for b"]
         );
         let freed = ToBroker::Freed {

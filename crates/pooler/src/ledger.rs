@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::statement::Statement;
+use crate::statement::{Named, Statement};
 
 /// What an entry awaits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,9 +71,10 @@ pub struct Entry {
     pub barrier: bool,
     /// How much of the answer the client sees.
     pub part: Part,
-    /// If it is a message about one of the client's named statements: where that name is kept, to
-    /// find it again if the message fails.
-    pub named: usize,
+    /// If it is a message about one of the client's named statements: that name's number, to find
+    /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
+    /// portal's number. Else 0.
+    pub named: u64,
 }
 
 impl Entry {
@@ -116,7 +117,7 @@ pub struct NameOp {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// It now means this statement.
-    Define(Arc<Statement>),
+    Define(Named),
     /// It no longer exists.
     Forget,
     /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
@@ -186,6 +187,12 @@ impl Ledger {
     /// The number of the group being sent. A group ends with a Sync or a Query.
     pub fn group(&self) -> u32 {
         self.group
+    }
+
+    /// How many groups are over: those from this number on are not, as ReadyForQuery is owed for
+    /// each but the last.
+    pub fn groups_over(&self) -> u32 {
+        self.group.wrapping_sub(self.readies)
     }
 
     /// Extended messages were sent, and no Sync or Query after them.

@@ -181,6 +181,11 @@ pub enum ToBroker {
         /// Who may get in.
         bounds: ClientBounds,
     },
+    /// There was no idle server to close for a pool that a bound holds back.
+    NothingToEvict {
+        /// The pool that wants to grow.
+        pool: Arc<PoolKey>,
+    },
     /// An admitted client has left.
     Left {
         /// Which database and user.

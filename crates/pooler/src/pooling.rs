@@ -445,8 +445,13 @@ impl Pooler {
                 }
             }
         }
-        if let Some((_, id)) = oldest {
-            self.close_server(id, "evicted", Close::Await, out);
+        match oldest {
+            Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
+            None => {
+                let pool = Arc::new(key.clone());
+                let nothing = ToBroker::NothingToEvict { pool };
+                out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
+            }
         }
     }
 
@@ -612,6 +617,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
+            portals_bound: 0,
             copy_in: false,
             copy_broken: false,
             copy_both: false,

@@ -25,6 +25,9 @@ pub const UNKNOWN: &[u8] = b"howdah_unknown";
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
 pub const PARSE_MAX: u32 = 64 << 20;
 
+/// Texts that nobody has any more may take this many bytes, or as many as those in use do.
+const PURGE_BYTES: usize = 16 << 20;
+
 /// A statement's text and parameter types, once per worker however many clients have it.
 #[derive(Debug)]
 pub struct Statement {
@@ -119,6 +122,10 @@ pub struct Interner {
     schema: u64,
     /// Those of them that the other workers have not been told of, as such a sum.
     untold: u64,
+    /// Bytes of texts that were added since the last purge.
+    added: usize,
+    /// At how many of those the next is due.
+    purge_at_bytes: usize,
 }
 
 impl Interner {
@@ -132,6 +139,8 @@ impl Interner {
             noticed: 0,
             schema: 0,
             untold: 0,
+            added: 0,
+            purge_at_bytes: PURGE_BYTES,
         }
     }
 
@@ -153,10 +162,9 @@ impl Interner {
             }
             return found.clone();
         }
-        if self.statements.len() >= self.purge_at {
-            // What nobody but this table has is forgotten; done seldom enough to cost nothing.
-            self.statements.retain(|s| Arc::strong_count(s) > 1);
-            self.purge_at = (self.statements.len() * 2).max(1024);
+        self.added += definition.len();
+        if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
+            self.purge();
         }
         let statement = Arc::new(Statement::new(meaning, definition, schema));
         let seeded = &self.seeded;
@@ -164,6 +172,15 @@ impl Interner {
             Self::hash(seeded, s.meaning, &s.definition)
         });
         statement
+    }
+
+    /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
+    fn purge(&mut self) {
+        self.statements.retain(|s| Arc::strong_count(s) > 1);
+        self.purge_at = (self.statements.len() * 2).max(1024);
+        let kept = self.statements.iter().map(|s| s.definition.len());
+        self.purge_at_bytes = kept.sum::<usize>().max(PURGE_BYTES);
+        self.added = 0;
     }
 
     /// A statement that another worker interned: this worker's copy, unless one of the two knows of
@@ -216,8 +233,18 @@ impl Interner {
     }
 }
 
+/// A client's name for a statement.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// What it means.
+    pub statement: Arc<Statement>,
+    /// Which of the names that this client ever gave it is, from 1. The same name given again has
+    /// another number.
+    pub number: u64,
+}
+
 /// What a client named, by its own names.
-pub type Names = HashMap<Box<[u8]>, Arc<Statement>, Seeded>;
+pub type Names = HashMap<Box<[u8]>, Named, Seeded>;
 
 /// How sure it is that a server has a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -378,6 +405,20 @@ mod tests {
             interner.intern(0, format!("select {i}\0\0\0").as_bytes());
         }
         assert!(interner.len() < 1100);
+        assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
+    }
+
+    #[test]
+    fn long_texts_are_forgotten_sooner() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let kept = interner.intern(0, b"kept\0\0\0");
+        for i in 0..100 {
+            let mut text = format!("select {i}").into_bytes();
+            text.resize(1 << 20, b' ');
+            text.extend_from_slice(b"\0\0\0");
+            interner.intern(0, &text);
+            assert!(interner.len() <= 18, "{}", interner.len());
+        }
         assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
     }
 

@@ -87,7 +87,10 @@ impl Control {
                 Question::Idle(worker) => {
                     self.idle.insert(worker.0);
                 }
-                Question::Derive { .. } | Question::Exit(_) | Question::StopListening { .. } => {}
+                Question::Derive { .. }
+                | Question::LogStats { .. }
+                | Question::Exit(_)
+                | Question::StopListening { .. } => {}
             }
         }
     }

@@ -226,6 +226,9 @@ impl Epoll {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::INVAL) if socket::is_deaf(Some(socket)) => {
+                    return self.accept(index, false);
+                }
                 Err(error) => {
                     self.accept(index, false);
                     self.ready.push_back(Completion::AcceptFailed {
@@ -286,13 +289,14 @@ impl Epoll {
     }
 
     fn send_rest(&mut self, key: Key) {
+        let piece = self.options.piece();
         let Some(connection) = self.get(key) else {
             return;
         };
         let (Some(unsent), Some(socket)) = (&mut connection.unsent, &connection.socket) else {
             return;
         };
-        let result = send_from(socket, &unsent.block, &mut unsent.sent);
+        let result = send_from(socket, &unsent.block, &mut unsent.sent, piece);
         if result == Err(Errno::AGAIN) {
             return;
         }
@@ -328,11 +332,12 @@ impl Epoll {
     }
 }
 
-/// Sends until all is sent or the kernel refuses (`AGAIN`).
-fn send_from(socket: &OwnedFd, block: &[u8], sent: &mut usize) -> Result<(), Errno> {
+/// Sends, in pieces, until all is sent or the kernel refuses (`AGAIN`).
+fn send_from(socket: &OwnedFd, block: &[u8], sent: &mut usize, piece: usize) -> Result<(), Errno> {
     while *sent < block.len() {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(socket, &block[*sent..], flags) {
+        let rest = &block[*sent..];
+        match rustix::net::send(socket, &rest[..rest.len().min(piece)], flags) {
             Ok(len) => *sent += len,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
@@ -426,7 +431,9 @@ impl Driver for Epoll {
 
     fn unlisten(&mut self, index: usize) {
         self.accept(index, false);
-        self.listeners[index].socket = None;
+        if let Some(socket) = self.listeners[index].socket.take() {
+            socket::stop_listening(&socket);
+        }
     }
 
     fn set_options(&mut self, options: SocketOptions) {
@@ -470,6 +477,7 @@ impl Driver for Epoll {
     }
 
     fn send(&mut self, key: Key, block: Vec<u8>, _prompt: bool) -> Option<Vec<u8>> {
+        let piece = self.options.piece();
         let Some(connection) = self.get(key) else {
             return Some(block);
         };
@@ -477,7 +485,7 @@ impl Driver for Epoll {
             return Some(block);
         };
         let mut sent = 0;
-        match send_from(socket, &block, &mut sent) {
+        match send_from(socket, &block, &mut sent, piece) {
             Ok(()) => return Some(block),
             Err(Errno::AGAIN) => {
                 connection.unsent = Some(Box::new(Unsent { block, sent }));

@@ -132,7 +132,8 @@ pub trait Driver {
     fn listeners(&self) -> Vec<Address>;
     /// Starts or stops accepting. A few connections may still be accepted after a stop.
     fn accept(&mut self, listener: usize, on: bool);
-    /// Lets go of a listener for good. The socket is closed when every worker has done so.
+    /// Lets go of a listener for good. Who connects from then on is refused, whatever other workers
+    /// do; the socket is closed when every worker has let go.
     fn unlisten(&mut self, listener: usize);
 
     /// Options for the TCP connections accepted or begun from now on.

@@ -18,6 +18,18 @@ pub struct Listener {
     pub socket: Arc<OwnedFd>,
 }
 
+/// Has a listening socket refuse connections at once, for everybody who shares it. Closing it does
+/// so only when the last one has closed it and the kernel has undone the last accept under way.
+pub fn stop_listening(socket: &OwnedFd) {
+    // Fails if it was done before.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// True for a listening socket after [`stop_listening`], or none.
+pub fn is_deaf(socket: Option<&Arc<OwnedFd>>) -> bool {
+    socket.is_none_or(|socket| !rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false))
+}
+
 /// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero leaves
 /// the system's default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +62,17 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
+    /// How much is sent in one call at most, in bytes. The kernel takes any amount into an empty
+    /// send buffer, as one segment where the path allows (64 KB on loopback), and nothing more until
+    /// the peer has acknowledged that; of a single segment a peer may do so only after 40 ms. Pieces
+    /// as small as the buffer make several segments, which it acknowledges at once.
+    pub fn piece(&self) -> usize {
+        match self.buffer {
+            0 => usize::MAX,
+            buffer => buffer.max(1024),
+        }
+    }
+
     /// Applies the options to a TCP socket.
     ///
     /// # Errors

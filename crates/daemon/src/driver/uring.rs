@@ -319,6 +319,9 @@ impl Uring {
                 }
             }
             Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => {}
+            Err(Errno::INVAL) if socket::is_deaf(listening.socket.as_ref()) => {
+                listening.wanted = false;
+            }
             Err(error) => {
                 listening.wanted = false;
                 self.ready.push_back(Completion::AcceptFailed {
@@ -516,6 +519,9 @@ impl Driver for Uring {
     }
 
     fn unlisten(&mut self, index: usize) {
+        if let Some(socket) = &self.listeners[index].socket {
+            socket::stop_listening(socket);
+        }
         self.listeners[index].leaving = true;
         self.accept(index, false);
         self.arm_accept(index);
@@ -582,6 +588,8 @@ impl Driver for Uring {
                 return Some(block);
             }
         }
+        // Of a block that is sent in pieces, the end of each must be heard.
+        let prompt = prompt || block.len() > self.options.piece();
         let sending = Sending {
             block,
             sent: 0,

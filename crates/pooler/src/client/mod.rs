@@ -74,6 +74,8 @@ pub struct Client {
     pub meaning: u64,
     /// Its named statements.
     pub names: Names,
+    /// How many names it has given so far: the number of the latest.
+    pub names_given: u64,
     /// Its unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.

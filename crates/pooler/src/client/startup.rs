@@ -66,6 +66,7 @@ impl Pooler {
             asked: None,
             meaning: 0,
             names: Names::with_hasher(seeded),
+            names_given: 0,
             unnamed: None,
             group_failed: false,
             stalled: false,

@@ -165,7 +165,7 @@ globals! {
     auth_ldap_options: Option<String> = unset, G, reload,
         NotYet("it serves auth_type = ldap only, which is not built yet"),
         "Where and how to bind for auth_type = ldap.";
-    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
+    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
         GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
     auth_type: AuthType = "md5", G, reload, AUTH_STOPS,

@@ -303,6 +303,12 @@ impl Downstream<'_> {
             self.counts.transactions += u32::from(status == Status::Idle);
         }
         self.answered();
+        if status == Status::Idle && !self.server.portals.is_empty() {
+            // Portals end with their transaction.
+            let over = self.server.ledger.groups_over();
+            let portals = &mut self.server.portals;
+            portals.retain(|p| p.group.wrapping_sub(over) < u32::MAX / 2);
+        }
         Ok(())
     }
 

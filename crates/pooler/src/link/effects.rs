@@ -5,7 +5,7 @@
 //! set those to the values of the client's login, in the same transaction, so that a rollback takes
 //! back both. What settings are in between nobody sees.
 
-use howdah_wire::frame::{HEADER, Header, cstr};
+use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
@@ -100,11 +100,10 @@ impl Upstream<'_> {
         asked.known().filter(wanted).map(set).collect()
     }
 
-    /// The portal that an Execute names, if running it does something to the client.
-    pub(super) fn portal(&mut self, body: &[u8]) -> Option<Portal> {
-        let (name, _) = cstr(body)?;
-        let portals = &self.linked().portals;
-        portals.iter().find(|portal| *portal.name == *name).cloned()
+    /// The portal of a name, if running it does something to the client.
+    pub(super) fn portal(&mut self, name: &[u8]) -> Option<&Portal> {
+        let mut portals = self.linked().portals.iter();
+        portals.find(|portal| *portal.name == *name)
     }
 
     /// The entry of an Execute that does something to the client, and statements to run behind it.

@@ -12,7 +12,7 @@ use crate::command::Forgets;
 use crate::event::{Out, Peer};
 use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
-use crate::statement::{self, Held, Statement, server_name};
+use crate::statement::{self, Held, Named, Statement, server_name};
 
 impl Upstream<'_> {
     /// Returns only if what a name means is certain at this point of the stream: nothing before it
@@ -42,23 +42,22 @@ impl Upstream<'_> {
 
     /// What a name means here, changes in the same group included.
     pub(super) fn lookup(&mut self, name: &[u8]) -> Option<Arc<Statement>> {
-        self.find(name).map(|(statement, _)| statement)
+        self.find(name).map(|named| named.statement)
     }
 
-    /// Likewise, and where the name is kept.
-    fn find(&mut self, name: &[u8]) -> Option<(Arc<Statement>, usize)> {
+    /// Likewise, and the name's number.
+    fn find(&mut self, name: &[u8]) -> Option<Named> {
         match self.linked().ledger.pending(name) {
             Some(NameOp {
-                name,
-                change: Change::Define(statement),
+                change: Change::Define(named),
                 ..
-            }) => Some((statement.clone(), place(name))),
+            }) => Some(named.clone()),
             Some(_) => None,
-            None if name.is_empty() => Some((self.client.unnamed.clone()?, 0)),
-            None => {
-                let (name, statement) = self.client.names.get_key_value(name)?;
-                Some((statement.clone(), place(name)))
-            }
+            None if name.is_empty() => Some(Named {
+                statement: self.client.unnamed.clone()?,
+                number: 0,
+            }),
+            None => self.client.names.get(name).cloned(),
         }
     }
 
@@ -72,7 +71,7 @@ impl Upstream<'_> {
             });
         }
         self.wait_for(name)?;
-        let Some((statement, named)) = self.find(name) else {
+        let Some(Named { statement, number }) = self.find(name) else {
             // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
             // name that could be one of ours is replaced by one that is not.
             let ours = statement::is_ours(name);
@@ -85,7 +84,7 @@ impl Upstream<'_> {
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
             statement: Some(statement),
-            named,
+            named: number,
         })
     }
 
@@ -106,11 +105,14 @@ impl Upstream<'_> {
                 found.name = Some(ServerName::Of(server_name(key)));
             }
         }
-        let portals = &mut self.linked().portals;
-        portals.retain(|p| *p.name != *portal);
+        let server = self.linked();
+        server.portals.retain(|p| *p.name != *portal);
         if let Some(statement) = effect {
-            portals.push(Portal {
+            server.portals_bound += 1;
+            server.portals.push(Portal {
                 name: portal.into(),
+                number: server.portals_bound,
+                group: server.ledger.group(),
                 statement: statement.clone(),
                 void,
             });
@@ -185,7 +187,7 @@ impl Upstream<'_> {
                 return Err(self.stall());
             }
             Some(Held::Sure | Held::Coming(_)) if sure => {
-                self.push_name_op(name.into(), Change::Define(statement.clone()));
+                self.push_definition(name, statement);
                 entry.reply = Reply::MadeParse;
                 self.push(entry);
                 self.make();
@@ -194,7 +196,7 @@ impl Upstream<'_> {
             Some(Held::Sure | Held::Coming(_)) => self.take_away(key, statement),
             Some(Held::Going(_)) | None => {}
         }
-        self.push_name_op(name.into(), Change::Define(statement.clone()));
+        self.push_definition(name, statement);
         let definition = statement.definition.clone();
         self.add(key, statement, &definition, entry);
         Ok(())
@@ -267,14 +269,17 @@ pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
 /// The entry in front is answered: takes it out, and what it carries takes effect.
 pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entry> {
     let entry = server.ledger.pop()?;
+    if entry.reply == Reply::Close && entry.named != 0 {
+        server.portals.retain(|p| p.number != entry.named);
+    }
     if entry.name_op
         && let Some(op) = server.ledger.name_ops.pop_front()
         && let Some(client) = client
     {
         match op.change {
-            Change::Define(statement) if op.name.is_empty() => client.unnamed = Some(statement),
-            Change::Define(statement) => {
-                client.names.insert(op.name, statement);
+            Change::Define(named) if op.name.is_empty() => client.unnamed = Some(named.statement),
+            Change::Define(named) => {
+                client.names.insert(op.name, named);
             }
             Change::Forget if op.name.is_empty() => client.unnamed = None,
             Change::Forget => {
@@ -362,11 +367,6 @@ pub fn forget_all(client: &mut Client, server: &mut Server) {
     server.sql_prepared = false;
 }
 
-/// Where a name is kept, as a number: the same wherever its box is moved to.
-fn place(name: &[u8]) -> usize {
-    name.as_ptr() as usize
-}
-
 /// What the failed entry in front is about.
 #[derive(Debug)]
 pub struct Concerned {
@@ -386,7 +386,7 @@ pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
     let (name, statement) = match op {
         Some(op) if op.name.is_empty() => return None,
         Some(op) => match &op.change {
-            Change::Define(statement) => (op.name.clone(), statement.clone()),
+            Change::Define(named) => (op.name.clone(), named.statement.clone()),
             _ => {
                 let server_name = match front.reply {
                     Reply::Bind | Reply::Describe => statement::UNKNOWN,
@@ -401,8 +401,8 @@ pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
         },
         None => {
             let mut names = client.names.iter();
-            let kept = names.find(|(name, _)| front.named != 0 && place(name) == front.named)?;
-            (kept.0.clone(), kept.1.clone())
+            let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named)?;
+            (kept.0.clone(), kept.1.statement.clone())
         }
     };
     let (key, _) = server.set.find(&statement);
@@ -420,8 +420,8 @@ pub struct Found {
     pub name: Option<ServerName>,
     /// The client's statement.
     pub statement: Option<Arc<Statement>>,
-    /// Where its name is kept; 0 for none.
-    pub named: usize,
+    /// Its name's number; 0 for none.
+    pub named: u64,
 }
 
 /// What a statement is called on a server.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, Header, header};
+use howdah_wire::frame::{HEADER, Header, cstr, header};
 use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
@@ -17,7 +17,7 @@ use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::params::Tracked;
 use crate::server::Server;
-use crate::statement::{self, Interner, Statement};
+use crate::statement::{self, Interner, Named, Statement};
 
 /// The longest front of a message that is held to be looked into (names of a Bind, the first words
 /// of a Query), in bytes.
@@ -393,7 +393,7 @@ impl Upstream<'_> {
         if same && self.linked().ledger.name_ops.is_empty() {
             return false;
         }
-        self.push_name_op(Box::default(), Change::Define(statement.clone()));
+        self.push_definition(b"", statement);
         true
     }
 
@@ -431,7 +431,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let portal = self.portal(body);
+        let portal = cstr(body).and_then(|(name, _)| self.portal(name).cloned());
         let (entry, tail) = match &portal {
             Some(portal) => self.take_effect(portal)?,
             None => (entry, Vec::new()),
@@ -542,9 +542,15 @@ impl Upstream<'_> {
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let Ok(Target::Statement(name)) = Target::read(header.tag, body) else {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
+        let name = match Target::read(header.tag, body) {
+            Ok(Target::Statement(name)) => name,
+            target => {
+                if let Ok(Target::Portal(name)) = target {
+                    entry.named = self.portal(name).map_or(0, |portal| portal.number);
+                }
+                self.relay(chunk, header, Some(entry));
+                return Ok(());
+            }
         };
         self.wait_for(name)?;
         if name.is_empty() {
@@ -576,6 +582,19 @@ impl Upstream<'_> {
         let server = self.linked();
         let not_failed = server.not_failed();
         server.ledger.push(entry, not_failed);
+    }
+
+    /// A name is to mean a statement.
+    pub(super) fn push_definition(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        let number = if name.is_empty() {
+            0
+        } else {
+            self.client.names_given += 1;
+            self.client.names_given
+        };
+        let statement = statement.clone();
+        let named = Named { statement, number };
+        self.push_name_op(name.into(), Change::Define(named));
     }
 
     pub(super) fn push_name_op(&mut self, name: Box<[u8]>, change: Change) {

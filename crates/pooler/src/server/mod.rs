@@ -73,6 +73,10 @@ pub enum Unnamed {
 pub struct Portal {
     /// Its name.
     pub name: Box<[u8]>,
+    /// Which of the portals kept in mind on this server it is, from 1.
+    pub number: u64,
+    /// The group it was bound in.
+    pub group: u32,
     /// The client's statement.
     pub statement: Arc<Statement>,
     /// What is bound is not that: it deallocates a statement that is there for nothing else.
@@ -104,6 +108,8 @@ pub struct Server {
     pub unnamed: Unnamed,
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
+    /// How many portals were ever kept in mind.
+    pub portals_bound: u64,
     /// It reads a COPY from the client.
     pub copy_in: bool,
     /// Its client has sent what has no place in that COPY.

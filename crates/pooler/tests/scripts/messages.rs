@@ -50,6 +50,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "Ds" => write::of_statement(buf, b'D', first),
         "Dp" => with(buf, b'D', &[b"P", first, b"\0"].concat()),
         "Cs" => write::of_statement(buf, b'C', first),
+        "Cp" => with(buf, b'C', &[b"P", first, b"\0"].concat()),
         "E" => with(buf, b'E', &[first, b"\0\0\0\0\0"].concat()),
         "F" => with(buf, b'F', &[0; 12]),
         "f" => with(buf, b'f', b"no\0"),

@@ -40,6 +40,7 @@ impl Uring {
             return;
         };
         let rest = &sending.block[sending.sent..];
+        let rest = &rest[..rest.len().min(self.options.piece())];
         let (mut how, mut flags) = (SendFlags::NOSIGNAL.bits() | WAIT_FOR_ALL, Flags::empty());
         if sending.quiet {
             how |= SendFlags::DONTWAIT.bits();
