@@ -641,7 +641,7 @@ def read(client, until):
     return found
 
 
-def play(connection, steps, between=None, send=None):
+def play(connection, steps, between=None, send=None, read=read):
     """Plays a script and a last query; gives the messages of each step."""
     send = send or (lambda client, data: client.send(data))
     found = []
