@@ -21,6 +21,9 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
     parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
                      help="the io driver to test with (default: each in turn)")
+    parser.addoption("--seeds", type=int, default=40,
+                     help="how many generated scripts to play in each pool mode (default: 40)")
+    parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
 
 
 def pytest_configure(config):

@@ -641,6 +641,100 @@ SCRIPTS = {
         ready(message("P", b"s1\0select 1\0\0\5"), sync()), ready(message("C", b"Xs1\0"), sync()),
         ready(message("D", b"Ys1\0"), sync()), ready(message("E", b"\0"), sync()),
     ],
+
+    # Messages with wrong lengths and odd contents, big ones, long names
+    "length zero": [ends(b"Q\0\0\0\0")],
+    "length too short": [ends(b"Q\0\0\0\3")],
+    "messages without their bodies": [
+        ready(message("P"), sync()), ready(message("B"), sync()), ready(message("E"), sync()),
+        ready(message("D"), sync()), ready(message("C"), sync()), ready(query("select 1")),
+    ],
+    "bodies where there should be none": [
+        ready(message("S", b"x")), ready(message("H", b"x"), sync()), ready(query("select 1")),
+    ],
+    "zero columns": [ready(query("select")), ready(run("select where false"), sync())],
+    "names of 200 bytes": [
+        ready(parse("select 'long'", "n" * 200), bind("n" * 200, portal="p" * 200),
+              execute("p" * 200), sync()),
+        ready(describe("n" * 200), close("n" * 200), bind("n" * 200), sync()),
+    ],
+    "parameters about as long as a buffer": [
+        ready(*(parse("select length($1)", types=[TEXT]) + bind(values=["v" * size]) + execute()
+                for size in (8150, 8191, 8192, 8193, 32767, 32768, 32769, 65536)), sync()),
+    ],
+    "rows about as long as a buffer": [
+        ready(query(f"select repeat('r', {size})")) for size in
+        (8170, 8185, 8192, 16384, 32750, 32768, 65536)
+    ],
+    "describe of portals of each kind": [
+        ready(parse(sql), bind(results=[1]), describe(kind="P"), execute(rows=1), sync())
+        for sql in ("select 1", "values (1), (2)", "show timezone", "explain select 1", "begin",
+                    "savepoint a", "insert into copied values (9) returning id", "rollback", "")
+    ],
+    "all messages in a failed transaction": [
+        ready(query("begin")), ready(query("oops")), ready(parse("select 1"), sync()),
+        ready(bind(), sync()), ready(describe(), sync()), ready(describe(kind="P"), sync()),
+        ready(execute(), sync()), ready(close(), sync()), ready(flush(), sync()),
+        ready(query("")), ready(parse(""), bind(), execute(), sync()), ready(query("commit")),
+    ],
+    "cursors by SQL and by portal": [
+        ready(query("begin; declare c cursor for " + ROWS)),
+        ready(describe("c", "P"), execute("c", 2), sync()), ready(query("fetch 1 from c")),
+        ready(query("move 2 in c; fetch all from c")), ready(close("c", "P"), sync()),
+        ready(query("fetch 1 from c")), ready(query("rollback")),
+    ],
+    "portal kept over a savepoint": [
+        ready(query("begin; savepoint a")), ready(parse(ROWS), bind(portal="p"), execute("p", 2),
+                                                 sync()),
+        ready(query("rollback to a")), ready(execute("p", 2), sync()), ready(query("rollback")),
+    ],
+    "temporary table of one transaction": [
+        ready(query("begin; create temp table own (a int) on commit drop; "
+                    "insert into own values (3)")),
+        ready(run("select a + 0 from own"), sync()), ready(query("commit")),
+        ready(query("select * from own")),
+    ],
+    "lock of a transaction": [
+        ready(query("begin; select pg_advisory_xact_lock(4711)")),
+        ready(query("select count(*) from pg_locks where locktype = 'advisory'")),
+        ready(query("commit")),
+    ],
+    "two-phase commit is off": [
+        ready(query("begin; prepare transaction 'two'")), ready(query("commit prepared 'two'")),
+    ],
+    "setting undone by a savepoint": [
+        ready(query("begin; savepoint a; set timezone to 'Asia/Tokyo'")),
+        ready(query("rollback to a; show timezone")), ready(query("commit")),
+        ready(query("show timezone")),
+    ],
+    "setting undone by an error in one message": [
+        ready(query("set timezone to 'Asia/Tokyo'; select 1/0")), ready(query("show timezone")),
+        ready(run("set datestyle to 'German'"), run("select 1/0"), sync()),
+        ready(query("show datestyle")),
+    ],
+    "chained transactions": [
+        ready(query("begin; select 1")), ready(query("commit and chain")),
+        ready(query("select 1/0")), ready(query("rollback and chain")),
+        ready(query("select 2")), ready(query("commit")),
+    ],
+    "no transaction block here": [
+        ready(query("vacuum copied; select 1")), ready(run("vacuum copied"), sync()),
+        ready(run("select 1"), run("vacuum copied"), sync()), ready(query("savepoint a")),
+    ],
+    "errors at each place of three groups": [
+        ready(*(run("select 1" if at != bad else "select 1/0") + sync() for at in range(3)),
+              count=3) for bad in range(3)
+    ],
+    "flush at each place": [
+        ready(flush(), parse("select 1", "s1"), flush(), describe("s1"), flush(), bind("s1"),
+              flush(), describe(kind="P"), flush(), execute(), flush(), close("s1"), flush(),
+              sync(), flush(), query("select 2"), count=2),
+    ],
+    "NUL in strings": [
+        ready(message("Q", b"select 1\0\0")), ready(message("P", b"\0select 1\0x\0\0\0"), sync()),
+        ready(parse("select $1::text"), bind(values=[b"a\0b"]), execute(), sync()),
+        ready(parse("select $1::text"), bind(values=[b"\xff\xfe"]), execute(), sync()),
+    ],
 }
 
 SESSION_SCRIPTS = {
@@ -664,6 +758,16 @@ SESSION_SCRIPTS = {
         ready(bind("p", [4]), execute(), sync()), ready(query("deallocate p")),
     ],
 }
+
+
+# Known not to be the same, and why.
+DIFFERENT = {
+    "length zero": "we say what is wrong where PostgreSQL only closes",
+    "length too short": "we say what is wrong where PostgreSQL only closes",
+    "bodies where there should be none": "we end the connection at a Sync with a body",
+}
+NAMES = [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DIFFERENT[name]))
+         if name in DIFFERENT else name for name in SCRIPTS]
 
 
 def comparable(got):
@@ -723,7 +827,7 @@ def read(client, until):
     return found
 
 
-def play(connection, steps, between=None, send=None):
+def play(connection, steps, between=None, send=None, read=read):
     """Plays a script and a last query; gives the messages of each step."""
     send = send or (lambda client, data: client.send(data))
     found = []
@@ -796,7 +900,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_same_replies(shared_howdah, postgres, mode, name):
     """Every script, in transaction mode with one and two servers and in session mode."""
     howdah = shared_howdah(**MODES[mode])
@@ -818,7 +922,7 @@ def test_same_replies_in_a_session(shared_howdah, postgres, name):
             play(howdah.connect(), SESSION_SCRIPTS[name]))
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_same_replies_newest(shared_howdah, newest_postgres, name):
     """The newest PostgreSQL at hand, its replies passed on as faithfully."""
     howdah = shared_howdah(postgres=newest_postgres, **MODES["transaction-1"])
