@@ -19,9 +19,11 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether something was done and nothing differed.
-    pub fn clean(&self) -> bool {
-        self.operations > 0 && self.wrong + self.unexpected + self.hangs == 0
+    /// Whether something was done and nothing differed. With `faults`, connections may end and
+    /// errors may come; replies may still not be wrong or missing.
+    pub fn clean(&self, faults: bool) -> bool {
+        let unexpected = if faults { 0 } else { self.unexpected };
+        self.operations > 0 && self.wrong + unexpected + self.hangs == 0
     }
 
     fn add(&mut self, other: &Counts) {
@@ -109,6 +111,8 @@ pub struct Table {
     pub title: String,
     /// The rows: name, counts, seconds they took.
     pub rows: Vec<(String, Counts, f64)>,
+    /// Connections may end and errors may come.
+    pub faults: bool,
 }
 
 impl Table {
@@ -137,7 +141,7 @@ impl Table {
                 counts.wrong,
                 counts.unexpected,
                 counts.hangs,
-                if counts.clean() { "" } else { "  <--" }
+                if counts.clean(self.faults) { "" } else { "  <--" }
             );
         }
         out
@@ -145,7 +149,7 @@ impl Table {
 
     /// Whether every row is clean.
     pub fn clean(&self) -> bool {
-        self.rows.iter().all(|(_, counts, _)| counts.clean())
+        self.rows.iter().all(|(_, counts, _)| counts.clean(self.faults))
     }
 
     /// The table for programs.
@@ -158,7 +162,7 @@ impl Table {
                 "wrong": counts.wrong,
                 "unexpected": counts.unexpected,
                 "hangs": counts.hangs,
-                "clean": counts.clean(),
+                "clean": counts.clean(self.faults),
             })
         };
         serde_json::json!({
@@ -178,13 +182,15 @@ mod tests {
     fn every_kind_has_its_column_and_no_operation_is_not_clean() {
         let mut tally = Tally::default();
         tally.count("a", &Ok(()));
-        assert!(tally.0["a"].clean());
+        assert!(tally.0["a"].clean(false));
+        tally.count("c", &Err(Failure::new(Kind::Unexpected, "x")));
+        assert!(tally.0["c"].clean(true) && !tally.0["c"].clean(false));
         for kind in [Kind::Wrong, Kind::Unexpected, Kind::Hang] {
             tally.count("b", &Err(Failure::new(kind, "x")));
         }
         let counts = tally.0["b"];
         assert_eq!((counts.wrong, counts.unexpected, counts.hangs), (1, 1, 1));
-        assert!(!Counts::default().clean());
+        assert!(!counts.clean(true) && !Counts::default().clean(true));
         let rows = vec![
             ("a".to_owned(), tally.0["a"], 1.0),
             ("b".to_owned(), counts, 1.0),
@@ -192,6 +198,7 @@ mod tests {
         let table = Table {
             title: "t".to_owned(),
             rows,
+            faults: false,
         };
         assert!(!table.clean());
         assert_eq!(table.json()["rows"][1]["hangs"], 1);
