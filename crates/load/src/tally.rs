@@ -141,7 +141,11 @@ impl Table {
                 counts.wrong,
                 counts.unexpected,
                 counts.hangs,
-                if counts.clean(self.faults) { "" } else { "  <--" }
+                if counts.clean(self.faults) {
+                    ""
+                } else {
+                    "  <--"
+                }
             );
         }
         out
@@ -149,7 +153,9 @@ impl Table {
 
     /// Whether every row is clean.
     pub fn clean(&self) -> bool {
-        self.rows.iter().all(|(_, counts, _)| counts.clean(self.faults))
+        self.rows
+            .iter()
+            .all(|(_, counts, _)| counts.clean(self.faults))
     }
 
     /// The table for programs.

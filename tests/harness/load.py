@@ -1,0 +1,55 @@
+"""howdah-load as a child: every reply it gets is compared with what PostgreSQL gives."""
+
+import json
+import os
+import signal
+import subprocess
+
+from . import machine
+
+PROGRAM = os.environ.get("HOWDAH_LOAD", os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+    "target", "debug", "howdah-load"))
+
+
+class Load:
+    """A run of the load against an address, with its tables in another one: PostgreSQL's."""
+
+    def __init__(self, address, direct, clients=20, seconds=3.0, prepare=True, user="postgres",
+                 database="postgres", **options):
+        """options: further ones of howdah-load, `faults=True`, `only="simple,bank"` and so on."""
+        def url(where):
+            return f"postgres://{user}@{where[0]}:{where[1]}/{database}"
+        words = [PROGRAM, "--url", url(address), "--prepare-url", url(direct), "--json",
+                 "--clients", str(clients), "--seconds", str(seconds)]
+        if prepare:
+            words.append("--prepare")
+        for name, value in options.items():
+            words.append("--" + name)
+            if value is not True:
+                words.append(str(value))
+        self.child = machine.spawn(words, as_user=False, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def running(self):
+        """Whether it still works."""
+        return self.child.poll() is None
+
+    def kill(self):
+        """Ends it as the kernel ends a process that has gone too far."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.communicate()
+
+    def result(self, seconds=120):
+        """Waits for its end: the sums of its table; a fault if any reply was wrong or missing."""
+        out, said = self.child.communicate(timeout=seconds)
+        assert out.strip().startswith("{"), f"{self.child.returncode}: {out[-500:]}{said[-3000:]}"
+        table = json.loads(out)
+        sums = {key: sum(row[key] for row in table["rows"])
+                for key in ("operations", "wrong", "unexpected", "hangs")}
+        bad = [row for row in table["rows"] if row["wrong"] or row["hangs"]]
+        assert not bad, f"{bad}\n{said[-6000:]}"
+        sums["clean"] = table["clean"]
+        sums["said"] = said
+        assert sums["operations"] > 0
+        return sums
