@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 
 from . import machine
 
@@ -15,6 +16,9 @@ PROGRAM = os.environ.get("HOWDAH_LOAD", os.path.join(
 class Load:
     """A run of the load against an address, with its tables in another one: PostgreSQL's."""
 
+    # RESET and DISCARD ALL through a pool do not bring back what was set at login, as in PgBouncer.
+    WITHOUT = "settings_reset"
+
     def __init__(self, address, direct, clients=20, seconds=3.0, prepare=True, user="postgres",
                  database="postgres", **options):
         """options: further ones of howdah-load, `faults=True`, `only="simple,bank"` and so on."""
@@ -22,14 +26,18 @@ class Load:
             return f"postgres://{user}@{where[0]}:{where[1]}/{database}"
         words = [PROGRAM, "--url", url(address), "--prepare-url", url(direct), "--json",
                  "--clients", str(clients), "--seconds", str(seconds)]
+        if "only" not in options:
+            options["without"] = ",".join(filter(None, (options.get("without"), self.WITHOUT)))
         if prepare:
             words.append("--prepare")
         for name, value in options.items():
             words.append("--" + name)
             if value is not True:
                 words.append(str(value))
-        self.child = machine.spawn(words, as_user=False, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Into files: a pipe that nobody reads yet would stop it.
+        self.out, self.said = (tempfile.TemporaryFile("w+", errors="replace") for _ in range(2))
+        self.child = machine.spawn(words, as_user=False, stdin=subprocess.DEVNULL,
+                                   stdout=self.out, stderr=self.said)
 
     def running(self):
         """Whether it still works."""
@@ -38,11 +46,13 @@ class Load:
     def kill(self):
         """Ends it as the kernel ends a process that has gone too far."""
         self.child.send_signal(signal.SIGKILL)
-        self.child.communicate()
+        self.child.wait()
 
     def result(self, seconds=120):
         """Waits for its end: the sums of its table; a fault if any reply was wrong or missing."""
-        out, said = self.child.communicate(timeout=seconds)
+        self.child.wait(seconds)
+        self.out.seek(0), self.said.seek(0)
+        out, said = self.out.read(), self.said.read()
         assert out.strip().startswith("{"), f"{self.child.returncode}: {out[-500:]}{said[-3000:]}"
         table = json.loads(out)
         sums = {key: sum(row[key] for row in table["rows"])
