@@ -58,7 +58,9 @@ class Load:
         sums = {key: sum(row[key] for row in table["rows"])
                 for key in ("operations", "wrong", "unexpected", "hangs")}
         bad = [row for row in table["rows"] if row["wrong"] or row["hangs"]]
-        assert not bad, f"{bad}\n{said[-6000:]}"
+        # Of what it said, only what tells of these.
+        told = [part for part in said.split("\n--- ") if ": Wrong: " in part or ": Hang: " in part]
+        assert not bad, "\n--- ".join([str(bad), *told])[:20_000]
         sums["clean"] = table["clean"]
         sums["said"] = said
         assert sums["operations"] > 0

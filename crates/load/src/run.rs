@@ -148,7 +148,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         pause: Duration::from_secs_f64(options.pause / 1000.0),
         name: format!("r{:x}", since.as_millis()),
         stop: AtomicBool::new(false),
-        report: Report::new(options.show),
+        report: Report::new(options.show, options.faults),
     };
     let run = make(&options.url);
     let direct = make(options.prepare_url.as_ref().unwrap_or(&options.url));

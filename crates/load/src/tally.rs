@@ -69,20 +69,26 @@ impl Tally {
 /// Prints the first differences of each behaviour in full, to standard error.
 pub struct Report {
     most: usize,
+    faults: bool,
     printed: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Report {
-    /// A report of at most `most` differences per behaviour.
-    pub fn new(most: usize) -> Report {
+    /// A report of at most `most` differences per behaviour; with `faults`, without those that are
+    /// none then.
+    pub fn new(most: usize, faults: bool) -> Report {
         Report {
             most,
+            faults,
             printed: Mutex::new(BTreeMap::new()),
         }
     }
 
     /// Prints one difference, unless enough were printed.
     pub fn print(&self, name: &'static str, client: usize, failure: &Failure, history: &[String]) {
+        if self.faults && failure.kind == Kind::Unexpected {
+            return;
+        }
         let mut printed = self.printed.lock().expect("no panic while held");
         let count = printed.entry(name).or_default();
         *count += 1;
