@@ -20,11 +20,12 @@ class Load:
     WITHOUT = "settings_reset"
 
     def __init__(self, address, direct, clients=20, seconds=3.0, prepare=True, user="postgres",
-                 database="postgres", **options):
-        """options: further ones of howdah-load, `faults=True`, `only="simple,bank"` and so on."""
-        def url(where):
-            return f"postgres://{user}@{where[0]}:{where[1]}/{database}"
-        words = [PROGRAM, "--url", url(address), "--prepare-url", url(direct), "--json",
+                 database="postgres", direct_user=None, **options):
+        """direct_user: who makes the tables, if not `user`. options: further ones of howdah-load, `faults=True`, `only="simple,bank"` and so on."""
+        def url(where, who):
+            return f"postgres://{who}@{where[0]}:{where[1]}/{database}"
+        words = [PROGRAM, "--url", url(address, user), "--json",
+                 "--prepare-url", url(direct, direct_user or user),
                  "--clients", str(clients), "--seconds", str(seconds)]
         if "only" not in options:
             options["without"] = ",".join(filter(None, (options.get("without"), self.WITHOUT)))
