@@ -228,6 +228,29 @@ mod tests {
     }
 
     #[test]
+    fn lost_lines_are_told_of() {
+        let path = std::env::temp_dir().join(format!("howdah-lost-{}", std::process::id()));
+        let tell = |text: String| format!("told: {text}\n");
+        let mut log = LogFile {
+            file: Some(File::open("/dev/full").unwrap()),
+            ..LogFile::default()
+        };
+        // Opened for reading: not even that can be written.
+        log.write("a\n", tell);
+        log.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        log.write("b\n", tell);
+        assert_eq!((log.lost, log.torn), (2, false));
+        log.file = Some(File::create(&path).unwrap());
+        log.torn = true;
+        log.write("c\n", tell);
+        log.write("d\n", tell);
+        let why = "told: 2 lines of the log could not be written: No space left on device";
+        let seen = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(seen, format!("\n{why}\nc\nd\n"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn the_time_has_milliseconds_and_a_zone() {
         let time = jiff::Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
         let seen = time.strftime("%Y-%m-%d %H:%M:%S%.3f %Z").to_string();
