@@ -18,4 +18,5 @@ macro_rules! scripts {
 
 scripts!(
     links, statements, copies, leaving, cancels, parameters, limits, pools, modes, workers,
+    scenarios,
 );

@@ -10,7 +10,8 @@
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
-//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`: to all workers.
+//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
+//!   shutdown clients`, `order shutdown servers`: to all workers.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -189,6 +190,8 @@ impl World {
             "resume" => Order::Resume(None),
             "reconnect" => Order::Reconnect(None),
             "kill d" => Order::Kill(Some("d".into())),
+            "shutdown clients" => Order::ShutdownWaitForClients,
+            "shutdown servers" => Order::ShutdownWaitForServers,
             _ => panic!("no order: {what}"),
         };
         for worker in 0..self.poolers.len() {
