@@ -586,7 +586,7 @@ def small_disk(scratch):
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr}")
     yield path
-    subprocess.run(["umount", path], check=True)
+    subprocess.run(["umount", "--lazy", path], check=True)
 
 
 def churn(howdah, count):
