@@ -44,7 +44,10 @@ class Soak:
         """Some of our sessions die by SIGKILL, PostgreSQL recovers."""
         rows = self.postgres.sql("select pid from pg_stat_activity where backend_type = "
                                  "'client backend' and pid <> pg_backend_pid()")
-        os.kill(int(self.dice.choice(rows)[0]), signal.SIGKILL)
+        try:
+            os.kill(int(self.dice.choice(rows)[0]), signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended by itself meanwhile
 
     def terminate_backends(self):
         """Half of our sessions are ended in order."""
