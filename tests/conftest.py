@@ -19,6 +19,8 @@ PROGRAM = os.environ.get("HOWDAH", DEFAULT_PROGRAM)
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="leave out tests marked slow")
+    parser.addoption("--long", action="store_true",
+                     help="the long forms of the tests of faults (tests/test_faults.py)")
     parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
                      help="the io driver to test with (default: each in turn)")
     parser.addoption("--seeds", type=int, default=40,

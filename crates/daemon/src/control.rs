@@ -187,7 +187,6 @@ impl Control {
                 self.say("got SIGUSR1, pausing all activity");
                 self.order(&Order::Pause(None));
             }
-            Wish::Resume if self.ending => self.say("got SIGUSR2 while shutting down, ignoring"),
             Wish::Resume => {
                 self.say("got SIGUSR2, continuing from PAUSE");
                 self.order(&Order::Resume(None));

@@ -19,7 +19,56 @@ struct Shared {
     quiet: bool,
     verbose: AtomicU32,
     zone: TimeZone,
-    file: Mutex<Option<File>>,
+    file: Mutex<LogFile>,
+}
+
+/// The log file, and what could not be written to it.
+#[derive(Default)]
+struct LogFile {
+    file: Option<File>,
+    /// Lines lost since the last that was written, and why the last of them was.
+    lost: u64,
+    why: String,
+    /// A line was written in part.
+    torn: bool,
+}
+
+impl LogFile {
+    /// Writes a line; if it cannot be, it is counted, and the next that can comes after a line
+    /// about that, which `tell` makes of the text.
+    fn write(&mut self, line: &str, tell: impl Fn(String) -> String) {
+        let mut whole = String::new();
+        if self.torn {
+            whole.push('\n');
+        }
+        if self.lost > 0 {
+            let lines = if self.lost == 1 { "line" } else { "lines" };
+            whole += &tell(format!(
+                "{} {lines} of the log could not be written: {}",
+                self.lost, self.why
+            ));
+        }
+        whole += line;
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let mut left = whole.as_bytes();
+        while !left.is_empty() {
+            match file.write(left) {
+                Ok(count) if count > 0 => left = &left[count..],
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                failed => {
+                    let why = failed.err().unwrap_or(io::ErrorKind::WriteZero.into());
+                    self.why = text(&why);
+                    self.lost += 1;
+                    self.torn |= left.len() < whole.len();
+                    return;
+                }
+            }
+        }
+        self.lost = 0;
+        self.torn = false;
+    }
 }
 
 impl Log {
@@ -32,7 +81,7 @@ impl Log {
                 quiet,
                 verbose,
                 zone,
-                file: Mutex::new(None),
+                file: Mutex::new(LogFile::default()),
             }),
         }
     }
@@ -56,11 +105,13 @@ impl Log {
                 .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
-        *self
+        let mut file = self
             .shared
             .file
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = opened;
+            .unwrap_or_else(PoisonError::into_inner);
+        file.file = opened;
+        file.torn = false;
         Ok(())
     }
 
@@ -77,20 +128,22 @@ impl Log {
         }
         let now = jiff::Timestamp::now().to_zoned(self.shared.zone.clone());
         let time = now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z");
-        let line = line(&time.to_string(), std::process::id(), note);
+        let time = time.to_string();
+        let text = line(&time, std::process::id(), note);
         // The lock is taken even without a file: lines of two threads must not mix.
         let mut file = self
             .shared
             .file
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // A log that cannot be written has nowhere to say so.
         if !self.shared.quiet {
-            let _ = io::stderr().write_all(line.as_bytes());
+            // Standard error that cannot be written has nowhere to say so.
+            let _ = io::stderr().write_all(text.as_bytes());
         }
-        if let Some(file) = file.as_mut() {
-            let _ = file.write_all(line.as_bytes());
-        }
+        let level = Level::Warning;
+        file.write(&text, |text| {
+            line(&time, std::process::id(), &Note { level, text })
+        });
     }
 
     /// Logs at a level.
@@ -172,6 +225,29 @@ mod tests {
         log.say(Level::Log, "three");
         assert_eq!(read().lines().count(), 2, "the old file stays in use");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn lost_lines_are_told_of() {
+        let path = std::env::temp_dir().join(format!("howdah-lost-{}", std::process::id()));
+        let tell = |text: String| format!("told: {text}\n");
+        let mut log = LogFile {
+            file: Some(File::open("/dev/full").unwrap()),
+            ..LogFile::default()
+        };
+        // Opened for reading: not even that can be written.
+        log.write("a\n", tell);
+        log.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        log.write("b\n", tell);
+        assert_eq!((log.lost, log.torn), (2, false));
+        log.file = Some(File::create(&path).unwrap());
+        log.torn = true;
+        log.write("c\n", tell);
+        log.write("d\n", tell);
+        let why = "told: 2 lines of the log could not be written: No space left on device";
+        let seen = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(seen, format!("\n{why}\nc\nd\n"));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Signals {
     quit: Signal,
     user1: Signal,
     user2: Signal,
+    /// A log at the largest size a file may have: the write says so, nobody need die of it.
+    _file_too_large: Signal,
 }
 
 impl Signals {
@@ -44,6 +46,7 @@ impl Signals {
             quit: signal(SignalKind::quit())?,
             user1: signal(SignalKind::user_defined1())?,
             user2: signal(SignalKind::user_defined2())?,
+            _file_too_large: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
     }
 

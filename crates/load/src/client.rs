@@ -26,6 +26,8 @@ pub struct Run {
     pub limit: Duration,
     /// Marks the rows this run wrote.
     pub name: String,
+    /// How long a client rests after each operation.
+    pub pause: Duration,
     /// Set when everything should end early.
     pub stop: AtomicBool,
     /// Prints the first differences.
@@ -238,6 +240,9 @@ impl<'r> Client<'r> {
                     .print(behaviour.name, self.id, &failure, &history);
                 self.leave(Leave::Fin);
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            if !self.run.pause.is_zero() {
+                std::thread::sleep(self.run.pause);
             }
         }
         self.quit();

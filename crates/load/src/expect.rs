@@ -108,7 +108,11 @@ pub fn difference(connection: &mut Connection, wants: &[Want], message: &Message
     let is_error = |want: &Want| matches!(want, Want::Report { tag: b'E', .. });
     let fatal = field(&message.body, b'V').is_some_and(|severity| severity == "FATAL");
     let due = wants.iter().any(is_error) && !fatal;
-    let kind = if message.tag == b'E' && !due {
+    // PostgreSQL's farewell in a hurry, or when another of its processes has crashed, is a
+    // warning, then the end.
+    let farewell =
+        field(&message.body, b'C').is_some_and(|code| code == "57P01" || code == "57P02");
+    let kind = if (message.tag == b'E' && !due) || (message.tag == b'N' && farewell) {
         Kind::Unexpected
     } else {
         Kind::Wrong

@@ -62,6 +62,15 @@ pub struct Options {
     #[arg(long, default_value_t = 2)]
     pub show: usize,
 
+    /// Somebody breaks connections meanwhile: errors and ends that no PostgreSQL at work would give
+    /// are counted, but are no difference; wrong replies and hangs are
+    #[arg(long)]
+    pub faults: bool,
+
+    /// Milliseconds a client rests after each operation
+    #[arg(long, default_value_t = 0.0)]
+    pub pause: f64,
+
     /// Ask for protocol 3.2 at login
     #[arg(long)]
     pub protocol_3_2: bool,

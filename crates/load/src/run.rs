@@ -145,9 +145,10 @@ pub fn run(options: &Options) -> Result<bool, String> {
             196_608
         },
         limit: Duration::from_secs_f64(options.hang),
+        pause: Duration::from_secs_f64(options.pause / 1000.0),
         name: format!("r{:x}", since.as_millis()),
         stop: AtomicBool::new(false),
-        report: Report::new(options.show),
+        report: Report::new(options.show, options.faults),
     };
     let run = make(&options.url);
     let direct = make(options.prepare_url.as_ref().unwrap_or(&options.url));
@@ -169,6 +170,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     let mut table = Table {
         title,
         rows: Vec::new(),
+        faults: options.faults,
     };
     let mut books: BTreeMap<usize, Books> = BTreeMap::new();
     let sets: Vec<Vec<_>> = if options.each {
@@ -188,6 +190,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
             let one = Table {
                 title: String::new(),
                 rows: rows.clone(),
+                faults: options.faults,
             };
             eprint!(
                 "{}",

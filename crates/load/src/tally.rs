@@ -19,9 +19,11 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether something was done and nothing differed.
-    pub fn clean(&self) -> bool {
-        self.operations > 0 && self.wrong + self.unexpected + self.hangs == 0
+    /// Whether something was done and nothing differed. With `faults`, connections may end and
+    /// errors may come; replies may still not be wrong or missing.
+    pub fn clean(&self, faults: bool) -> bool {
+        let unexpected = if faults { 0 } else { self.unexpected };
+        self.operations > 0 && self.wrong + unexpected + self.hangs == 0
     }
 
     fn add(&mut self, other: &Counts) {
@@ -67,20 +69,26 @@ impl Tally {
 /// Prints the first differences of each behaviour in full, to standard error.
 pub struct Report {
     most: usize,
+    faults: bool,
     printed: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Report {
-    /// A report of at most `most` differences per behaviour.
-    pub fn new(most: usize) -> Report {
+    /// A report of at most `most` differences per behaviour; with `faults`, without those that are
+    /// none then.
+    pub fn new(most: usize, faults: bool) -> Report {
         Report {
             most,
+            faults,
             printed: Mutex::new(BTreeMap::new()),
         }
     }
 
     /// Prints one difference, unless enough were printed.
     pub fn print(&self, name: &'static str, client: usize, failure: &Failure, history: &[String]) {
+        if self.faults && failure.kind == Kind::Unexpected {
+            return;
+        }
         let mut printed = self.printed.lock().expect("no panic while held");
         let count = printed.entry(name).or_default();
         *count += 1;
@@ -109,6 +117,8 @@ pub struct Table {
     pub title: String,
     /// The rows: name, counts, seconds they took.
     pub rows: Vec<(String, Counts, f64)>,
+    /// Connections may end and errors may come.
+    pub faults: bool,
 }
 
 impl Table {
@@ -137,7 +147,11 @@ impl Table {
                 counts.wrong,
                 counts.unexpected,
                 counts.hangs,
-                if counts.clean() { "" } else { "  <--" }
+                if counts.clean(self.faults) {
+                    ""
+                } else {
+                    "  <--"
+                }
             );
         }
         out
@@ -145,7 +159,9 @@ impl Table {
 
     /// Whether every row is clean.
     pub fn clean(&self) -> bool {
-        self.rows.iter().all(|(_, counts, _)| counts.clean())
+        self.rows
+            .iter()
+            .all(|(_, counts, _)| counts.clean(self.faults))
     }
 
     /// The table for programs.
@@ -158,7 +174,7 @@ impl Table {
                 "wrong": counts.wrong,
                 "unexpected": counts.unexpected,
                 "hangs": counts.hangs,
-                "clean": counts.clean(),
+                "clean": counts.clean(self.faults),
             })
         };
         serde_json::json!({
@@ -178,13 +194,15 @@ mod tests {
     fn every_kind_has_its_column_and_no_operation_is_not_clean() {
         let mut tally = Tally::default();
         tally.count("a", &Ok(()));
-        assert!(tally.0["a"].clean());
+        assert!(tally.0["a"].clean(false));
+        tally.count("c", &Err(Failure::new(Kind::Unexpected, "x")));
+        assert!(tally.0["c"].clean(true) && !tally.0["c"].clean(false));
         for kind in [Kind::Wrong, Kind::Unexpected, Kind::Hang] {
             tally.count("b", &Err(Failure::new(kind, "x")));
         }
         let counts = tally.0["b"];
         assert_eq!((counts.wrong, counts.unexpected, counts.hangs), (1, 1, 1));
-        assert!(!Counts::default().clean());
+        assert!(!counts.clean(true) && !Counts::default().clean(true));
         let rows = vec![
             ("a".to_owned(), tally.0["a"], 1.0),
             ("b".to_owned(), counts, 1.0),
@@ -192,6 +210,7 @@ mod tests {
         let table = Table {
             title: "t".to_owned(),
             rows,
+            faults: false,
         };
         assert!(!table.clean());
         assert_eq!(table.json()["rows"][1]["hangs"], 1);

@@ -6,13 +6,13 @@ use hashbrown::HashSet;
 use howdah_wire::write;
 
 use crate::client::{self, Client};
-use crate::config::Config;
+use crate::config::{Config, PoolMode};
 use crate::event::{Action, ClientId, Close, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
 use crate::orders::Ending;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::pooling::nanos;
 use crate::server::{self, Server};
@@ -85,8 +85,9 @@ impl Janitor {
         self.ending.is_some()
     }
 
-    /// SHUTDOWN WAIT_FOR_SERVERS: who has no server gets none any more.
-    pub fn gives_out_nothing(&self) -> bool {
+    /// The end waits for servers to be free: who has none gets none any more, a pause that no
+    /// RESUME undoes. (An end that waits for clients needs RESUME: paused, they would never leave.)
+    pub fn awaits_servers(&self) -> bool {
         self.ending == Some(Ending::Servers)
     }
 
@@ -523,11 +524,16 @@ impl Pooler {
         let terms = self.terms(key, database);
         let pool = self.pools.at_mut(id);
         let moved = !pool.terms.database.same_servers(&terms.database);
+        let session = |terms: &Terms| terms.mode == PoolMode::Session;
+        let sessions_end = session(&pool.terms) && !session(&terms);
         pool.terms = terms;
         pool.failure = None;
         if moved {
             pool.welcome = None;
             self.call_in(id, "database configuration changed", out);
+        } else if sessions_end {
+            // Sessions leave locks and the like, and between transactions nothing is reset.
+            self.call_in(id, "pool mode changed", out);
         }
         self.need(id, out);
     }

@@ -23,7 +23,7 @@ impl Pooler {
     pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
         match order {
             Order::Pause(database) => self.pause(database.as_deref(), out),
-            Order::Resume(_) if self.janitor.is_shutting_down() => {
+            Order::Resume(_) if self.janitor.awaits_servers() => {
                 let text = "pooler is shutting down, RESUME ignored".to_string();
                 out.note(Note {
                     level: Level::Warning,

@@ -328,7 +328,7 @@ impl Pooler {
     /// Why a client need not begin to wait for a server of this pool. Who waits already when
     /// servers begin to fail goes on waiting: the next attempt may serve it.
     pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
-        if self.janitor.gives_out_nothing() {
+        if self.janitor.awaits_servers() {
             return Some(Fault::ServerShuttingDown);
         }
         let failure = self.pools.at(pool_id).failure.as_ref()?;

@@ -14,8 +14,8 @@ fn copy_response(columns: u16) -> Vec<u8> {
     body
 }
 
-/// Lines for the table `copied`, and how many.
-fn lines(client: &mut Client) -> (Vec<u8>, usize) {
+/// Lines for the table `copied`, how many, and the mark that only they have.
+fn lines(client: &mut Client) -> (Vec<u8>, usize, String) {
     let count = match client.random.below(20) {
         0 => 0,
         1 => client.random.between(2_000, 20_000),
@@ -27,7 +27,7 @@ fn lines(client: &mut Client) -> (Vec<u8>, usize) {
         let line = format!("{}\t{}\t{n}\t{mark}\n", client.run.name, client.id);
         data.extend_from_slice(line.as_bytes());
     }
-    (data, count)
+    (data, count, mark)
 }
 
 /// CopyData messages of `data`, cut anywhere.
@@ -79,15 +79,16 @@ pub(super) fn into(client: &mut Client) -> Outcome {
     if block {
         client.query("begin", &[Part::Begin])?;
     }
-    let (data, count) = lines(client);
+    let (data, count, mark) = lines(client);
     let extended = start(client)?;
     put_data(client, &data);
     bare(&mut client.session.out, b'c');
     client.session.complete(&format!("COPY {count}"));
     finish(client, extended);
     client.go()?;
+    // By its mark: where connections are broken, an earlier one may have left its rows.
     let here = format!(
-        "where run = '{}' and client = {}",
+        "where run = '{}' and client = {} and payload = '{mark}'",
         client.run.name, client.id
     );
     let sql = format!("delete from howdah_load.copied {here}");
@@ -118,7 +119,7 @@ pub(super) fn into_failing(client: &mut Client) -> Outcome {
         }
         return client.prove();
     }
-    let (data, _) = lines(client);
+    let (data, _, _) = lines(client);
     let extended = start(client)?;
     put_data(client, &data);
     let late = fail(client);

@@ -311,7 +311,7 @@ impl Pooler {
                 "pause" | "kill" if janitor.is_paused_all() => {
                     Some("already suspended/paused".into())
                 }
-                "resume" if janitor.is_shutting_down() => Some("pooler is shutting down".into()),
+                "resume" if janitor.awaits_servers() => Some("pooler is shutting down".into()),
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
                     Some("pooler is not paused/suspended".into())
                 }

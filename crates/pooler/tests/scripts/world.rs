@@ -12,7 +12,8 @@
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
-//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`: to all workers.
+//! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
+//!   shutdown clients`, `order shutdown servers`: to all workers.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -205,6 +206,8 @@ impl World {
             "resume" => Order::Resume(None),
             "reconnect" => Order::Reconnect(None),
             "kill d" => Order::Kill(Some("d".into())),
+            "shutdown clients" => Order::ShutdownWaitForClients,
+            "shutdown servers" => Order::ShutdownWaitForServers,
             _ => panic!("no order: {what}"),
         };
         for worker in 0..self.poolers.len() {

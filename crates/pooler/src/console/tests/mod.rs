@@ -449,7 +449,12 @@ fn shutdown() {
         assert_eq!(told, "C SHUTDOWN\nZ Idle");
         assert_eq!(world.asked[0], "StopListening { keep_unix: true }");
         let told = world.query(console, "resume");
-        assert_eq!(told, "ERROR 08P01 pooler is shutting down\nZ Idle");
+        let why = if ends {
+            "pooler is shutting down"
+        } else {
+            "pooler is not paused/suspended"
+        };
+        assert_eq!(told, format!("ERROR 08P01 {why}\nZ Idle"));
         world.query(client, "commit");
         world.pass(1);
         let idle = world
