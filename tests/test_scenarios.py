@@ -48,7 +48,6 @@ NOT_BUILT = [
     Missing(25, "bytes put in front of a client's TLS handshake", TLS),
     Missing(25, "bytes put in front of a server's TLS handshake",
             {"server_tls_sslmode": "require"}),
-    Missing(25, "auth_query that a client's search_path cannot bend", {"auth_user": "asker"}),
     Missing(29, "taking over from a running process", flags=("-R",)),
 ]
 
@@ -715,6 +714,26 @@ def test_25_hostile_server(make_howdah, name, first):
             howdah.connect(database="hostile")
         assert howdah.console("SHOW VERSION")
         assert "closing because" in howdah.log()
+
+
+def test_25_search_path_does_not_bend_auth_query(make_howdah, own_postgres):
+    """A table of the same name in a schema of the client's choice is not where secrets are read,
+    though the client named that schema at connect, and shares the lookup's server."""
+    own_postgres.sql("create role asker superuser login")
+    own_postgres.sql("create role somebody login password 'right'")
+    own_postgres.sql("create schema evil; create table evil.pg_authid as select rolname, "
+                     "'wrong'::text as rolpassword, rolvaliduntil, rolcanlogin from pg_authid")
+    at = f"host={own_postgres.host} port={own_postgres.port} dbname=postgres user=asker pool_size=1"
+    howdah = make_howdah(postgres=own_postgres, auth_type="scram-sha-256", auth_user="asker",
+                         databases={"shared": at}, secrets={"asker": "whatever"},
+                         track_extra_parameters="IntervalStyle, search_path")
+    for options in ({}, {"search_path": "evil"}, {"options": "-c search_path=evil"}):
+        with howdah.connect(user="somebody", password="right", database="shared",
+                            **options) as client:
+            client.value("select 1")
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user="somebody", password="wrong", database="shared", **options)
+        assert refused.value.code == "28P01"
 
 
 def test_25_odd_but_right_logins(make_howdah, own_postgres):
