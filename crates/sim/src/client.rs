@@ -480,13 +480,10 @@ impl Client {
 }
 
 /// The session a client would have had, alone with PostgreSQL. What RESET goes back to is what
-/// its pool's servers begin with.
+/// the client asked for, or else what its pool's servers begin with.
 fn reference_session(wish: &Wish) -> Session {
-    let defaults = wish.defaults.iter();
-    let mut settings = Settings::new(defaults.map(|(name, value)| (&**name, &**value)));
-    for (name, value) in &wish.asks {
-        settings.begin_with(name, value);
-    }
+    let given = wish.defaults.iter().chain(&wish.asks);
+    let settings = Settings::new(given.map(|(name, value)| (&**name, &**value)));
     debug_assert!(
         wish.asks
             .iter()

@@ -277,6 +277,7 @@ impl Scenario {
         if chance.once_in(12) {
             set("query_timeout = 1".into());
             self.excuses.push("query timeout");
+            self.excuses.push("query_timeout"); // who waits for a server is told so
         }
         if chance.once_in(12) {
             set(format!("max_client_conn = {}", chance.within(2..=9)));
