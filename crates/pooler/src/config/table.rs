@@ -174,6 +174,8 @@ globals! {
         "The role that runs auth_query.";
     autodb_idle_timeout: Duration = "3600", G, reload, Built,
         "Forgets a database made from the `*` entry when it was unused for this long.";
+    busy_poll: u32 = "100", G, fixed, Built,
+        "Microseconds for which io_uring looks out for bytes before it sleeps while one client alone is served; 0 for never. Not in PgBouncer.";
     cancel_wait_timeout: Duration = "10", G, reload, Built,
         "How long a cancel request may wait for a connection to carry it.";
     client_idle_timeout: Duration = "0", GU, reload, Built,
@@ -547,7 +549,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 2, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 3, "PgBouncer's on Linux and ours");
     }
 
     #[test]
