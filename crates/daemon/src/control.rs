@@ -313,7 +313,10 @@ impl Control {
             let name = match User::from_uid(Uid::from_raw(uid)) {
                 Ok(Some(user)) => Ok(user.name),
                 Ok(None) => Err(format!("the system has no user of number {uid}")),
-                Err(why) => Err(format!("could not name the system's user {uid}: {}", why.desc())),
+                Err(why) => Err(format!(
+                    "could not name the system's user {uid}: {}",
+                    why.desc()
+                )),
             };
             let _ = ear.send(Heard::Named(uid, name));
         });

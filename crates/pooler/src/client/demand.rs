@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use super::login::{Login, Proof};
 use super::{Replication, State};
-use crate::auth::{
-    CERT_FAILED, LDAP_FAILED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret,
-};
+use crate::auth::{CERT_FAILED, LDAP_FAILED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::config::access::{Candidate, Rule};
 use crate::config::{AuthType, HbaMethod, IdentMap};
 use crate::event::{ClientId, Out, Question};
@@ -100,7 +98,11 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let listed = || self.config.user(&client.user).is_some_and(|user| user.listed);
+        let listed = || {
+            self.config
+                .user(&client.user)
+                .is_some_and(|user| user.listed)
+        };
         let found: Option<Secret> = match found {
             None if listed() => None,
             Some(Found::User(secret)) => secret,
@@ -119,12 +121,7 @@ impl Pooler {
     }
 
     /// The control thread has named the system's user of a client.
-    pub(crate) fn peer_named(
-        &mut self,
-        id: ClientId,
-        name: Result<String, String>,
-        out: &mut Out,
-    ) {
+    pub(crate) fn peer_named(&mut self, id: ClientId, name: Result<String, String>, out: &mut Out) {
         let Some(login) = self.login(id) else { return };
         let Proof::Peer(map) = &login.proof else {
             return;

@@ -189,7 +189,10 @@ impl Config {
         config.keep_fixed(self);
         let (now, then) = (&self.globals, &config.globals);
         let files = |globals: &Globals| {
-            (globals.auth_hba_file.clone(), globals.auth_ident_file.clone())
+            (
+                globals.auth_hba_file.clone(),
+                globals.auth_ident_file.clone(),
+            )
         };
         if then.auth_type == AuthType::Hba && (self.hba.is_none() || files(now) != files(then)) {
             // Files are read with the configuration only.

@@ -352,7 +352,10 @@ impl Reader<'_> {
         })?;
         for (number, line) in (1..).zip(text.lines()) {
             let Ok(mut tokens) = Tokens::of(line) else {
-                return wrong(format!("a quote is not closed in {path}:{number}"), "close it");
+                return wrong(
+                    format!("a quote is not closed in {path}:{number}"),
+                    "close it",
+                );
             };
             while let Some(token) = tokens.take() {
                 match token {
@@ -397,8 +400,11 @@ impl Reader<'_> {
             && network.is_empty()
         {
             let text = "address does not match mask, so nobody is there";
-            let remedy = "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8";
-            self.findings.doubtful.push(Mistake::at(place, text, remedy));
+            let remedy =
+                "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8";
+            self.findings
+                .doubtful
+                .push(Mistake::at(place, text, remedy));
         }
         let text = match (&rule.from, rule.method) {
             (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
@@ -410,14 +416,18 @@ impl Reader<'_> {
         };
         if !self.findings.not_built.iter().any(|seen| seen.text == text) {
             let remedy = "such clients need another line";
-            self.findings.not_built.push(Mistake::at(place, text, remedy));
+            self.findings
+                .not_built
+                .push(Mistake::at(place, text, remedy));
         }
     }
 }
 
 fn method(tokens: &mut Tokens) -> Result<HbaMethod, Wrong> {
     let word = tokens.word();
-    let known = METHODS.iter().find(|(name, _)| Some(*name) == word.as_deref());
+    let known = METHODS
+        .iter()
+        .find(|(name, _)| Some(*name) == word.as_deref());
     if let Some((_, method)) = known {
         return Ok(*method);
     }
@@ -451,7 +461,10 @@ fn network(tokens: &mut Tokens) -> Result<Network, Wrong> {
     };
     let Ok(base) = address.parse::<IpAddr>() else {
         let text = format!("failed to parse address {word}");
-        return wrong(text, "host names, samehost and samenet are not supported: write numbers");
+        return wrong(
+            text,
+            "host names, samehost and samenet are not supported: write numbers",
+        );
     };
     let mask = match bits {
         Some(bits) => mask_of_bits(base, bits),
