@@ -41,7 +41,7 @@ impl Findings {
 
     fn left_out(&mut self, what: &str, place: &Place, (why, remedy): Wrong) {
         let text = format!("could not parse {what} config line {}: {why}", place.line);
-        let remedy = format!("{remedy}; the line is left out");
+        let remedy = format!("{remedy}; such a line is skipped at start, and stops a reload");
         self.left_out.push(Mistake::at(place, text, remedy));
     }
 }

@@ -256,7 +256,9 @@ fn broken_lines_are_left_out_with_a_remedy_and_the_next_holds() {
         let begins = "could not parse hba config line 2: ";
         assert!(shown.starts_with(begins) && shown.contains(said), "{shown}");
         assert!(shown.contains("(etc/hba.conf:2)"), "{shown}");
-        let remedy = mistake.remedy.strip_suffix("; the line is left out");
+        let remedy = mistake
+            .remedy
+            .strip_suffix("; such a line is skipped at start, and stops a reload");
         assert!(remedy.is_some_and(|remedy| !remedy.is_empty()));
         assert_eq!(answer(&hba, "d", "u", "unix"), Some(3), "{line}");
     }
