@@ -138,14 +138,13 @@ const GU: &[Scope] = &[Global, User];
 const GDU: &[Scope] = &[Global, Database, User];
 
 const NO_TLS: Status = NotYet("TLS is not built yet");
-const NO_HBA: Status = NotYet("it serves auth_type = hba only, which is not built yet");
 const NO_SYSLOG: Status = NotYet("syslog is not built yet: use logfile or standard error");
 const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
     why: "TLS is not built yet, and going on in the clear would be unsafe",
 };
 const AUTH_STOPS: Status = Status::Stops {
-    unless: &["any", "trust", "plain", "md5", "scram-sha-256"],
+    unless: &["any", "trust", "plain", "md5", "hba", "scram-sha-256"],
     why: "this way to log in is not built yet",
 };
 
@@ -158,9 +157,9 @@ globals! {
         "The entry of [databases] in which auth_query runs; unset means the client's own.";
     auth_file: Option<String> = unset, G, reload, Built,
         "The file of users and their secrets.";
-    auth_hba_file: String = "", G, reload, NO_HBA,
-        "The file of host-based rules for auth_type = hba.";
-    auth_ident_file: Option<String> = unset, G, reload, NO_HBA,
+    auth_hba_file: String = "", G, reload, Built,
+        "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
+    auth_ident_file: Option<String> = unset, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
     auth_ldap_options: Option<String> = unset, G, reload,
         NotYet("it serves auth_type = ldap only, which is not built yet"),
