@@ -629,6 +629,7 @@ impl Server {
             close_why: None,
             changed_schema: false,
             cancels: 0,
+            repeat: None,
             key: None,
             paused: false,
             congested: false,
