@@ -131,7 +131,8 @@ impl Pooler {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            if waited_for && self.pools.at(id).need && !self.backs_off(id) {
+            let asks = self.workers > 1 || !self.backs_off(id);
+            if waited_for && self.pools.at(id).need && asks {
                 self.tell_need(id, out);
             } else {
                 self.need(id, out);

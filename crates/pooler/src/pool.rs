@@ -78,6 +78,24 @@ pub struct Failure {
     pub text: String,
 }
 
+impl Failure {
+    /// It is over when PostgreSQL can be reached again, has started up or has room, with nothing
+    /// changed in between.
+    pub fn passes(&self) -> bool {
+        self.is_absent() || self.is_full()
+    }
+
+    /// PostgreSQL can't be reached (08006) or is starting up (57P03).
+    pub fn is_absent(&self) -> bool {
+        matches!(&*self.sqlstate, "08006" | "57P03")
+    }
+
+    /// PostgreSQL has no room for one more (53300 and its kin); those there are may serve all.
+    pub fn is_full(&self) -> bool {
+        self.sqlstate.starts_with("53")
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Pool {

@@ -232,6 +232,7 @@ impl Pooler {
                 age,
                 unwelcomed,
             } => self.hungry(worker, &pool, age, unwelcomed, out),
+            FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from } => self.evict(&pool, from, out),
             FromBroker::Admitted {
                 client,

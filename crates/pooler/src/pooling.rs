@@ -12,7 +12,7 @@ use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
-use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
+use crate::pool::{Failure, Pool, PoolId, PoolKey, Terms, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, Unnamed};
 use crate::statement::{Held, ServerSet};
@@ -96,7 +96,7 @@ impl Pooler {
         {
             return self.link(id, server, out);
         }
-        if let Some(fault) = self.hopeless(pool_id) {
+        if let Some(fault) = self.vain(pool_id) {
             self.disconnect(id, fault, out);
             return false;
         }
@@ -266,7 +266,8 @@ impl Pooler {
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
         let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-        if waited_for && !held_back && !self.backs_off(pool_id) {
+        // Other workers may have servers to lend even while we can't open any.
+        if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
             self.tell_need(pool_id, out);
         }
     }
@@ -288,6 +289,7 @@ impl Pooler {
             age: age.unwrap_or(0),
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
+            opens: !self.backs_off(pool_id),
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
@@ -325,7 +327,18 @@ impl Pooler {
         failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
     }
 
-    /// Why a client need not begin to wait for a server of this pool. Who waits already when
+    /// Why a client that is logged in need not wait for a server of this pool: logins fail for a
+    /// reason that time does not mend. (Of others it was spared until now, and may be yet.)
+    fn vain(&self, pool_id: PoolId) -> Option<Fault> {
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        let passes = failure.is_some_and(Failure::passes);
+        if passes && !self.janitor.awaits_servers() {
+            return None;
+        }
+        self.hopeless(pool_id)
+    }
+
+    /// Why a client need not log in to wait for a server of this pool. Who waits already when
     /// servers begin to fail goes on waiting: the next attempt may serve it.
     pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
         if self.janitor.awaits_servers() {
@@ -359,6 +372,38 @@ impl Pooler {
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
+        }
+    }
+
+    /// Disconnects those of them who are not logged in yet.
+    pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let newcomers = std::mem::take(&mut pool.newcomers);
+        let waiting = pool.waiting.iter().map(|(client, _)| *client);
+        let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
+        for id in all {
+            let new = |c: &client::Client| {
+                use client::State::{Lookup, Waiting, Welcome};
+                !c.welcomed && matches!(c.state, Welcome | Waiting | Lookup)
+            };
+            if self.clients.get(id).is_some_and(new) {
+                self.disconnect(id, fault.clone(), out);
+            }
+        }
+    }
+
+    /// Logins fail here, and no other worker has a server: who is not logged in learns that.
+    pub(crate) fn alone(&mut self, key: &PoolKey, out: &mut Out) {
+        let Some(pool_id) = self.pools.find(key) else {
+            return;
+        };
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
+            return;
+        };
+        if self.backs_off(pool_id) && !self.has_usable_server(pool_id) {
+            let fault = Fault::ServerLogin(failure.sqlstate, failure.text);
+            self.drop_newcomers(pool_id, &fault, out);
         }
     }
 
