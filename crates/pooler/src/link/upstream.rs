@@ -121,25 +121,15 @@ impl Upstream<'_> {
         if !tags::is_frontend(tag) {
             return Err(unknown(tag));
         }
-        let header = read.map_err(|e| Flow::Broken(Fault::ClientBytes(e)))?;
-        let limit = if tags::is_short(tag) {
-            SHORT_MAX
-        } else {
-            self.packet_max
-        };
-        if header.body + 4 > limit {
-            let length = header.body + 4;
-            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
-                tag,
-                length,
-            })));
+        // At a length that can't be PostgreSQL ends the connection without a word.
+        let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
+        let length = header.body + 4;
+        let error = WireError::Length { tag, length };
+        if tags::is_short(tag) && length > SHORT_MAX {
+            return Err(Flow::Broken(Fault::ClientLength(error)));
         }
-        if matches!(tag, tag::SYNC | tag::FLUSH) && header.body > 0 {
-            // PostgreSQL would answer a Flush, too, with an error and skip what follows.
-            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
-                tag,
-                length: header.body + 4,
-            })));
+        if length > self.packet_max && !tags::is_short(tag) {
+            return Err(Flow::Broken(Fault::ClientBytes(error)));
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
@@ -167,7 +157,9 @@ impl Upstream<'_> {
                 Ok(())
             }
             tag::FLUSH => {
-                self.relay(chunk, header, None);
+                // With a body it is an error, and PostgreSQL skips what follows.
+                let entry = (header.body > 0).then(|| Entry::forward(Reply::Refused));
+                self.relay(chunk, header, entry);
                 Ok(())
             }
             tag::FUNCTION_CALL => {
@@ -184,6 +176,14 @@ impl Upstream<'_> {
     /// A message of a client without a server: some need none.
     fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         match header.tag {
+            // PostgreSQL has the words for what is wrong with it.
+            tag::SYNC | tag::FLUSH if header.body > 0 => {
+                Err(if chunk.rest().len() < header.total() {
+                    Flow::Partial
+                } else {
+                    Flow::NeedServer
+                })
+            }
             tag::SYNC => {
                 self.client.group_failed = false;
                 self.out
