@@ -286,6 +286,11 @@ impl Pooler {
         )
     }
 
+    /// How many things [`Pooler::check`] looks at.
+    pub fn check_work(&self) -> usize {
+        (self.clients.len() + self.servers.len()) * (1 + self.pools.iter().count())
+    }
+
     /// Verifies every invariant; panics with its name if one does not hold.
     pub fn check(&self) {
         for (id, server) in self.servers.iter() {
