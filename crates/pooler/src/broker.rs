@@ -213,7 +213,7 @@ impl Broker {
                     from
                 };
                 if let Some(from) = from {
-                    self.evict(key, from, post);
+                    self.evict(key, from, hunger.age, post);
                 }
             }
         }
@@ -343,7 +343,7 @@ impl Broker {
     }
 
     /// Asks the workers that hold servers under the same bound in turn.
-    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, post: Post<'_>) {
+    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
             return;
         }
@@ -369,6 +369,7 @@ impl Broker {
             Mail::Brokered(FromBroker::Evict {
                 pool: key.clone(),
                 from,
+                age,
             }),
         );
     }

@@ -252,6 +252,8 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// Which servers may go.
         from: Evict,
+        /// How long its oldest client has waited, in nanoseconds.
+        age: u64,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

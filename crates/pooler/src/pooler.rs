@@ -233,7 +233,7 @@ impl Pooler {
                 unwelcomed,
             } => self.hungry(worker, &pool, age, unwelcomed, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
-            FromBroker::Evict { pool, from } => self.evict(&pool, from, out),
+            FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Admitted {
                 client,
                 login,

@@ -12,10 +12,14 @@ use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
-use crate::pool::{Failure, Pool, PoolId, PoolKey, Terms, Welcome};
+use crate::pool::{Failure, Pool, PoolId, PoolKey, Starved, Terms, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, Unnamed};
 use crate::statement::{Held, ServerSet};
+
+/// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
+/// so anew several times a second.
+const STARVED_FOR_NS: u64 = 1_000_000_000;
 
 /// A setting's time in nanoseconds; 0 for none.
 pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
@@ -207,6 +211,9 @@ impl Pooler {
             return self.lend(id, worker, out);
         }
         let pool_id = server.pool;
+        if pool.starved.is_some() && self.yields(pool_id) {
+            return self.close_server(id, "evicted", Close::Await, out);
+        }
         if let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
@@ -216,6 +223,24 @@ impl Pooler {
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
+    }
+
+    /// Whether a server given back is to make room for one of another pool. One such server is
+    /// enough.
+    fn yields(&mut self, pool_id: PoolId) -> bool {
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at(pool_id);
+        let Some(starved) = pool.starved else {
+            return false;
+        };
+        if !pool.starves(starved, self.now) {
+            return false;
+        }
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            pool.starved = pool.starved.filter(|other| *other != starved);
+        }
+        true
     }
 
     /// Gives a server to a client that has waited for it.
@@ -474,8 +499,9 @@ impl Pooler {
         pool.hungry.push((worker, age));
     }
 
-    /// A bound holds a pool back: an idle server goes.
-    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, out: &mut Out) {
+    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
+    /// clients of that pool have waited for long.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
             if !from.concerns(key, &pool.key) {
@@ -493,6 +519,16 @@ impl Pooler {
         match oldest {
             Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
             None => {
+                let starved = Starved {
+                    since: Time(self.now.0.saturating_sub(age)),
+                    until: Time(self.now.0 + STARVED_FOR_NS),
+                };
+                for id in self.pools.ids() {
+                    let pool = self.pools.at_mut(id);
+                    if from.concerns(key, &pool.key) {
+                        pool.starved = Some(starved);
+                    }
+                }
                 let pool = Arc::new(key.clone());
                 let nothing = ToBroker::NothingToEvict { pool };
                 out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
