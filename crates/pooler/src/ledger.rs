@@ -71,6 +71,8 @@ pub struct Entry {
     pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
+    /// A Query inside a group of extended messages that no Sync has ended.
+    pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
     /// If it is a message about one of the client's named statements: that name's number, to find
@@ -90,6 +92,7 @@ impl Entry {
             unnamed: false,
             unnamed_op: false,
             barrier: false,
+            inside: false,
             part: Part::Whole,
             named: 0,
         }

@@ -163,7 +163,8 @@ impl Upstream<'_> {
                 Ok(())
             }
             tag::FUNCTION_CALL => {
-                self.relay(chunk, header, Some(Entry::forward(Reply::Query)));
+                let entry = self.query_entry();
+                self.relay(chunk, header, Some(entry));
                 Ok(())
             }
             _ => {
@@ -264,13 +265,7 @@ impl Upstream<'_> {
             return self.deallocate(chunk, header, name);
         }
         let tail = self.query_resets(chunk, header)?;
-        if self.linked().ledger.group_open() {
-            // PostgreSQL 17 and newer are left in a state where the next statement fails: this
-            // client's, if it stays, but nobody else's.
-            let server = self.linked();
-            server.close_why.get_or_insert("query inside an open group");
-        }
-        let mut entry = Entry::forward(Reply::Query);
+        let mut entry = self.query_entry();
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
@@ -279,6 +274,13 @@ impl Upstream<'_> {
             None => self.relay(chunk, header, Some(entry)),
         }
         Ok(())
+    }
+
+    /// What is noted of a Query or FunctionCall.
+    fn query_entry(&mut self) -> Entry {
+        let mut entry = Entry::forward(Reply::Query);
+        entry.inside = self.linked().ledger.group_open();
+        entry
     }
 
     /// A Query ends the unnamed statement. Returns whether the entry carries that.
@@ -327,7 +329,7 @@ impl Upstream<'_> {
             self.push(close);
         }
         self.push_name_op(name, Change::Forget);
-        let mut entry = Entry::forward(Reply::Query);
+        let mut entry = self.query_entry();
         entry.barrier = true;
         entry.name_op = true;
         entry.unnamed_op = self.push_unnamed_op(None);
