@@ -13,6 +13,7 @@
 //! client sends while a repetition is out waits until that is through.
 
 use howdah_wire::backend::Status;
+use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -456,6 +457,26 @@ impl Pooler {
         }
     }
 
+    /// Takes out what stands in front of the first statement that a client waits with, behind one
+    /// that was cancelled: the rest of its COPY, which PostgreSQL would have passed over by now,
+    /// and a Sync, which it would have answered.
+    fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
+        let inbox = &mut client.inbox;
+        while inbox.at_boundary()
+            && let Some(Ok(header)) = howdah_wire::frame::header(&inbox.held)
+        {
+            match header.tag {
+                tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
+                tag::FLUSH | tag::SYNC if header.body == 0 => {}
+                _ => return,
+            }
+            if header.tag == tag::SYNC {
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+            }
+            inbox.skip_first();
+        }
+    }
+
     /// A client that waits for a server, or for its server to have its parameters, is told that its
     /// statement was cancelled, as if PostgreSQL had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
@@ -466,6 +487,9 @@ impl Pooler {
             return;
         }
         let waiting = matches!(client.state, client::State::Waiting);
+        if !client.group_failed {
+            Self::pass_over(id, client, out);
+        }
         let inbox = &client.inbox;
         if inbox.held.is_empty() || client.group_failed || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.

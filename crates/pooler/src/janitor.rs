@@ -129,6 +129,7 @@ impl Pooler {
         self.found_forced_pools();
         for id in self.pools.ids() {
             self.trim_waiting(id);
+            self.trim_newcomers(id);
             let pool = self.pools.at(id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
             let asks = self.workers > 1 || !self.backs_off(id);

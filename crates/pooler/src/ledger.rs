@@ -316,7 +316,8 @@ impl Ledger {
             at += 1;
             eaten += u32::from(sync);
             // A Flush is eaten, too, whatever it says.
-            !sync && !(inside && entry.reply == Reply::Refused)
+            let refused = inside && entry.reply == Reply::Refused;
+            !sync && !refused
         });
         self.readies -= eaten;
         // A Sync that was eaten has ended nothing.

@@ -284,6 +284,14 @@ impl Pooler {
         }
     }
 
+    /// Forgets clients that have left before they were welcome.
+    pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
+        let clients = &self.clients;
+        let stays = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        let newcomers = &mut self.pools.at_mut(pool_id).newcomers;
+        newcomers.retain(|id| clients.get(*id).is_some_and(stays));
+    }
+
     /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);

@@ -267,7 +267,8 @@ impl Pooler {
         // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.
         let full = pool.failure.as_ref().is_some_and(Failure::is_full);
         let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
-        let learns = absent || (!welcomed && !(full && self.workers > 1));
+        let may_wait = welcomed || (full && self.workers > 1);
+        let learns = absent || !may_wait;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
