@@ -162,6 +162,8 @@ def cancels_another(howdah):
 
 LENGTH = r"invalid length of startup packet.*"
 LAYOUT = r"invalid startup packet layout.*"
+# Of a length that can't be PostgreSQL tells the client nothing once it is logged in.
+LENGTH_LOG = r"closing because: invalid message length.*"
 BODY_LENGTH = r"invalid message length.*|bad pkt header.*"
 TAG = r"invalid frontend message type {}"
 EOF_LOG = r"closing because: client unexpected eof"
@@ -337,14 +339,13 @@ SESSION = {
     "a password after login": Bad(session(wire.password_message("x")), TAG.format(112), "08P01"),
     "a startup packet after login": Bad(session(startup()), TAG.format(0), "08P01"),
     "an HTTP request after login": Bad(session(b"GET / HTTP/1.1\r\n\r\n"), TAG.format(71), "08P01"),
-    "length 0": Bad(session(b"Q" + struct.pack("!i", 0)), BODY_LENGTH, "08P01"),
-    "length 3": Bad(session(b"Q" + struct.pack("!i", 3)), BODY_LENGTH, "08P01"),
-    "length -1": Bad(session(b"Q" + struct.pack("!i", -1)), BODY_LENGTH, "08P01"),
-    "a Sync of 20 KB": Bad(session(message("S", bytes(20_000))), BODY_LENGTH, "08P01"),
-    "an Execute of 1 GB": Bad(session(b"E" + struct.pack("!i", 2**30)), BODY_LENGTH, "08P01"),
-    "a Parse of 2 GB": Bad(session(b"P" + struct.pack("!i", 2**31 - 1)),
-                           BODY_LENGTH + "|.*too long.*", "08P01|54000"),
-    "a query of 2 GB": Bad(session(b"Q" + struct.pack("!i", 2**31 - 1)), BODY_LENGTH, "08P01"),
+    "length 0": Bad(session(b"Q" + struct.pack("!i", 0)), None, None, LENGTH_LOG),
+    "length 3": Bad(session(b"Q" + struct.pack("!i", 3)), None, None, LENGTH_LOG),
+    "length -1": Bad(session(b"Q" + struct.pack("!i", -1)), None, None, LENGTH_LOG),
+    "a Sync of 20 KB": Bad(session(message("S", bytes(20_000))), None, None, LENGTH_LOG),
+    "an Execute of 1 GB": Bad(session(b"E" + struct.pack("!i", 2**30)), None, None, LENGTH_LOG),
+    "a Parse of 2 GB": Bad(session(b"P" + struct.pack("!i", 2**31 - 1)), None, None, LENGTH_LOG),
+    "a query of 2 GB": Bad(session(b"Q" + struct.pack("!i", 2**31 - 1)), None, None, LENGTH_LOG),
     "a query above max_packet_size": Bad(
         session(query("select '" + "x" * 9000 + "'")), BODY_LENGTH + "|.*too large.*|.*packet.*",
         "08P01", settings={"max_packet_size": 5000}),

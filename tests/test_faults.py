@@ -259,8 +259,6 @@ def signal_if_there(pid, number):
         pass
 
 
-@pytest.mark.xfail(strict=False, reason="while all servers of a pool are being closed and logins "
-                   "fail, clients that want one are refused instead of waiting for those")
 def test_postgres_out_of_connections(make_howdah, system_programs, scratch, request):
     """PostgreSQL takes fewer connections than the pool may have: those there are serve all, and
     nobody is refused. (One worker: another that has no server yet does not know of these. And no

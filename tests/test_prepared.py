@@ -239,3 +239,21 @@ def test_psycopg_pipelines(make_howdah, workers):
             assert connection.execute("select %s", (f"{turn}",)).fetchone() == (f"{turn}",)
     for connection in connections:
         connection.close()
+
+
+def test_query_inside_an_open_group(make_howdah, newest_postgres):
+    """New versions of PostgreSQL keep an open group's transaction behind a Query, and after the Sync
+    that ends it the session's next statement fails: that must be nobody else's. Where the Query
+    ends the transaction the server stays."""
+    howdah = make_howdah(postgres=newest_postgres, default_pool_size=1)
+    with howdah.connect() as one, howdah.connect() as other:
+        pid = other.value("select pg_backend_pid()")
+        for group in (wire.parse("select 1"), wire.parse("select 1") + wire.bind()):
+            one.send(group, query("select 2"))
+            assert one.read_until()[-1].body == b"I"
+            assert other.value("select pg_backend_pid()") == pid
+        one.send(wire.parse("select 1"), wire.bind(), wire.execute(), query("select 2"))
+        kept = one.read_until()[-1].body == b"T"  # true for 18, false for 15
+        one.send(sync())
+        assert one.read_until()[-1].body == b"I"
+        assert (other.value("select pg_backend_pid()") != pid) == kept

@@ -17,8 +17,13 @@ pub trait Decide {
     fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out);
     /// When [`Event::Tick`] is due.
     fn next_deadline(&self) -> Option<Time>;
-    /// Verifies every invariant; called after each event in debug builds.
+    /// Verifies every invariant; called in debug builds after each event, or, where that is much
+    /// work, after every so many.
     fn check(&self) {}
+    /// How much work that is: about how many things are looked at.
+    fn check_work(&self) -> usize {
+        0
+    }
 }
 
 impl Decide for Pooler {
@@ -29,7 +34,18 @@ impl Decide for Pooler {
     fn next_deadline(&self) -> Option<Time> {
         Pooler::next_deadline(self)
     }
+
+    fn check(&self) {
+        Pooler::check(self);
+    }
+
+    fn check_work(&self) -> usize {
+        Pooler::check_work(self)
+    }
 }
+
+/// How much of the work of verifying an event pays for: up to that much is done after each.
+const CHECKED_PER_EVENT: usize = 64;
 
 /// Where what is not for sockets goes. The functions must not block.
 pub struct Outside {
@@ -56,6 +72,8 @@ pub struct Worker<P, D> {
     out: Out,
     now: Time,
     stopped: bool,
+    /// Work of verifying that events have paid for since the last (debug builds).
+    paid: usize,
 }
 
 /// What the event at hand lends to its actions.
@@ -89,6 +107,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             out,
             now,
             stopped,
+            paid: 0,
         }
     }
 
@@ -244,7 +263,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         out.clear();
         self.out = out;
         if cfg!(debug_assertions) {
-            self.decisions.check();
+            self.paid += CHECKED_PER_EVENT;
+            if self.paid >= self.decisions.check_work() {
+                self.paid = 0;
+                self.decisions.check();
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ struct Hunger {
     age: u64,
     unwelcomed: bool,
     replication: bool,
+    /// It can use a permit; else only a server that is lent.
+    opens: bool,
 }
 
 /// Why there is no permit.
@@ -82,6 +84,7 @@ impl Broker {
                 age,
                 unwelcomed,
                 replication,
+                opens,
                 bounds,
             } => {
                 self.pool(&pool, worker).bounds = bounds;
@@ -89,6 +92,7 @@ impl Broker {
                     age,
                     unwelcomed,
                     replication,
+                    opens,
                 };
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
                 self.feed(&pool, worker, post);
@@ -183,6 +187,13 @@ impl Broker {
         let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
             return;
         };
+        if !hunger.opens {
+            if hunger.replication || !self.tell_holders(key, worker, hunger, post) {
+                let pool = key.clone();
+                post(worker, Mail::Brokered(FromBroker::Alone { pool }));
+            }
+            return;
+        }
         match self.refusal(key, hunger.age) {
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
@@ -202,7 +213,7 @@ impl Broker {
                     from
                 };
                 if let Some(from) = from {
-                    self.evict(key, from, post);
+                    self.evict(key, from, hunger.age, post);
                 }
             }
         }
@@ -214,7 +225,9 @@ impl Broker {
         let mut hungry: Vec<(u64, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.sharing(key) {
             for (worker, hunger) in pool.hungry.iter().enumerate() {
-                if let Some(hunger) = hunger {
+                if let Some(hunger) = hunger
+                    && hunger.opens
+                {
                     hungry.push((hunger.age, other.clone(), WorkerId(worker as u16)));
                 }
             }
@@ -301,17 +314,20 @@ impl Broker {
         }
     }
 
+    /// Returns whether there are any.
     fn tell_holders(
         &mut self,
         key: &Arc<PoolKey>,
         worker: WorkerId,
         hunger: Hunger,
         post: Post<'_>,
-    ) {
+    ) -> bool {
         let pool = self.pool(key, worker);
+        let mut told = false;
         for (holder, held) in pool.held.iter().enumerate() {
             let holder = WorkerId(holder as u16);
             if *held > 0 && holder != worker {
+                told = true;
                 post(
                     holder,
                     Mail::Brokered(FromBroker::Hungry {
@@ -323,10 +339,11 @@ impl Broker {
                 );
             }
         }
+        told
     }
 
     /// Asks the workers that hold servers under the same bound in turn.
-    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, post: Post<'_>) {
+    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
             return;
         }
@@ -352,6 +369,7 @@ impl Broker {
             Mail::Brokered(FromBroker::Evict {
                 pool: key.clone(),
                 from,
+                age,
             }),
         );
     }
@@ -412,6 +430,7 @@ mod tests {
             age,
             unwelcomed: false,
             replication: false,
+            opens: true,
             bounds,
         }
     }
@@ -429,6 +448,7 @@ mod tests {
                 } => {
                     format!("{}: {} hungry {age}", worker.0, who.0)
                 }
+                FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
                 FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             });

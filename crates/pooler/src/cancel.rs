@@ -6,8 +6,14 @@
 //! until then the server is given to nobody, so the cancel can't reach anybody else's query. If the
 //! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
 //! soon as its client's transaction is over.
+//!
+//! PostgreSQL ignores a cancel that comes before it has read the statement; on a busy machine that
+//! happens to a few in a hundred of those sent right behind it. So such a cancel is repeated while
+//! its statement goes on ([`Repeat`]), as long as nothing else of the client was sent; what the
+//! client sends while a repetition is out waits until that is through.
 
 use howdah_wire::backend::Status;
+use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -25,6 +31,50 @@ const SLOT_BITS: u32 = 22;
 
 /// How long a carrier may take, in nanoseconds.
 pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
+
+/// A statement that was under way for longer was surely read by PostgreSQL: a cancel of it can't
+/// be missed, and one that the statement catches is not to come twice. In nanoseconds.
+const YOUNG_NS: u64 = 250_000_000;
+
+/// How long PostgreSQL has to obey before the first repetition, in nanoseconds; before each further
+/// one it is four times as long.
+const REPEAT_NS: u64 = 30_000_000;
+
+/// How often a cancel is repeated at most.
+const REPEATS_MAX: u8 = 3;
+
+/// A cancel that PostgreSQL may have missed.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeat {
+    /// The number of the group that comes next: as long as it is, no later one can be hit.
+    group: u32,
+    /// When it is repeated, if the statement goes on.
+    at: Time,
+    /// How often it was.
+    times: u8,
+    /// A carrier is out for it.
+    out: bool,
+}
+
+impl Server {
+    /// When a cancel is to be repeated.
+    pub(crate) fn repeat_due(&self) -> Option<Time> {
+        let due = self.repeat.as_ref().filter(|repeat| !repeat.out);
+        due.map(|repeat| repeat.at)
+    }
+
+    /// A repeated cancel is out: what the client sends must not reach the server.
+    pub(crate) fn repeats(&self) -> bool {
+        self.repeat.is_some_and(|repeat| repeat.out)
+    }
+
+    /// All that the server owes is one group, and it is whole: a cancel can hit nothing else.
+    fn one_group(&self) -> bool {
+        let ledger = &self.ledger;
+        let linked = matches!(self.state, server::State::Linked(_));
+        linked && ledger.readies() == 1 && !ledger.group_open() && !self.copy_in
+    }
+}
 
 /// Makes keys.
 #[derive(Debug)]
@@ -154,6 +204,7 @@ impl Pooler {
         match state {
             Some((true, _)) => self.cancel_waiting(id, out),
             Some((_, Some(server))) if self.runs(server) => {
+                self.mind_missed(server);
                 return self.send_cancel(server, Some(from), out);
             }
             _ if !again => {
@@ -175,6 +226,68 @@ impl Pooler {
         self.servers
             .get(id)
             .is_some_and(|server| !server.ledger.is_empty())
+    }
+
+    /// A statement is cancelled: if PostgreSQL may not have read it yet, the cancel may be repeated.
+    fn mind_missed(&mut self, id: ServerId) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let young = now.0.saturating_sub(server.request.0) < YOUNG_NS;
+        let group = server.ledger.group();
+        let known = server.repeat.is_some_and(|repeat| repeat.group == group);
+        if young && !known && server.one_group() {
+            server.repeat = Some(Repeat {
+                group,
+                at: Time(u64::MAX),
+                times: 0,
+                out: false,
+            });
+        }
+    }
+
+    /// All carriers to a server are through: the client's messages may go on, and if the statement
+    /// does, too, it will be cancelled once more.
+    fn carriers_through(&mut self, id: ServerId, out: &mut Out) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let Some(mut repeat) = server.repeat.take() else {
+            return;
+        };
+        let goes_on = server.one_group() && server.ledger.group() == repeat.group;
+        let held = std::mem::take(&mut repeat.out);
+        if goes_on && repeat.times < REPEATS_MAX && server.close_why.is_none() {
+            repeat.at = Time(now.0 + (REPEAT_NS << (2 * repeat.times)));
+            server.repeat = Some(repeat);
+        }
+        let link = server.link();
+        self.watch_server(id);
+        if let (true, Some(client)) = (held, link) {
+            self.resume(client, out);
+        }
+    }
+
+    /// PostgreSQL had time to obey a cancel, and the statement may go on.
+    pub(crate) fn repeat_cancel(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let Some(mut repeat) = server.repeat.take() else {
+            return;
+        };
+        if !server.one_group() || server.ledger.group() != repeat.group || server.cancels > 0 {
+            return;
+        }
+        repeat.times += 1;
+        repeat.out = true;
+        server.repeat = Some(repeat);
+        if let Some(client) = server.link().and_then(|id| self.clients.get_mut(id)) {
+            client.stalled = true;
+        }
+        self.send_cancel(id, None, out);
     }
 
     /// Cancels what a departed client had left running.
@@ -312,8 +425,13 @@ impl Pooler {
         if !clean {
             server.close_why.get_or_insert("cancel request failed");
         }
-        if server.cancels == 0 && matches!(server.state, server::State::BeingCancelled) {
+        if server.cancels > 0 {
+            return;
+        }
+        if matches!(server.state, server::State::BeingCancelled) {
             self.checkin(target, out);
+        } else {
+            self.carriers_through(target, out);
         }
     }
 
@@ -339,6 +457,26 @@ impl Pooler {
         }
     }
 
+    /// Takes out what stands in front of the first statement that a client waits with, behind one
+    /// that was cancelled: the rest of its COPY, which PostgreSQL would have passed over by now,
+    /// and a Sync, which it would have answered.
+    fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
+        let inbox = &mut client.inbox;
+        while inbox.at_boundary()
+            && let Some(Ok(header)) = howdah_wire::frame::header(&inbox.held)
+        {
+            match header.tag {
+                tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
+                tag::FLUSH | tag::SYNC if header.body == 0 => {}
+                _ => return,
+            }
+            if header.tag == tag::SYNC {
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+            }
+            inbox.skip_first();
+        }
+    }
+
     /// A client that waits for a server, or for its server to have its parameters, is told that its
     /// statement was cancelled, as if PostgreSQL had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
@@ -349,6 +487,9 @@ impl Pooler {
             return;
         }
         let waiting = matches!(client.state, client::State::Waiting);
+        if !client.group_failed {
+            Self::pass_over(id, client, out);
+        }
         let inbox = &client.inbox;
         if inbox.held.is_empty() || client.group_failed || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.

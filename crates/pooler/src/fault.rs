@@ -13,6 +13,8 @@ pub enum Fault {
     // The client's fault.
     /// Its bytes are not messages.
     ClientBytes(WireError),
+    /// A client that is logged in sent a message of a length that can't be: it is told nothing.
+    ClientLength(WireError),
     /// Its protocol version is not 3.
     Protocol(u16, u16),
     /// It sent bytes behind an SSLRequest or GSSENCRequest before our answer.
@@ -149,11 +151,12 @@ impl Fault {
         }
     }
 
-    /// True if there is somebody to tell: not if the client itself has left.
+    /// True if the client is told: not if it has left itself, or PostgreSQL would not say a word.
     pub fn is_told(&self) -> bool {
         !matches!(
             self,
             Fault::ClientGone(_)
+                | Fault::ClientLength(_)
                 | Fault::ClientClosed
                 | Fault::CancelWait
                 | Fault::Told(_)
@@ -168,7 +171,7 @@ impl fmt::Display for Fault {
         use Fault::*;
         match self {
             ClientBytes(WireError::Tag(tag)) => write!(f, "invalid frontend message type {tag}"),
-            ClientBytes(error) => error.fmt(f),
+            ClientBytes(error) | ClientLength(error) => error.fmt(f),
             Protocol(2, _) => f.write_str("old V2 protocol not supported"),
             Protocol(major, minor) => write!(
                 f,

@@ -129,9 +129,11 @@ impl Pooler {
         self.found_forced_pools();
         for id in self.pools.ids() {
             self.trim_waiting(id);
+            self.trim_newcomers(id);
             let pool = self.pools.at(id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            if waited_for && self.pools.at(id).need && !self.backs_off(id) {
+            let asks = self.workers > 1 || !self.backs_off(id);
+            if waited_for && self.pools.at(id).need && asks {
                 self.tell_need(id, out);
             } else {
                 self.need(id, out);
@@ -431,6 +433,7 @@ impl Pooler {
         };
         match server.state {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
+            server::State::Linked(_) => self.repeat_cancel(id, out),
             server::State::Resolving
             | server::State::Connecting
             | server::State::Login(_)
@@ -494,6 +497,7 @@ impl Pooler {
             )),
             server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
             server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
+            server::State::Linked(_) => server.repeat_due().map(|at| (at, "cancel repeated")),
             _ => None,
         }
     }

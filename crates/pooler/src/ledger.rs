@@ -28,6 +28,8 @@ pub enum Reply {
     Describe,
     /// Execute: CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
+    /// A Flush with a body: an error.
+    Refused,
     /// CopyDone or CopyFail: no reply. Marks where a COPY that begins in front of it ends.
     CopyEnd,
     /// A ParseComplete of ours.
@@ -69,6 +71,8 @@ pub struct Entry {
     pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
+    /// A Query inside a group of extended messages that no Sync has ended.
+    pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
     /// If it is a message about one of the client's named statements: that name's number, to find
@@ -88,6 +92,7 @@ impl Entry {
             unnamed: false,
             unnamed_op: false,
             barrier: false,
+            inside: false,
             part: Part::Whole,
             named: 0,
         }
@@ -303,14 +308,16 @@ impl Ledger {
     pub fn begin_copy_in(&mut self) -> (usize, bool) {
         let end = self.entries.iter().position(|e| e.reply == Reply::CopyEnd);
         let reach = end.unwrap_or(self.entries.len());
-        let before = self.entries.len();
         let mut at = 0;
         let mut eaten = 0;
         self.entries.retain(|entry| {
-            let eat = at > 0 && at < reach && entry.reply == Reply::Sync;
+            let inside = at > 0 && at < reach;
+            let sync = inside && entry.reply == Reply::Sync;
             at += 1;
-            eaten += u32::from(eat);
-            !eat
+            eaten += u32::from(sync);
+            // A Flush is eaten, too, whatever it says.
+            let refused = inside && entry.reply == Reply::Refused;
+            !sync && !refused
         });
         self.readies -= eaten;
         // A Sync that was eaten has ended nothing.
@@ -320,7 +327,7 @@ impl Ledger {
         if extended && self.readies == 0 {
             self.group_open = true;
         }
-        (before - self.entries.len(), end.is_some())
+        (eaten as usize, end.is_some())
     }
 
     /// The client is gone: nothing that is owed has anyone to see it.
@@ -400,7 +407,7 @@ mod tests {
         let mut open = ledger(&[Execute, Sync, Sync]);
         assert_eq!(open.begin_copy_in(), (2, false));
         assert_eq!(open.len(), 1);
-        let mut closed = ledger(&[Execute, Sync, CopyEnd, Sync]);
+        let mut closed = ledger(&[Execute, Sync, Refused, CopyEnd, Sync]);
         assert_eq!(closed.begin_copy_in(), (1, true));
         assert_eq!(closed.len(), 3);
         assert!(closed.owes_ready());

@@ -133,6 +133,8 @@ pub enum ToBroker {
         unwelcomed: bool,
         /// A client waits that takes none of the pool's idle servers.
         replication: bool,
+        /// The worker would open a server. Else it would only have one lent: logins fail.
+        opens: bool,
         /// The pool's bounds.
         bounds: Bounds,
     },
@@ -238,6 +240,11 @@ pub enum FromBroker {
         /// It does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,
     },
+    /// Logins fail for the worker that said `Need`, and no other has a server that it could lend.
+    Alone {
+        /// In which pool.
+        pool: Arc<PoolKey>,
+    },
     /// A pool needs a server and a bound holds it back: close the idle server that was not used
     /// for longest.
     Evict {
@@ -245,6 +252,8 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// Which servers may go.
         from: Evict,
+        /// How long its oldest client has waited, in nanoseconds.
+        age: u64,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

@@ -78,6 +78,38 @@ pub struct Failure {
     pub text: String,
 }
 
+impl Failure {
+    /// It is over when PostgreSQL can be reached again, has started up or has room, with nothing
+    /// changed in between.
+    pub fn passes(&self) -> bool {
+        self.is_absent() || self.is_full()
+    }
+
+    /// PostgreSQL can't be reached (08006) or is starting up (57P03).
+    pub fn is_absent(&self) -> bool {
+        matches!(&*self.sqlstate, "08006" | "57P03")
+    }
+
+    /// PostgreSQL has no room for one more (53300 and its kin); those there are may serve all.
+    pub fn is_full(&self) -> bool {
+        self.sqlstate.starts_with("53")
+    }
+}
+
+/// A pool that a bound holds back, because others under the same bound have all servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Starved {
+    /// Since when its oldest client waits.
+    pub since: Time,
+    /// It would have said so again by then, if it still waited.
+    pub until: Time,
+}
+
+/// How much longer than the clients of a pool those of another must have waited, at least, for a
+/// server of the first to be closed for a server of the second, in nanoseconds: a new server costs
+/// PostgreSQL some milliseconds.
+const STARVED_NS: u64 = 50_000_000;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Pool {
@@ -105,6 +137,8 @@ pub struct Pool {
     pub need: bool,
     /// Workers whose clients wait, and for how long (nanoseconds).
     pub hungry: Vec<(WorkerId, u64)>,
+    /// Another pool waits for one of its servers to go, and all were busy.
+    pub starved: Option<Starved>,
     /// Why there are no new servers for now.
     pub failure: Option<Failure>,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
@@ -143,6 +177,7 @@ impl Pool {
             clients: 0,
             need: false,
             hungry: Vec::new(),
+            starved: None,
             failure: None,
             hosts_failed: 0,
             paused: false,
@@ -177,6 +212,15 @@ impl Pool {
         };
         let slack = (here / 8).max(2_000_000);
         (*age > here.saturating_add(slack)).then_some(index)
+    }
+
+    /// A server given back is better closed, because another pool can't open one before: its
+    /// clients have waited longer by half of the wait here, and by 50 ms.
+    pub fn starves(&self, starved: Starved, now: Time) -> bool {
+        let there = now.0.saturating_sub(starved.since.0);
+        let slack = |here: u64| (here / 2).max(STARVED_NS);
+        let longer = |here: u64| there > here.saturating_add(slack(here));
+        now <= starved.until && self.longest_wait(now).is_none_or(longer)
     }
 
     /// Clients' statements are renamed, so that a server can have many clients' at once.

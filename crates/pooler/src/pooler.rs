@@ -232,7 +232,8 @@ impl Pooler {
                 age,
                 unwelcomed,
             } => self.hungry(worker, &pool, age, unwelcomed, out),
-            FromBroker::Evict { pool, from } => self.evict(&pool, from, out),
+            FromBroker::Alone { pool } => self.alone(&pool, out),
+            FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Admitted {
                 client,
                 login,
@@ -285,6 +286,11 @@ impl Pooler {
                 .next()
                 .map_or(janitor, |timer| timer.min(janitor)),
         )
+    }
+
+    /// How many things [`Pooler::check`] looks at.
+    pub fn check_work(&self) -> usize {
+        (self.clients.len() + self.servers.len()) * (1 + self.pools.iter().count())
     }
 
     /// Verifies every invariant; panics with its name if one does not hold.

@@ -12,10 +12,14 @@ use crate::inbox::Inbox;
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
 use crate::note::Level;
-use crate::pool::{Pool, PoolId, PoolKey, Terms, Welcome};
+use crate::pool::{Failure, Pool, PoolId, PoolKey, Starved, Terms, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, Unnamed};
 use crate::statement::{Held, ServerSet};
+
+/// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
+/// so anew several times a second.
+const STARVED_FOR_NS: u64 = 1_000_000_000;
 
 /// A setting's time in nanoseconds; 0 for none.
 pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
@@ -96,7 +100,7 @@ impl Pooler {
         {
             return self.link(id, server, out);
         }
-        if let Some(fault) = self.hopeless(pool_id) {
+        if let Some(fault) = self.vain(pool_id) {
             self.disconnect(id, fault, out);
             return false;
         }
@@ -207,6 +211,9 @@ impl Pooler {
             return self.lend(id, worker, out);
         }
         let pool_id = server.pool;
+        if pool.starved.is_some() && self.yields(pool_id) {
+            return self.close_server(id, "evicted", Close::Await, out);
+        }
         if let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
@@ -216,6 +223,24 @@ impl Pooler {
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
+    }
+
+    /// Whether a server given back is to make room for one of another pool. One such server is
+    /// enough.
+    fn yields(&mut self, pool_id: PoolId) -> bool {
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at(pool_id);
+        let Some(starved) = pool.starved else {
+            return false;
+        };
+        if !pool.starves(starved, self.now) {
+            return false;
+        }
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            pool.starved = pool.starved.filter(|other| *other != starved);
+        }
+        true
     }
 
     /// Gives a server to a client that has waited for it.
@@ -259,6 +284,14 @@ impl Pooler {
         }
     }
 
+    /// Forgets clients that have left before they were welcome.
+    pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
+        let clients = &self.clients;
+        let stays = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        let newcomers = &mut self.pools.at_mut(pool_id).newcomers;
+        newcomers.retain(|id| clients.get(*id).is_some_and(stays));
+    }
+
     /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);
@@ -266,7 +299,8 @@ impl Pooler {
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
         let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-        if waited_for && !held_back && !self.backs_off(pool_id) {
+        // Other workers may have servers to lend even while we can't open any.
+        if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
             self.tell_need(pool_id, out);
         }
     }
@@ -288,6 +322,7 @@ impl Pooler {
             age: age.unwrap_or(0),
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
+            opens: !self.backs_off(pool_id),
             bounds: pool.terms.bounds,
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
@@ -325,7 +360,18 @@ impl Pooler {
         failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
     }
 
-    /// Why a client need not begin to wait for a server of this pool. Who waits already when
+    /// Why a client that is logged in need not wait for a server of this pool: logins fail for a
+    /// reason that time does not mend. (Of others it was spared until now, and may be yet.)
+    fn vain(&self, pool_id: PoolId) -> Option<Fault> {
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        let passes = failure.is_some_and(Failure::passes);
+        if passes && !self.janitor.awaits_servers() {
+            return None;
+        }
+        self.hopeless(pool_id)
+    }
+
+    /// Why a client need not log in to wait for a server of this pool. Who waits already when
     /// servers begin to fail goes on waiting: the next attempt may serve it.
     pub(crate) fn hopeless(&self, pool_id: PoolId) -> Option<Fault> {
         if self.janitor.awaits_servers() {
@@ -359,6 +405,38 @@ impl Pooler {
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
+        }
+    }
+
+    /// Disconnects those of them who are not logged in yet.
+    pub(crate) fn drop_newcomers(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
+        let pool = self.pools.at_mut(pool_id);
+        let newcomers = std::mem::take(&mut pool.newcomers);
+        let waiting = pool.waiting.iter().map(|(client, _)| *client);
+        let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
+        for id in all {
+            let new = |c: &client::Client| {
+                use client::State::{Lookup, Waiting, Welcome};
+                !c.welcomed && matches!(c.state, Welcome | Waiting | Lookup)
+            };
+            if self.clients.get(id).is_some_and(new) {
+                self.disconnect(id, fault.clone(), out);
+            }
+        }
+    }
+
+    /// Logins fail here, and no other worker has a server: who is not logged in learns that.
+    pub(crate) fn alone(&mut self, key: &PoolKey, out: &mut Out) {
+        let Some(pool_id) = self.pools.find(key) else {
+            return;
+        };
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
+            return;
+        };
+        if self.backs_off(pool_id) && !self.has_usable_server(pool_id) {
+            let fault = Fault::ServerLogin(failure.sqlstate, failure.text);
+            self.drop_newcomers(pool_id, &fault, out);
         }
     }
 
@@ -429,8 +507,9 @@ impl Pooler {
         pool.hungry.push((worker, age));
     }
 
-    /// A bound holds a pool back: an idle server goes.
-    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, out: &mut Out) {
+    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
+    /// clients of that pool have waited for long.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
             if !from.concerns(key, &pool.key) {
@@ -448,6 +527,16 @@ impl Pooler {
         match oldest {
             Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
             None => {
+                let starved = Starved {
+                    since: Time(self.now.0.saturating_sub(age)),
+                    until: Time(self.now.0 + STARVED_FOR_NS),
+                };
+                for id in self.pools.ids() {
+                    let pool = self.pools.at_mut(id);
+                    if from.concerns(key, &pool.key) {
+                        pool.starved = Some(starved);
+                    }
+                }
                 let pool = Arc::new(key.clone());
                 let nothing = ToBroker::NothingToEvict { pool };
                 out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
@@ -629,6 +718,7 @@ impl Server {
             close_why: None,
             changed_schema: false,
             cancels: 0,
+            repeat: None,
             key: None,
             paused: false,
             congested: false,

@@ -19,7 +19,7 @@ use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::lookup::Found;
 use crate::note::Level;
-use crate::pool::PoolKey;
+use crate::pool::{Failure, PoolKey};
 use crate::pooler::{Asker, Pooler};
 use crate::spelling::canonical;
 
@@ -295,11 +295,16 @@ impl Pooler {
             pool.found_secret = found.or(pool.found_secret.take());
         }
         let welcomed = pool.welcome.is_some();
+        // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.
+        let full = pool.failure.as_ref().is_some_and(Failure::is_full);
+        let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
+        let may_wait = welcomed || (full && self.workers > 1);
+        let learns = absent || !may_wait;
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         client.pool = Some(pool_id);
-        if let Some(fault) = self.hopeless(pool_id).filter(|_| !welcomed) {
+        if let Some(fault) = self.hopeless(pool_id).filter(|_| learns) {
             return self.disconnect(id, fault, out);
         }
         let Some(client) = self.clients.get_mut(id) else {

@@ -264,16 +264,24 @@ impl Downstream<'_> {
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
-        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        let front = self.server.ledger.front();
+        let reply = front.map(|entry| entry.reply);
         let stray = !matches!(reply, Some(Reply::Query | Reply::Sync));
         if stray && self.server.close_why.is_none() {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        let part = self.server.ledger.front().map(|entry| entry.part);
+        let part = front.map(|entry| entry.part);
         // What is behind it ends with the one that the client sees.
         let swallow = self.swallowing() || part == Some(Part::Begun);
         if matches!(part, Some(Part::Rest | Part::Both)) {
             self.tell_parameters();
+        }
+        let inside = front.is_some_and(|entry| entry.inside);
+        if inside && self.server.status == Status::Idle && status != Status::Idle {
+            // PostgreSQL 17 and newer keep the group's transaction, and when a Sync ends that, the
+            // next statement fails: this client's, if it stays, but nobody else's.
+            let server = &mut self.server;
+            server.close_why.get_or_insert("query inside an open group");
         }
         self.server.status = status;
         if self.server.changed_schema && status == Status::Idle {

@@ -42,7 +42,7 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).stats.received += bytes.len() as u64;
                 }
-                if !client.inbox.held.is_empty() || client.leaving {
+                if !client.inbox.held.is_empty() || client.leaving || client.stalled {
                     client.inbox.held.extend_from_slice(bytes);
                     if !client.stalled && !client.leaving {
                         self.resume(id, out);
@@ -424,7 +424,7 @@ impl Pooler {
                 };
                 if entry.leaving {
                     self.leave_when_answered(client, out);
-                } else if stalled {
+                } else if stalled && !self.repeats_cancel(client) {
                     // Bound still, or again in need of a server.
                     self.resume(client, out);
                 }
@@ -436,6 +436,13 @@ impl Pooler {
             }
             _ => self.task_moves(id, out),
         }
+    }
+
+    /// A cancel is out for what a client's server runs, and must hit nothing that comes now.
+    fn repeats_cancel(&self, id: ClientId) -> bool {
+        let link = self.clients.get(id).and_then(client::Client::link);
+        let server = link.and_then(|id| self.servers.get(id));
+        server.is_some_and(server::Server::repeats)
     }
 
     /// The client's side moved on: perhaps that was all that kept its server.

@@ -121,25 +121,15 @@ impl Upstream<'_> {
         if !tags::is_frontend(tag) {
             return Err(unknown(tag));
         }
-        let header = read.map_err(|e| Flow::Broken(Fault::ClientBytes(e)))?;
-        let limit = if tags::is_short(tag) {
-            SHORT_MAX
-        } else {
-            self.packet_max
-        };
-        if header.body + 4 > limit {
-            let length = header.body + 4;
-            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
-                tag,
-                length,
-            })));
+        // At a length that can't be PostgreSQL ends the connection without a word.
+        let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
+        let length = header.body + 4;
+        let error = WireError::Length { tag, length };
+        if tags::is_short(tag) && length > SHORT_MAX {
+            return Err(Flow::Broken(Fault::ClientLength(error)));
         }
-        if matches!(tag, tag::SYNC | tag::FLUSH) && header.body > 0 {
-            // PostgreSQL would answer a Flush, too, with an error and skip what follows.
-            return Err(Flow::Broken(Fault::ClientBytes(WireError::Length {
-                tag,
-                length: header.body + 4,
-            })));
+        if length > self.packet_max && !tags::is_short(tag) {
+            return Err(Flow::Broken(Fault::ClientBytes(error)));
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
@@ -167,11 +157,14 @@ impl Upstream<'_> {
                 Ok(())
             }
             tag::FLUSH => {
-                self.relay(chunk, header, None);
+                // With a body it is an error, and PostgreSQL skips what follows.
+                let entry = (header.body > 0).then(|| Entry::forward(Reply::Refused));
+                self.relay(chunk, header, entry);
                 Ok(())
             }
             tag::FUNCTION_CALL => {
-                self.relay(chunk, header, Some(Entry::forward(Reply::Query)));
+                let entry = self.query_entry();
+                self.relay(chunk, header, Some(entry));
                 Ok(())
             }
             _ => {
@@ -184,6 +177,14 @@ impl Upstream<'_> {
     /// A message of a client without a server: some need none.
     fn unlinked(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         match header.tag {
+            // PostgreSQL has the words for what is wrong with it.
+            tag::SYNC | tag::FLUSH if header.body > 0 => {
+                Err(if chunk.rest().len() < header.total() {
+                    Flow::Partial
+                } else {
+                    Flow::NeedServer
+                })
+            }
             tag::SYNC => {
                 self.client.group_failed = false;
                 self.out
@@ -264,13 +265,7 @@ impl Upstream<'_> {
             return self.deallocate(chunk, header, name);
         }
         let tail = self.query_resets(chunk, header)?;
-        if self.linked().ledger.group_open() {
-            // PostgreSQL 17 and newer are left in a state where the next statement fails: this
-            // client's, if it stays, but nobody else's.
-            let server = self.linked();
-            server.close_why.get_or_insert("query inside an open group");
-        }
-        let mut entry = Entry::forward(Reply::Query);
+        let mut entry = self.query_entry();
         entry.barrier = true;
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
@@ -279,6 +274,13 @@ impl Upstream<'_> {
             None => self.relay(chunk, header, Some(entry)),
         }
         Ok(())
+    }
+
+    /// What is noted of a Query or FunctionCall.
+    fn query_entry(&mut self) -> Entry {
+        let mut entry = Entry::forward(Reply::Query);
+        entry.inside = self.linked().ledger.group_open();
+        entry
     }
 
     /// A Query ends the unnamed statement. Returns whether the entry carries that.
@@ -327,7 +329,7 @@ impl Upstream<'_> {
             self.push(close);
         }
         self.push_name_op(name, Change::Forget);
-        let mut entry = Entry::forward(Reply::Query);
+        let mut entry = self.query_entry();
         entry.barrier = true;
         entry.name_op = true;
         entry.unnamed_op = self.push_unnamed_op(None);

@@ -152,12 +152,18 @@ impl Pooler {
         if sqlstate == "08006" && (pool.hosts_failed as usize) < pool.terms.database.hosts.len() {
             return;
         }
+        let (absent, full) = (failure.is_absent(), failure.is_full());
         pool.failure = Some(failure);
-        // A server that works, or another attempt, may serve them yet. 57P03: it is starting up.
-        let passing = matches!(sqlstate, "08006" | "57P03");
-        if !passing && !self.has_usable_server(pool_id) {
-            let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+        // A server that works, or another attempt, may serve them yet.
+        if absent || self.has_usable_server(pool_id) {
+            return;
+        }
+        let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
+        if !full {
             self.drop_waiters(pool_id, &fault, out);
+        } else if self.workers == 1 {
+            // With others, the Broker is asked first whether they have servers.
+            self.drop_newcomers(pool_id, &fault, out);
         }
     }
 

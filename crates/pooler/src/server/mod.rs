@@ -14,6 +14,7 @@ pub mod task;
 
 use std::sync::Arc;
 
+use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::Ledger;
@@ -133,6 +134,8 @@ pub struct Server {
     pub changed_schema: bool,
     /// Cancel requests under way for it.
     pub cancels: u32,
+    /// The last of them may have to be repeated.
+    pub repeat: Option<Repeat>,
     /// Process id and secret, for cancels.
     pub key: Option<(u32, Box<[u8]>)>,
     /// Receiving from it is off.

@@ -56,6 +56,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
         "x00" => buf.extend_from_slice(&[0; 8]),
+        "Q3" => buf.extend_from_slice(b"Q\0\0\0\x03"),
         _ => panic!("no word of a client: {word}"),
     }
     if word == "B" {

@@ -519,6 +519,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Broker(ToBroker::Left { .. }) => "left".into(),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
+        Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
