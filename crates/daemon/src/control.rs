@@ -13,15 +13,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
-use crate::dns::{Found, Names, Next};
+use crate::dns::{Found, Names, Next, Resolver};
+use crate::forward::forward;
 use crate::leave::leave;
+use crate::listen;
 use crate::log::{self, Log};
 use crate::signals::{Signals, Wish};
 use crate::systemd;
 use crate::workers::socket_options;
 
-/// How long a name may take to resolve.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(20);
 /// How long reading the configuration may take, on file systems that hang.
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// Threads for what blocks, at most.
@@ -41,6 +41,10 @@ pub enum Heard {
     Resolved(String, Found),
     /// A key was derived.
     Derived(Derived),
+    /// A peer has a worker's cancel request.
+    Forwarding(WorkerId, u64),
+    /// A peer is through with it, or could not be reached.
+    Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
 }
@@ -115,6 +119,7 @@ impl Desk {
             workers,
             ear,
             names: Names::new(),
+            resolver: Arc::new(Resolver::system()),
             deriver,
             reloads: VecDeque::new(),
             ending: false,
@@ -141,6 +146,7 @@ struct Control {
     workers: Vec<PostBox>,
     ear: Ear,
     names: Names<Asker>,
+    resolver: Arc<Resolver>,
     deriver: Deriver<Asker>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     reloads: VecDeque<Option<Asker>>,
@@ -221,6 +227,10 @@ impl Control {
                     self.answer(worker, Answer::Derived(ticket, key));
                 }
             }
+            Heard::Forwarding(worker, ticket) => self.answer(worker, Answer::Forwarding(ticket)),
+            Heard::Forwarded(worker, ticket, result) => {
+                self.answer(worker, Answer::Forwarded(ticket, result));
+            }
             Heard::Loaded(loaded) => self.loaded(*loaded),
         }
     }
@@ -242,6 +252,20 @@ impl Control {
                 if let Some(key) = self.deriver.ask(recipe, (from, ticket)) {
                     self.answer(from, Answer::Derived(ticket, key));
                 }
+            }
+            Question::Forward {
+                ticket,
+                hosts,
+                port,
+                packet,
+            } => {
+                let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+                tokio::spawn(async move {
+                    // Nobody hears when the process is ending.
+                    let reached = || drop(ear.send(Heard::Forwarding(from, ticket)));
+                    let result = forward(&resolver, &hosts, port, &packet, reached).await;
+                    let _ = ear.send(Heard::Forwarded(from, ticket, result));
+                });
             }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
@@ -280,9 +304,9 @@ impl Control {
             Next::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
             Next::Wait => {}
             Next::LookUp => {
-                let ear = self.ear.clone();
+                let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
                 tokio::spawn(async move {
-                    let found = look_up(&host).await;
+                    let found = resolver.look_up(&host).await;
                     let _ = ear.send(Heard::Resolved(host, found));
                 });
             }
@@ -345,6 +369,8 @@ impl Control {
     fn put_in_force(&mut self, config: Config) {
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
+        self.log.set_syslog(&self.config.globals);
+        listen::defer_accept(&self.config.globals);
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
@@ -371,28 +397,5 @@ impl Control {
 
     fn say(&self, text: &str) {
         self.log.say(Level::Log, text);
-    }
-}
-
-async fn look_up(host: &str) -> Found {
-    match tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, 0))).await {
-        Ok(Ok(found)) => {
-            let mut addresses: Vec<_> = Vec::new();
-            for address in found.map(|address| address.ip()) {
-                if !addresses.contains(&address) {
-                    addresses.push(address);
-                }
-            }
-            if addresses.is_empty() {
-                Err("it has no address".into())
-            } else {
-                Ok(addresses)
-            }
-        }
-        Ok(Err(why)) => Err(log::text(&why)),
-        Err(_) => Err(format!(
-            "no answer within {} seconds",
-            RESOLVE_LIMIT.as_secs()
-        )),
     }
 }

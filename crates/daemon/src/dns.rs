@@ -1,8 +1,49 @@
-//! Host names already asked for: what is known, what is under way, who waits.
+//! Host names: how they are looked up; what is known, what is under way, who waits.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use crate::log;
+
+/// How long a name may take to resolve.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Who knows addresses.
+#[derive(Debug)]
+pub struct Resolver {}
+
+impl Resolver {
+    /// The system's, with all it is set up to ask.
+    pub fn system() -> Resolver {
+        Resolver {}
+    }
+
+    /// The addresses of a name.
+    ///
+    /// # Errors
+    /// There are none, or nobody says.
+    pub async fn look_up(&self, host: &str) -> Found {
+        match tokio::time::timeout(LIMIT, by_system(host)).await {
+            Ok(found) => found,
+            Err(_) => Err(format!("no answer within {} seconds", LIMIT.as_secs())),
+        }
+    }
+}
+
+async fn by_system(host: &str) -> Found {
+    let found = tokio::net::lookup_host((host, 0)).await;
+    let mut addresses: Vec<_> = Vec::new();
+    for address in found.map_err(|why| log::text(&why))? {
+        if !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err("it has no address".into());
+    }
+    Ok(addresses)
+}
 
 /// Addresses, or why there are none.
 pub type Found = Result<Vec<IpAddr>, String>;

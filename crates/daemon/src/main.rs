@@ -8,10 +8,12 @@ mod cli;
 mod control;
 mod derive;
 mod dns;
+mod forward;
 mod leave;
 mod listen;
 mod log;
 mod signals;
+mod syslog;
 mod systemd;
 mod workers;
 
@@ -64,6 +66,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         boot::daemonize(globals)?;
     }
     log.open(&globals.logfile).map_err(Fatal)?;
+    log.set_syslog(globals);
+    leave::remember_log(log);
     for warning in warnings {
         log.say(Level::Warning, warning.text);
     }

@@ -501,6 +501,7 @@ impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        self.peers_changed();
         // Every worker counts alike, whatever pools it has, or their counts could not be compared.
         self.janitor.epoch += 1;
         for id in self.pools.ids() {

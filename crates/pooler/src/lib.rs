@@ -23,6 +23,7 @@ pub mod mail;
 pub mod note;
 pub mod orders;
 pub mod params;
+pub mod peer;
 pub mod place;
 pub mod pool;
 pub mod pooling;

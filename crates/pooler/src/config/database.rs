@@ -18,6 +18,15 @@ pub enum Host {
 }
 
 impl Host {
+    /// Those of a `host` setting, parted by commas.
+    pub(super) fn list(text: &str) -> Vec<Host> {
+        text.split(',')
+            .map(str::trim)
+            .filter(|host| !host.is_empty())
+            .map(Host::from_text)
+            .collect()
+    }
+
     fn from_text(text: &str) -> Host {
         if text.starts_with(['/', '@']) {
             Host::Unix(text.into())
@@ -153,11 +162,7 @@ impl Database {
         match key {
             "dbname" => self.dbname = text(),
             "host" => {
-                let hosts = value
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|host| !host.is_empty());
-                self.hosts = hosts.map(Host::from_text).collect();
+                self.hosts = Host::list(value);
                 self.host = text();
                 (!self.hosts.is_empty()).then_some(())?;
             }

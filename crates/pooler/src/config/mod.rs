@@ -6,6 +6,7 @@
 mod connstr;
 mod database;
 mod ini;
+mod peer;
 mod reference;
 mod resolve;
 pub mod table;
@@ -22,10 +23,11 @@ use std::time::Duration;
 
 pub use crate::auth::Secret;
 pub use database::{Database, Host};
+pub use peer::Peer;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
-pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
+pub use value::{AuthType, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
 
 /// The name of the console's database; no entry may have it.
 pub const CONSOLE: &str = "pgbouncer";
@@ -118,6 +120,8 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     /// `[users]` and auth_file, by name.
     pub users: HashMap<String, Arc<User>>,
+    /// `[peers]`, by id; our own may be among them.
+    pub peers: BTreeMap<u16, Arc<Peer>>,
     /// The auth_file is named, but could not be opened.
     pub auth_file_missing: bool,
 }
@@ -290,6 +294,11 @@ impl Config {
     pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.client_idle_timeout)
             .unwrap_or(self.globals.client_idle_timeout)
+    }
+
+    /// Cancel requests forwarded to a peer at once; 0 sets no limit.
+    pub fn peer_pool_size(&self, peer: &Peer) -> u32 {
+        peer.pool_size.unwrap_or(self.globals.default_pool_size)
     }
 
     /// What tests a server that idled long: a query (maybe empty), or nothing.

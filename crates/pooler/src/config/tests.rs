@@ -242,6 +242,7 @@ fn every_mistake_is_found_and_placed() {
          [users]\nf = pool_mode=x\ng = host=a\n\
          [peers]\n0 = host=a\n1 = port=1\n\
          [what]\nignored = 1\n\
+         [peers]\n2 = host=a port=x\n3 = host=, port=1\n4 = host=a user=x\n\
          [pgbouncer\n%include gone.ini\n",
     );
     let expected = [
@@ -281,10 +282,16 @@ fn every_mistake_is_found_and_placed() {
         "invalid value \"port=1\" for parameter 1 in configuration (h.ini:22): a peer needs host=",
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
          [databases], [users] and [peers]",
+        "invalid value \"host=a port=x\" for parameter 2 in configuration (h.ini:26): port takes a \
+         whole number, not \"x\"",
+        "invalid value \"host=, port=1\" for parameter 3 in configuration (h.ini:27): host takes \
+         any text, not \",\"",
+        "invalid value \"host=a user=x\" for parameter 4 in configuration (h.ini:28): unrecognized \
+         connection parameter: user",
     ];
     let (grammar, meaning) = seen.split_at(2);
     assert!(
-        grammar[0].starts_with("syntax error in configuration (h.ini:25): "),
+        grammar[0].starts_with("syntax error in configuration (h.ini:29): "),
         "{grammar:?}"
     );
     assert!(
@@ -292,6 +299,30 @@ fn every_mistake_is_found_and_placed() {
         "{grammar:?}"
     );
     assert_eq!(meaning, expected);
+}
+
+#[test]
+fn peers() {
+    let config = good(
+        "[pgbouncer]\npeer_id = 2\n[peers]\n\
+         1 = host=/run/one\n2 = host=me\n0x10 = host=10.0.0.1,b port=7 pool_size=3\n",
+    );
+    let ids: Vec<_> = config.peers.keys().copied().collect();
+    assert_eq!(ids, [1, 2, 16]);
+    let (one, other) = (&config.peers[&1], &config.peers[&16]);
+    assert_eq!(one.hosts, [Host::Unix("/run/one".into())]);
+    assert_eq!((one.port, config.peer_pool_size(one)), (6432, 20));
+    let hosts = [Host::Ip([10, 0, 0, 1].into()), Host::Name("b".into())];
+    assert_eq!(
+        (&other.host[..], &other.hosts[..]),
+        ("10.0.0.1,b", &hosts[..])
+    );
+    assert_eq!((other.port, config.peer_pool_size(other)), (7, 3));
+    let wrong = mistakes("[pgbouncer]\npeer_id = 16384");
+    assert!(
+        wrong[0].contains("(h.ini:2): write a whole number from 0 to 16383"),
+        "{wrong:?}"
+    );
 }
 
 #[test]
@@ -336,8 +367,8 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     }
     for (text, names) in [
         (
-            "[pgbouncer]\npeer_id=1\nsyslog=0\nsyslog=1\n",
-            &["peer_id", "syslog"][..],
+            "[pgbouncer]\nclient_tls_key_file=\nclient_tls_key_file=k\n",
+            &["client_tls_key"][..],
         ),
         (
             "[pgbouncer]\nclient_tls_key_file=k\nauth_hba_file=x\n",
