@@ -138,7 +138,9 @@ impl Carrier {
         if lost > 0 {
             let (head, _) = line.split_once(": ").unwrap_or((line, ""));
             let lines = if lost == 1 { "line" } else { "lines" };
-            if !self.send(&format!("{head}: {lost} {lines} could not be sent to syslog")) {
+            if !self.send(&format!(
+                "{head}: {lost} {lines} could not be sent to syslog"
+            )) {
                 self.lost.fetch_add(lost + 1, Ordering::Relaxed);
                 return;
             }
