@@ -41,6 +41,8 @@ pub enum Heard {
     Resolved(String, Found),
     /// A key was derived.
     Derived(Derived),
+    /// A zone has this serial.
+    Zone(String, u32),
     /// A peer has a worker's cancel request.
     Forwarding(WorkerId, u64),
     /// A peer is through with it, or could not be reached.
@@ -104,7 +106,14 @@ impl Desk {
     }
 
     /// Serves the workers and the operator until the process ends.
-    pub fn serve(self, log: Log, source: Source, config: Arc<Config>, workers: Vec<PostBox>) -> ! {
+    pub fn serve(
+        self,
+        log: Log,
+        source: Source,
+        config: Arc<Config>,
+        resolver: Resolver,
+        workers: Vec<PostBox>,
+    ) -> ! {
         let Desk {
             runtime,
             mut signals,
@@ -119,7 +128,7 @@ impl Desk {
             workers,
             ear,
             names: Names::new(),
-            resolver: Arc::new(Resolver::system()),
+            resolver: Arc::new(resolver),
             deriver,
             reloads: VecDeque::new(),
             ending: false,
@@ -128,10 +137,17 @@ impl Desk {
             counted_by: HashSet::new(),
         };
         runtime.block_on(async {
+            let mut zones_at = Instant::now();
             loop {
+                let period = control.config.globals.dns_zone_check_period;
+                let next = zones_at.checked_add(period).unwrap_or(zones_at);
                 tokio::select! {
                     wish = signals.next() => control.grant(wish),
                     Some(heard) = heard.recv() => control.hear(heard),
+                    () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
+                        zones_at = Instant::now();
+                        control.check_zones();
+                    }
                 }
             }
         })
@@ -227,6 +243,13 @@ impl Control {
                     self.answer(worker, Answer::Derived(ticket, key));
                 }
             }
+            Heard::Zone(zone, serial) => {
+                if self.names.zone_has(&zone, serial) {
+                    self.say(&format!(
+                        "DNS zone {zone} has changed: its names are looked up anew"
+                    ));
+                }
+            }
             Heard::Forwarding(worker, ticket) => self.answer(worker, Answer::Forwarding(ticket)),
             Heard::Forwarded(worker, ticket, result) => {
                 self.answer(worker, Answer::Forwarded(ticket, result));
@@ -313,6 +336,19 @@ impl Control {
         }
     }
 
+    /// Asks for the serials of the zones of all names that are known.
+    fn check_zones(&mut self) {
+        for zone in self.names.zones(Instant::now()) {
+            let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+            tokio::spawn(async move {
+                // What is no zone, or tells nothing, has not changed.
+                if let Ok(serial) = resolver.serial(&zone).await {
+                    let _ = ear.send(Heard::Zone(zone, serial));
+                }
+            });
+        }
+    }
+
     /// One at a time, in the order they were wanted.
     fn reload(&mut self, asker: Option<Asker>) {
         self.reloads.push_back(asker);
@@ -341,7 +377,9 @@ impl Control {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
                 }
-                config.keep_fixed(&self.config);
+                for text in config.keep_fixed(&self.config) {
+                    self.log.say(Level::Warning, text);
+                }
                 self.put_in_force(config);
                 Ok(())
             }

@@ -12,6 +12,7 @@ mod forward;
 mod leave;
 mod listen;
 mod log;
+mod nameserver;
 mod signals;
 mod syslog;
 mod systemd;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
+use dns::Resolver;
 use howdah_pooler::note::Level;
 use log::Log;
 
@@ -85,6 +87,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let listeners = listen::open(globals, log)?;
     leave::write_pidfile(&globals.pidfile)?;
     let config = Arc::new(config);
+    let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let desk = control::Desk::open(cores)?;
     let boxes = workers::start(
         count,
@@ -99,5 +102,5 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     )?;
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     systemd::ready();
-    desk.serve(log.clone(), source, config, boxes)
+    desk.serve(log.clone(), source, config, resolver, boxes)
 }

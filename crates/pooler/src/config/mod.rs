@@ -151,15 +151,24 @@ impl Config {
     }
 
     /// Takes over from the configuration in force what a reload must not change: the settings that
-    /// are fixed, and the users' secrets if the auth_file could not be opened this time.
-    pub fn keep_fixed(&mut self, in_force: &Config) {
+    /// are fixed, and the users' secrets if the auth_file could not be opened this time. Returns
+    /// what is to be told of settings that would have changed.
+    pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
+        let mut told = Vec::new();
         for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
-            if let Some(field) = setting.field {
-                (field.copy)(&mut self.globals, &in_force.globals);
+            let Some(field) = setting.field else { continue };
+            let shown = |globals| (field.show)(globals).unwrap_or_default();
+            let (new, old) = (shown(&self.globals), shown(&in_force.globals));
+            if new != old {
+                told.push(format!(
+                    "{} = {new} takes a restart to have an effect: it stays {old}",
+                    setting.name
+                ));
             }
+            (field.copy)(&mut self.globals, &in_force.globals);
         }
         if !self.auth_file_missing {
-            return;
+            return told;
         }
         for (name, known) in in_force.users.iter().filter(|(_, user)| user.listed) {
             let fresh = || {
@@ -173,6 +182,7 @@ impl Config {
             user.listed = true;
             user.secret.clone_from(&known.secret);
         }
+        told
     }
 
     /// SET on the console: this configuration with one global setting changed. What cannot be

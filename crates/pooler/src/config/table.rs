@@ -207,9 +207,9 @@ globals! {
         "How long a resolved host name is believed.";
     dns_nxdomain_ttl: Duration = "15", G, reload, Built,
         "How long a failure to resolve a host name is believed.";
-    dns_zone_check_period: Duration = "0", G, reload,
-        NotYet("zones are not watched"),
-        "How often to look whether a DNS zone changed.";
+    dns_zone_check_period: Duration = "0", G, reload, Built,
+        "How often to look whether the DNS zones of known host names changed, by their serials; \
+         names of one that did are looked up anew. 0: never.";
     idle_transaction_timeout: Duration = "0", GU, reload, Built,
         "Closes clients that idle in a transaction for this long.";
     ignore_startup_parameters: List = "", G, reload, Built,
@@ -273,9 +273,10 @@ globals! {
         "Servers a pool may have on top when clients wait too long.";
     reserve_pool_timeout: Duration = "5", G, reload, Built,
         "How long a client must have waited before the reserve is used.";
-    resolv_conf: String = "", G, fixed,
-        NotYet("the system's resolver file is used"),
-        "A resolver file to use instead of the system's.";
+    resolv_conf: String = "", G, fixed, Built,
+        "A resolver file (`nameserver`, `search`, `domain`, `options`) to use instead of the \
+         system's; names of /etc/hosts come first. Nothing: the system resolves names as it is set \
+         up to.";
     sbuf_loopcnt: u32 = "5", G, reload, Built,
         "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
     scram_iterations: u32 = "4096", G, reload, Built,

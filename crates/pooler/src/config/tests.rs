@@ -440,7 +440,11 @@ fn set_changes_what_may_change() {
 fn a_reload_keeps_what_is_fixed() {
     let old = good("[pgbouncer]\nlisten_port=1\nverbose=1");
     let mut new = good("[pgbouncer]\nlisten_port=2\nverbose=2");
-    new.keep_fixed(&old);
+    let told = new.keep_fixed(&old);
+    assert_eq!(
+        told,
+        ["listen_port = 2 takes a restart to have an effect: it stays 1"]
+    );
     assert_eq!((new.globals.listen_port, new.globals.verbose), (1, 2));
 }
 
