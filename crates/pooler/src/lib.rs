@@ -14,6 +14,7 @@ pub mod config;
 pub mod console;
 pub mod event;
 pub mod fault;
+mod forced_user;
 pub mod inbox;
 pub mod janitor;
 pub mod ledger;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::value::{LoadBalance, PoolMode, Value};
@@ -123,6 +124,18 @@ impl Database {
             && self.auth_dbname == other.auth_dbname
             && self.auth_query == other.auth_query
             && self.load_balance_hosts == other.load_balance_hosts
+    }
+
+    /// An entry that forces nobody any more goes on to force whom it did, as in PgBouncer: its
+    /// clients have no passwords of their own for the server. True if that was so.
+    pub(super) fn keep_forced_user(new: &mut Arc<Database>, old: &Database) -> bool {
+        let lost = new.forced_user.is_none() && old.forced_user.is_some();
+        if lost {
+            let new = Arc::make_mut(new);
+            new.forced_user.clone_from(&old.forced_user);
+            new.password.clone_from(&old.password);
+        }
+        lost
     }
 
     pub(super) fn new(name: &str) -> Database {

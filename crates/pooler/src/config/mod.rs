@@ -151,7 +151,7 @@ impl Config {
     }
 
     /// Takes over from the configuration in force what a reload must not change: the settings that
-    /// are fixed, and the users' secrets if the auth_file could not be opened this time. Returns
+    /// are fixed, the forced users that entries have lost, and the users' secrets if the auth_file could not be opened this time. Returns
     /// what is to be told of settings that would have changed.
     pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
         let mut told = Vec::new();
@@ -167,6 +167,19 @@ impl Config {
             }
             (field.copy)(&mut self.globals, &in_force.globals);
         }
+        let kept = self.databases.iter_mut().filter_map(|(name, database)| {
+            let old = in_force.databases.get(name)?;
+            Database::keep_forced_user(database, old).then_some(name.as_str())
+        });
+        let mut kept: Vec<_> = kept.collect();
+        if let (Some(new), Some(old)) = (&mut self.fallback, &in_force.fallback)
+            && Database::keep_forced_user(new, old)
+        {
+            kept.push("*");
+        }
+        told.extend(kept.into_iter().map(|name| {
+            format!("database {name}: losing forced user not supported, keeping old setting")
+        }));
         if !self.auth_file_missing {
             return told;
         }

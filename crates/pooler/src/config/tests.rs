@@ -449,6 +449,20 @@ fn a_reload_keeps_what_is_fixed() {
 }
 
 #[test]
+fn a_reload_keeps_a_forced_user_that_is_lost() {
+    let old = good("[databases]\na=user=x password=y\nb=user=x\n*=user=z");
+    let mut new = good("[databases]\na=host=h\nb=user=w\nc=\n*=");
+    let told = new.keep_fixed(&old);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("database a: losing forced user") && told[1].contains(" *: "));
+    let forced = |name: &str| new.database(name).unwrap().forced_user.clone();
+    assert_eq!(forced("a").as_deref(), Some("x"));
+    assert_eq!(new.databases["a"].password.as_deref(), Some("y"));
+    assert_eq!((forced("b").as_deref(), forced("c")), (Some("w"), None));
+    assert_eq!(forced("other").as_deref(), Some("z"));
+}
+
+#[test]
 fn a_reload_without_the_auth_file_keeps_the_secrets() {
     let old = good("[pgbouncer]\nauth_file=users.txt\n[users]\nbob=pool_size=1");
     let (mut new, _) = load("[pgbouncer]\nauth_file=gone.txt\n[users]\nbob=pool_size=2").unwrap();
