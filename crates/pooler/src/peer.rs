@@ -37,6 +37,9 @@ use crate::pooling::nanos;
 /// How often a request may be forwarded.
 const TTL_MASK: u8 = 3;
 
+/// Requests that may wait for one peer: anybody may send some, and a peer may hang.
+const WAITING_MAX: usize = 10_000;
+
 /// A key in the form that peers share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey([u8; 8]);
@@ -327,6 +330,10 @@ impl Pooler {
         };
         let until = Time(self.now.0.saturating_add(limit));
         let pool = self.peering.pools.entry(peer).or_default();
+        if pool.waiting.len() >= WAITING_MAX {
+            let (worker, client) = from;
+            return out.push(Action::Post(worker, Mail::Cancelled(client, false)));
+        }
         pool.waiting.push_back(Forward {
             packet,
             from,
