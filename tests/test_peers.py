@@ -7,6 +7,7 @@ import socket
 import struct
 
 import pytest
+from conftest import unique_name
 
 from harness import machine, wire
 from harness.howdah import Howdah
@@ -266,12 +267,13 @@ def test_check(make_howdah):
 
 
 @pytest.fixture
-def pgbouncer(scratch, postgres):
+def pgbouncer(request, scratch, postgres):
     """A PgBouncer with peers, if the machine has one: $PGBOUNCER, or on the path."""
     program = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer")
     if not program:
         pytest.skip("this machine has no PgBouncer")
-    bouncer = Howdah(program, scratch, "bouncer", postgres=postgres, start=False, peer_id=1)
+    bouncer = Howdah(program, scratch, unique_name(request, "b"), postgres=postgres, start=False,
+                     peer_id=1)
     bouncer.is_pgbouncer = True
     for own in ("workers", "io_driver"):
         bouncer.sections["pgbouncer"].pop(own, None)
