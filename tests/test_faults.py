@@ -488,7 +488,7 @@ def test_host_is_unplugged(make_howdah, own_postgres, apart):
 
 def test_descriptors_run_out(make_howdah, postgres):
     """No descriptor is left: those who are in work on; when some leave, newcomers come in."""
-    howdah = make_howdah(files=64, max_client_conn=1000, default_pool_size=4)
+    howdah = make_howdah(files=64, max_client_conn=1000, default_pool_size=4, tcp_defer_accept=0)
     health = Health(howdah, postgres)
     with howdah.connect() as witness:
         assert witness.value("select 1") == "1"

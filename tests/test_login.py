@@ -105,6 +105,17 @@ def test_scram_secret_without_keys(make_howdah, strict):
     howdah.wait_for_log("server login failed|login failed")
 
 
+def test_why_a_refused_server_is_closed(make_howdah, postgres):
+    """In PostgreSQL's words, for servers as for the clients that waited, as PgBouncer logs it."""
+    howdah = make_howdah(databases={
+        "refused": f"host={postgres.host} port={postgres.port} dbname=postgres user=no_such_role"})
+    with pytest.raises(wire.Refused):
+        howdah.connect(database="refused")
+    for kind in "CS":
+        howdah.wait_for_log(
+            f'{kind}-\\S+: refused/\\S+ closing because: role "no_such_role" does not exist')
+
+
 def test_forced_user(make_howdah, strict):
     """`user=` and `password=` of a database entry are used for its servers."""
     target = f"host={strict.host} port={strict.port} dbname=scram"

@@ -43,7 +43,6 @@ TLS = {"client_tls_sslmode": "require", "client_tls_key_file": "/nowhere/key",
        "client_tls_cert_file": "/nowhere/certificate"}
 
 NOT_BUILT = [
-    Missing(20, "cancels passed on between processes (peering)", {"peer_id": "1"}),
     Missing(20, "cancels over TLS and in the clear for one another", TLS),
     Missing(25, "bytes put in front of a client's TLS handshake", TLS),
     Missing(25, "bytes put in front of a server's TLS handshake",
@@ -570,6 +569,39 @@ def test_20_cancel_whose_owner_cannot_be_reached(make_howdah, postgres):
 
 
 # COPY and large data --------------------------------------------------------------------------------
+
+def test_20_cancels_passed_on_between_processes(make_howdah, postgres):
+    """Each of two processes is sent the cancel requests of the other's clients: just those whose
+    keys they carry are cancelled, and a process that is gone costs nothing but its own."""
+    members = [make_howdah(start=False, peer_id=number, default_pool_size=4) for number in (1, 2)]
+    for member, other, number in zip(members, members[::-1], (2, 1), strict=True):
+        member.sections["peers"] = {number: f"host={other.folder} port={other.port}"}
+        member.write()
+        member.start()
+    clients = [(member.connect(), other, f"{number}{turn}") for turn in range(2)
+               for number, (member, other) in enumerate(zip(members, members[::-1], strict=True))]
+    for client, _, mark in clients:
+        client.send(query(f"select 'passed {mark}', pg_sleep(30)"))
+    machine.wait_until(
+        lambda: postgres.value("select count(*) from pg_stat_activity where state = 'active' and "
+                               "query like 'select ''passed%'") == "4", "four queries")
+
+    def cancel_elsewhere(client, other):
+        with wire.Wire(other.address) as canceller:
+            canceller.send(wire.cancel_request(client.pid, client.key))
+            assert canceller.ends()
+    for client, other, _ in clients[2:]:
+        cancel_elsewhere(client, other)
+        assert codes(client.read_until()) == ["57014"]
+    assert all(client.quiet() for client, _, _ in clients[:2])
+    members[1].stop()
+    cancel_elsewhere(clients[1][0], members[0])
+    members[0].wait_for_log("peer-2: could not forward a cancel request")
+    assert clients[0][0].quiet()
+    clients[0][0].cancel()
+    assert codes(clients[0][0].read_until()) == ["57014"]
+    served(clients[0][0], "goes on")
+
 
 def test_21_copy_fails_while_the_client_still_sends(one):
     """PostgreSQL refuses a COPY after its first rows; the rest of the client's data meets the

@@ -152,12 +152,12 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
 /// Goes into the background. Standard input, output and error become /dev/null.
 ///
 /// # Errors
-/// There is no pid file or no log file, or the system refuses.
+/// There is no pid file, or nowhere to log, or the system refuses.
 pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
     if globals.pidfile.is_empty() {
         return Err(Fatal("daemon needs pidfile configured".into()));
     }
-    if globals.logfile.is_empty() {
+    if globals.logfile.is_empty() && !globals.syslog {
         return Err(Fatal("daemon needs logging configured".into()));
     }
     let (stay_in_folder, keep_descriptors) = (true, false);

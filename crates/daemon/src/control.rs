@@ -14,15 +14,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
-use crate::dns::{Found, Names, Next};
+use crate::dns::{Found, Names, Next, Resolver};
+use crate::forward::forward;
 use crate::leave::leave;
+use crate::listen;
 use crate::log::{self, Log};
 use crate::signals::{Signals, Wish};
 use crate::systemd;
 use crate::workers::socket_options;
 
-/// How long a name may take to resolve.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(20);
 /// How long reading the configuration may take, on file systems that hang.
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// Threads for what blocks, at most.
@@ -44,6 +44,12 @@ pub enum Heard {
     Derived(Derived),
     /// A user of the system was named, or there is none of that number.
     Named(u32, Result<String, String>),
+    /// A zone has this serial.
+    Zone(String, u32),
+    /// A peer has a worker's cancel request.
+    Forwarding(WorkerId, u64),
+    /// A peer is through with it, or could not be reached.
+    Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
 }
@@ -103,7 +109,14 @@ impl Desk {
     }
 
     /// Serves the workers and the operator until the process ends.
-    pub fn serve(self, log: Log, source: Source, config: Arc<Config>, workers: Vec<PostBox>) -> ! {
+    pub fn serve(
+        self,
+        log: Log,
+        source: Source,
+        config: Arc<Config>,
+        resolver: Resolver,
+        workers: Vec<PostBox>,
+    ) -> ! {
         let Desk {
             runtime,
             mut signals,
@@ -118,6 +131,7 @@ impl Desk {
             workers,
             ear,
             names: Names::new(),
+            resolver: Arc::new(resolver),
             deriver,
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
@@ -127,10 +141,17 @@ impl Desk {
             counted_by: HashSet::new(),
         };
         runtime.block_on(async {
+            let mut zones_at = Instant::now();
             loop {
+                let period = control.config.globals.dns_zone_check_period;
+                let next = zones_at.checked_add(period).unwrap_or(zones_at);
                 tokio::select! {
                     wish = signals.next() => control.grant(wish),
                     Some(heard) = heard.recv() => control.hear(heard),
+                    () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
+                        zones_at = Instant::now();
+                        control.check_zones();
+                    }
                 }
             }
         })
@@ -145,6 +166,7 @@ struct Control {
     workers: Vec<PostBox>,
     ear: Ear,
     names: Names<Asker>,
+    resolver: Arc<Resolver>,
     deriver: Deriver<Asker>,
     /// Who waits for the name of a user of the system: it is asked for once at a time.
     nameless: HashMap<u32, Vec<Asker>>,
@@ -232,6 +254,17 @@ impl Control {
                     self.answer(worker, Answer::UserNamed(ticket, name.clone()));
                 }
             }
+            Heard::Zone(zone, serial) => {
+                if self.names.zone_has(&zone, serial) {
+                    self.say(&format!(
+                        "DNS zone {zone} has changed: its names are looked up anew"
+                    ));
+                }
+            }
+            Heard::Forwarding(worker, ticket) => self.answer(worker, Answer::Forwarding(ticket)),
+            Heard::Forwarded(worker, ticket, result) => {
+                self.answer(worker, Answer::Forwarded(ticket, result));
+            }
             Heard::Loaded(loaded) => self.loaded(*loaded),
         }
     }
@@ -255,6 +288,20 @@ impl Control {
                 }
             }
             Question::NameUser { ticket, uid } => self.name_user((from, ticket), uid),
+            Question::Forward {
+                ticket,
+                hosts,
+                port,
+                packet,
+            } => {
+                let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+                tokio::spawn(async move {
+                    // Nobody hears when the process is ending.
+                    let reached = || drop(ear.send(Heard::Forwarding(from, ticket)));
+                    let result = forward(&resolver, &hosts, port, &packet, reached).await;
+                    let _ = ear.send(Heard::Forwarded(from, ticket, result));
+                });
+            }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
                 let set = self
@@ -292,9 +339,9 @@ impl Control {
             Next::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
             Next::Wait => {}
             Next::LookUp => {
-                let ear = self.ear.clone();
+                let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
                 tokio::spawn(async move {
-                    let found = look_up(&host).await;
+                    let found = resolver.look_up(&host).await;
                     let _ = ear.send(Heard::Resolved(host, found));
                 });
             }
@@ -320,6 +367,19 @@ impl Control {
             };
             let _ = ear.send(Heard::Named(uid, name));
         });
+    }
+
+    /// Asks for the serials of the zones of all names that are known.
+    fn check_zones(&mut self) {
+        for zone in self.names.zones(Instant::now()) {
+            let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+            tokio::spawn(async move {
+                // What is no zone, or tells nothing, has not changed.
+                if let Ok(serial) = resolver.serial(&zone).await {
+                    let _ = ear.send(Heard::Zone(zone, serial));
+                }
+            });
+        }
     }
 
     /// One at a time, in the order they were wanted.
@@ -350,7 +410,9 @@ impl Control {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
                 }
-                config.keep_fixed(&self.config);
+                for text in config.keep_fixed(&self.config) {
+                    self.log.say(Level::Warning, text);
+                }
                 self.put_in_force(config);
                 Ok(())
             }
@@ -378,6 +440,8 @@ impl Control {
     fn put_in_force(&mut self, config: Config) {
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
+        self.log.set_syslog(&self.config.globals);
+        listen::defer_accept(&self.config.globals);
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
@@ -414,27 +478,4 @@ fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
         return Err(broken.map(|warning| warning.text).collect());
     }
     Ok((config, warnings))
-}
-
-async fn look_up(host: &str) -> Found {
-    match tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, 0))).await {
-        Ok(Ok(found)) => {
-            let mut addresses: Vec<_> = Vec::new();
-            for address in found.map(|address| address.ip()) {
-                if !addresses.contains(&address) {
-                    addresses.push(address);
-                }
-            }
-            if addresses.is_empty() {
-                Err("it has no address".into())
-            } else {
-                Ok(addresses)
-            }
-        }
-        Ok(Err(why)) => Err(log::text(&why)),
-        Err(_) => Err(format!(
-            "no answer within {} seconds",
-            RESOLVE_LIMIT.as_secs()
-        )),
-    }
 }

@@ -23,6 +23,8 @@ struct Trace {
 
 static TRACES: Mutex<Vec<Trace>> = Mutex::new(Vec::new());
 
+static LOG: Mutex<Option<Log>> = Mutex::new(None);
+
 static LISTENERS: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
 /// Has a listening socket shut down when the process ends. The kernel would let go of it only a
@@ -49,6 +51,17 @@ pub fn remember(path: &Path) {
     }
 }
 
+/// Calls a function for each listening socket.
+pub fn each_listener(mut call: impl FnMut(&OwnedFd)) {
+    let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    listeners.iter().for_each(|socket| call(socket));
+}
+
+/// Has a log send what it holds when the process ends.
+pub fn remember_log(log: &Log) {
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(log.clone());
+}
+
 /// Removes what was remembered and ends the process.
 pub fn leave(code: i32) -> ! {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,6 +79,10 @@ pub fn leave(code: i32) -> ! {
         if ours {
             let _ = fs::remove_file(&trace.path);
         }
+    }
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(log) = log {
+        log.flush();
     }
     std::process::exit(code)
 }

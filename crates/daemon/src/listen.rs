@@ -17,6 +17,9 @@ use crate::boot::{self, Fatal};
 use crate::leave;
 use crate::log::{self, Log};
 
+/// What `tcp_defer_accept = 1` means.
+const DEFER_ACCEPT_SECONDS: u32 = 45;
+
 /// Opens everything the settings name. An address that fails is warned of; it is fatal if all do.
 ///
 /// # Errors
@@ -58,12 +61,28 @@ pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
     }
     for listener in &listeners {
         leave::remember_listener(&listener.socket);
+        set_defer_accept(&listener.socket, globals);
         log.say(
             Level::Log,
             format!("listening on {}", shown(&listener.address)),
         );
     }
     Ok(listeners)
+}
+
+/// Has the kernel keep clients of all TCP sockets that listen until they have sent something, or hand
+/// them over at once, as the settings are now.
+pub fn defer_accept(globals: &Globals) {
+    leave::each_listener(|socket| set_defer_accept(socket, globals));
+}
+
+fn set_defer_accept(socket: &OwnedFd, globals: &Globals) {
+    let seconds = match globals.tcp_defer_accept {
+        1 => DEFER_ACCEPT_SECONDS,
+        seconds => seconds,
+    };
+    // Fails for unix sockets only, which have no such thing.
+    let _ = howdah_daemon::driver::socket::defer_accept(socket, seconds);
 }
 
 fn shown(address: &Address) -> String {

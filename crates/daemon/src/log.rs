@@ -1,4 +1,4 @@
-//! The log: PgBouncer's lines, to standard error and a file, never buffered.
+//! The log: PgBouncer's lines, to standard error and a file, never buffered, and to syslog.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use howdah_pooler::config::Globals;
 use howdah_pooler::note::{Level, Note};
 use jiff::tz::TimeZone;
+
+use crate::syslog::{self, Syslog};
 
 /// Where log lines go; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -20,6 +23,7 @@ struct Shared {
     verbose: AtomicU32,
     zone: TimeZone,
     file: Mutex<LogFile>,
+    syslog: Mutex<Option<Syslog>>,
 }
 
 /// The log file, and what could not be written to it.
@@ -82,6 +86,7 @@ impl Log {
                 verbose,
                 zone,
                 file: Mutex::new(LogFile::default()),
+                syslog: Mutex::new(None),
             }),
         }
     }
@@ -115,6 +120,42 @@ impl Log {
         Ok(())
     }
 
+    /// Begins, goes on or ceases to log to syslog, as the settings say.
+    pub fn set_syslog(&self, globals: &Globals) {
+        let mut slot = self
+            .shared
+            .syslog
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !globals.syslog {
+            *slot = None;
+            return;
+        }
+        if slot.is_none() {
+            match Syslog::start(syslog::SOCKET) {
+                Ok(started) => *slot = Some(started),
+                Err(why) => {
+                    drop(slot);
+                    let text = format!("cannot log to syslog: {}", text(&why));
+                    return self.say(Level::Warning, text);
+                }
+            }
+        }
+        if let Some(syslog) = &mut *slot {
+            syslog.name(globals.syslog_facility, &globals.syslog_ident);
+        }
+    }
+
+    /// Waits a moment for lines that are on their way to syslog. For the end of the process: where
+    /// a lock is held, it does nothing.
+    pub fn flush(&self) {
+        if let Ok(slot) = self.shared.syslog.try_lock()
+            && let Some(syslog) = &*slot
+        {
+            syslog.flush();
+        }
+    }
+
     /// Logs, if `verbose` lets it.
     pub fn note(&self, note: &Note) {
         let verbose = self.shared.verbose.load(Ordering::Relaxed);
@@ -127,6 +168,15 @@ impl Log {
             return;
         }
         let now = jiff::Timestamp::now().to_zoned(self.shared.zone.clone());
+        if let Some(syslog) = &*self
+            .shared
+            .syslog
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            let time = now.strftime(syslog::TIME).to_string();
+            syslog.send(&time, std::process::id(), note);
+        }
         let time = now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z");
         let time = time.to_string();
         let text = line(&time, std::process::id(), note);

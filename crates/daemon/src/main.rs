@@ -8,10 +8,13 @@ mod cli;
 mod control;
 mod derive;
 mod dns;
+mod forward;
 mod leave;
 mod listen;
 mod log;
+mod nameserver;
 mod signals;
+mod syslog;
 mod systemd;
 mod workers;
 
@@ -21,6 +24,7 @@ use std::sync::Arc;
 
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
+use dns::Resolver;
 use howdah_pooler::note::Level;
 use log::Log;
 
@@ -64,6 +68,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         boot::daemonize(globals)?;
     }
     log.open(&globals.logfile).map_err(Fatal)?;
+    log.set_syslog(globals);
+    leave::remember_log(log);
     for warning in warnings {
         log.say(Level::Warning, warning.text);
     }
@@ -81,6 +87,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let listeners = listen::open(globals, log)?;
     leave::write_pidfile(&globals.pidfile)?;
     let config = Arc::new(config);
+    let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let desk = control::Desk::open(cores)?;
     let boxes = workers::start(
         count,
@@ -95,5 +102,5 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     )?;
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     systemd::ready();
-    desk.serve(log.clone(), source, config, boxes)
+    desk.serve(log.clone(), source, config, resolver, boxes)
 }

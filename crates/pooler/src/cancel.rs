@@ -16,7 +16,6 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use crate::client;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
@@ -185,14 +184,7 @@ impl Pooler {
         again: bool,
         out: &mut Out,
     ) {
-        let found = self.clients.key_at(Keys::slot(pid)).filter(|id| {
-            let Some(client) = self.clients.get(*id) else {
-                return false;
-            };
-            let (_, ours, length) = self.keys.of(*id, client.long_key);
-            client.welcomed && bool::from(secret[..].ct_eq(&ours[..length]))
-        });
-        let Some(id) = found else {
+        let Some(id) = self.key_holder(pid, &secret) else {
             out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
             return;
         };
@@ -443,16 +435,24 @@ impl Pooler {
 
     /// What a client asked to cancel is cancelled, or there was nothing to do.
     pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
+        if self.search_goes_on(id, known, out) {
+            return;
+        }
+        let fault = if known {
+            Fault::Cancelled
+        } else {
+            Fault::CancelUnknown
+        };
+        self.end_canceller(id, fault, out);
+    }
+
+    /// A client that asked to cancel something leaves.
+    pub(crate) fn end_canceller(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         if self
             .clients
             .get(id)
             .is_some_and(|c| matches!(c.state, client::State::Canceller))
         {
-            let fault = if known {
-                Fault::Cancelled
-            } else {
-                Fault::CancelUnknown
-            };
             self.disconnect(id, fault, out);
         }
     }

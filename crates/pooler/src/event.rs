@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, Host};
 use crate::mail::Mail;
 use crate::note::Note;
 use crate::stats::Stats;
@@ -241,6 +241,18 @@ pub enum Question {
         /// Its new value, as written.
         value: String,
     },
+    /// Send a cancel request to a peer, on a connection of its own: [`Answer::Forwarding`] says that
+    /// the peer has been reached, [`Answer::Forwarded`] how it ended.
+    Forward {
+        /// Comes back with the answers.
+        ticket: u64,
+        /// Where the peer may be, tried in turn.
+        hosts: Vec<Host>,
+        /// Its port.
+        port: u16,
+        /// The CancelRequest.
+        packet: Vec<u8>,
+    },
     /// A `stats_period` is over: one line is logged of what all workers counted. No answer.
     LogStats {
         /// Of this worker, in that time.
@@ -269,6 +281,11 @@ pub enum Answer {
     Derived(u64, [u8; 32]),
     /// To [`Question::NameUser`]: the name, or why there is none.
     UserNamed(u64, Result<String, String>),
+    /// To [`Question::Forward`]: the peer has the request. `Forwarded` follows.
+    Forwarding(u64),
+    /// To [`Question::Forward`]: the peer has closed the connection, or why it does not have the
+    /// request.
+    Forwarded(u64, Result<(), String>),
     /// To [`Question::Reload`] and [`Question::Set`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }

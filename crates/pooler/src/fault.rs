@@ -51,6 +51,12 @@ pub enum Fault {
     Cancelled,
     /// Its cancel request names nobody.
     CancelUnknown,
+    /// Its cancel request is for a peer that `[peers]` does not name.
+    CancelNoPeer,
+    /// Its cancel request was forwarded as often as it may be.
+    CancelTtl,
+    /// It used the simple query protocol, and `disable_pqexec` is set.
+    QueriesRefused,
 
     // A limit or a time the administrator set.
     /// A client limit is reached; the text names it.
@@ -136,7 +142,7 @@ impl Fault {
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
             ServerLogin(sqlstate, _) => sqlstate,
             ServerGone => "08006",
-            Protocol(..) => "0A000",
+            Protocol(..) | QueriesRefused => "0A000",
             _ => "08P01",
         }
     }
@@ -162,6 +168,8 @@ impl Fault {
                 | Fault::Told(_)
                 | Fault::Cancelled
                 | Fault::CancelUnknown
+                | Fault::CancelNoPeer
+                | Fault::CancelTtl
         )
     }
 }
@@ -208,6 +216,11 @@ impl fmt::Display for Fault {
             ClientClosed => f.write_str("client close request"),
             Cancelled => f.write_str("successful cancel request"),
             CancelUnknown => f.write_str("failed cancel request"),
+            CancelNoPeer => f.write_str("could not find peer to forward request to"),
+            CancelTtl => {
+                f.write_str("failed to forward cancel request because its TTL was exhausted")
+            }
+            QueriesRefused => f.write_str("PQexec disallowed"),
             LoginTimeout => f.write_str("client_login_timeout"),
             LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             ClientIdle => f.write_str("client_idle_timeout"),

@@ -9,6 +9,7 @@ use crate::client::{self, Client};
 use crate::config::{Config, PoolMode};
 use crate::event::{Action, ClientId, Close, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
+use crate::forced_user::is_forsaken;
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
 use crate::orders::Ending;
@@ -505,6 +506,7 @@ impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        self.peers_changed();
         // Every worker counts alike, whatever pools it has, or their counts could not be compared.
         self.janitor.epoch += 1;
         for id in self.pools.ids() {
@@ -530,6 +532,9 @@ impl Pooler {
         let moved = !pool.terms.database.same_servers(&terms.database);
         let session = |terms: &Terms| terms.mode == PoolMode::Session;
         let sessions_end = session(&pool.terms) && !session(&terms);
+        let old = &pool.terms.database;
+        pool.forsaken = is_forsaken(key, pool.forsaken, old, &terms.database);
+        let forsaken = pool.forsaken;
         pool.terms = terms;
         pool.failure = None;
         if moved {
@@ -538,6 +543,9 @@ impl Pooler {
         } else if sessions_end {
             // Sessions leave locks and the like, and between transactions nothing is reset.
             self.call_in(id, "pool mode changed", out);
+        }
+        if forsaken {
+            self.move_waiting(id, out);
         }
         self.need(id, out);
     }

@@ -38,6 +38,15 @@ pub enum Mail {
     },
     /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
     Cancelled(ClientId, bool),
+    /// A cancel request for a peer, to worker 0, which forwards them.
+    Forward {
+        /// The peer's id.
+        peer: u16,
+        /// The CancelRequest.
+        packet: Vec<u8>,
+        /// Who wants to know when it is done.
+        from: (WorkerId, ClientId),
+    },
     /// The schema of a database was changed: [`crate::statement::Interner::untold`].
     SchemaChanged(u64),
     /// An order for all workers, numbered by who gave it.

@@ -145,6 +145,8 @@ pub struct Pool {
     pub hosts_failed: u32,
     /// PAUSE: no server is given out.
     pub paused: bool,
+    /// Its database forces another user since: clients go to that user's pool.
+    pub forsaken: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
     /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
@@ -181,6 +183,7 @@ impl Pool {
             failure: None,
             hosts_failed: 0,
             paused: false,
+            forsaken: false,
             scram_keys: None,
             found_secret: None,
             next_host: 0,

@@ -18,6 +18,7 @@ use crate::janitor::Janitor;
 use crate::mail::{FromBroker, Mail};
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
+use crate::peer::Peering;
 use crate::pool::Pools;
 use crate::server::Server;
 use crate::statement::Interner;
@@ -83,6 +84,7 @@ pub struct Pooler {
     pub(crate) pools: Pools,
     pub(crate) timers: Timers,
     pub(crate) keys: Keys,
+    pub(crate) peering: Peering,
     pub(crate) broker: Option<Broker>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
@@ -105,6 +107,8 @@ pub enum Asker {
     Server(ServerId),
     /// A console's RELOAD.
     Console(ClientId),
+    /// A cancel request for the peer of this id.
+    Forward(u16),
 }
 
 impl Pooler {
@@ -124,7 +128,7 @@ impl Pooler {
             statements: Interner::new(seeded, setup.worker),
         };
         let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
-        Pooler {
+        let mut pooler = Pooler {
             now: Time(0),
             worker: setup.worker,
             workers: setup.workers,
@@ -138,6 +142,7 @@ impl Pooler {
             pools: Pools::new(seeded),
             timers: Timers::default(),
             keys: Keys::new(setup.worker, setup.shared_seed),
+            peering: Peering::new(seeded),
             broker,
             consoles: Consoles::default(),
             janitor: Janitor::default(),
@@ -147,7 +152,9 @@ impl Pooler {
             next_ticket: 0,
             next_number: 0,
             spare: Vec::new(),
-        }
+        };
+        pooler.peers_changed();
+        pooler
     }
 
     /// The worker that has the Broker.
@@ -210,6 +217,7 @@ impl Pooler {
                 again,
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
+            Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
             Mail::SchemaChanged(changes) => {
                 self.shared.statements.schema_changed_elsewhere(changes);
             }
@@ -249,7 +257,9 @@ impl Pooler {
             Answer::Resolved(ticket, _)
             | Answer::Derived(ticket, _)
             | Answer::UserNamed(ticket, _)
-            | Answer::Reloaded(ticket, _) => *ticket,
+            | Answer::Reloaded(ticket, _)
+            | Answer::Forwarded(ticket, _) => *ticket,
+            Answer::Forwarding(ticket) => return self.forwarding(*ticket),
         };
         // Whoever asked may be gone.
         let Some(asker) = self.asks.remove(&ticket) else {
@@ -261,6 +271,9 @@ impl Pooler {
             (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
             (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
+            (Asker::Forward(peer), Answer::Forwarded(ticket, result)) => {
+                self.forwarded(peer, ticket, result, out);
+            }
             _ => {}
         }
     }

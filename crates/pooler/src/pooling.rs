@@ -92,6 +92,7 @@ impl Pooler {
             return false;
         };
         let replication = client.replication.any();
+        let pool_id = self.current_pool(id, pool_id);
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
             && !pool.paused

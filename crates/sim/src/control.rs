@@ -89,6 +89,7 @@ impl Control {
                 }
                 Question::Derive { .. }
                 | Question::NameUser { .. }
+                | Question::Forward { .. }
                 | Question::LogStats { .. }
                 | Question::Exit(_)
                 | Question::StopListening { .. } => {}

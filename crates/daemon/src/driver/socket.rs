@@ -1,7 +1,7 @@
 //! Sockets as both kernel drivers use them: opening, options, names.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,31 @@ pub fn stop_listening(socket: &OwnedFd) {
 /// True for a listening socket after [`stop_listening`], or none.
 pub fn is_deaf(socket: Option<&Arc<OwnedFd>>) -> bool {
     socket.is_none_or(|socket| !rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false))
+}
+
+/// Has the kernel hand over a connection of a listening TCP socket when its first bytes have come,
+/// or after so many seconds; 0 hands it over at once.
+///
+/// # Errors
+/// It is no TCP socket.
+pub fn defer_accept(socket: &OwnedFd, seconds: u32) -> Result<(), Errno> {
+    let seconds = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads `size_of::<c_int>()` bytes from a live `c_int` and keeps nothing of
+    // it; the descriptor is open while `socket` is borrowed.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
+    }
 }
 
 /// Options of TCP connections, with PgBouncer's names (`tcp_keepalive` and so on). Zero leaves

@@ -242,6 +242,7 @@ impl Pooler {
             self.end_client(id, Close::Abort, true, out);
         }
         self.clients.remove(id);
+        self.peering.forget(id);
     }
 
     /// True for the state of a client that talks to the console.

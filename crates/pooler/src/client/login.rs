@@ -377,7 +377,8 @@ impl Pooler {
         params.meaning(&mut meaning);
         client.meaning = std::hash::BuildHasher::hash_one(&self.keys.meaning(), &meaning);
         client.params = Some(params.clone());
-        let (pid, secret, length) = self.keys.of(id, client.long_key);
+        let long = client.long_key;
+        let (pid, secret, length) = self.new_key(id, long);
         let notify = self.config.globals.login_notify_message.as_str();
         let tracked = &self.shared.tracked;
         out.send_with(Peer::Client(id), |buf| {

@@ -133,7 +133,7 @@ impl Pooler {
                     client.request = self.now;
                 }
                 self.watch_client(id, out);
-                self.route_cancel(id, pid, secret, out);
+                self.find_cancelled(id, pid, secret, out);
             }
             Ok(FirstPacket::Unsupported(major, minor)) => {
                 self.disconnect(id, Fault::Protocol(major, minor), out);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::value::{LoadBalance, PoolMode, Value};
@@ -18,6 +19,15 @@ pub enum Host {
 }
 
 impl Host {
+    /// Those of a `host` setting, parted by commas.
+    pub(super) fn list(text: &str) -> Vec<Host> {
+        text.split(',')
+            .map(str::trim)
+            .filter(|host| !host.is_empty())
+            .map(Host::from_text)
+            .collect()
+    }
+
     fn from_text(text: &str) -> Host {
         if text.starts_with(['/', '@']) {
             Host::Unix(text.into())
@@ -116,6 +126,18 @@ impl Database {
             && self.load_balance_hosts == other.load_balance_hosts
     }
 
+    /// An entry that forces nobody any more goes on to force whom it did, as in PgBouncer: its
+    /// clients have no passwords of their own for the server. True if that was so.
+    pub(super) fn keep_forced_user(new: &mut Arc<Database>, old: &Database) -> bool {
+        let lost = new.forced_user.is_none() && old.forced_user.is_some();
+        if lost {
+            let new = Arc::make_mut(new);
+            new.forced_user.clone_from(&old.forced_user);
+            new.password.clone_from(&old.password);
+        }
+        lost
+    }
+
     pub(super) fn new(name: &str) -> Database {
         Database {
             name: name.into(),
@@ -153,11 +175,7 @@ impl Database {
         match key {
             "dbname" => self.dbname = text(),
             "host" => {
-                let hosts = value
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|host| !host.is_empty());
-                self.hosts = hosts.map(Host::from_text).collect();
+                self.hosts = Host::list(value);
                 self.host = text();
                 (!self.hosts.is_empty()).then_some(())?;
             }

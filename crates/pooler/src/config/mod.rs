@@ -8,6 +8,7 @@ pub mod access;
 mod connstr;
 mod database;
 mod ini;
+mod peer;
 mod reference;
 mod resolve;
 pub mod table;
@@ -25,10 +26,11 @@ use std::time::Duration;
 pub use crate::auth::Secret;
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
+pub use peer::Peer;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
-pub use value::{AuthType, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
+pub use value::{AuthType, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
 
 /// The name of the console's database; no entry may have it.
 pub const CONSOLE: &str = "pgbouncer";
@@ -123,6 +125,8 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     /// `[users]` and auth_file, by name.
     pub users: HashMap<String, Arc<User>>,
+    /// `[peers]`, by id; our own may be among them.
+    pub peers: BTreeMap<u16, Arc<Peer>>,
     /// The auth_file is named, but could not be opened.
     pub auth_file_missing: bool,
     /// The rules of `auth_type = hba`, if that was asked for.
@@ -154,15 +158,37 @@ impl Config {
     }
 
     /// Takes over from the configuration in force what a reload must not change: the settings that
-    /// are fixed, and the users' secrets if the auth_file could not be opened this time.
-    pub fn keep_fixed(&mut self, in_force: &Config) {
+    /// are fixed, the forced users that entries have lost, and the users' secrets if the auth_file could not be opened this time. Returns
+    /// what is to be told of settings that would have changed.
+    pub fn keep_fixed(&mut self, in_force: &Config) -> Vec<String> {
+        let mut told = Vec::new();
         for setting in table::GLOBAL.iter().filter(|setting| !setting.reloadable) {
-            if let Some(field) = setting.field {
-                (field.copy)(&mut self.globals, &in_force.globals);
+            let Some(field) = setting.field else { continue };
+            let shown = |globals| (field.show)(globals).unwrap_or_default();
+            let (new, old) = (shown(&self.globals), shown(&in_force.globals));
+            if new != old {
+                told.push(format!(
+                    "{} = {new} takes a restart to have an effect: it stays {old}",
+                    setting.name
+                ));
             }
+            (field.copy)(&mut self.globals, &in_force.globals);
         }
+        let kept = self.databases.iter_mut().filter_map(|(name, database)| {
+            let old = in_force.databases.get(name)?;
+            Database::keep_forced_user(database, old).then_some(name.as_str())
+        });
+        let mut kept: Vec<_> = kept.collect();
+        if let (Some(new), Some(old)) = (&mut self.fallback, &in_force.fallback)
+            && Database::keep_forced_user(new, old)
+        {
+            kept.push("*");
+        }
+        told.extend(kept.into_iter().map(|name| {
+            format!("database {name}: losing forced user not supported, keeping old setting")
+        }));
         if !self.auth_file_missing {
-            return;
+            return told;
         }
         for (name, known) in in_force.users.iter().filter(|(_, user)| user.listed) {
             let fresh = || {
@@ -176,6 +202,7 @@ impl Config {
             user.listed = true;
             user.secret.clone_from(&known.secret);
         }
+        told
     }
 
     /// SET on the console: this configuration with one global setting changed. What cannot be
@@ -308,6 +335,11 @@ impl Config {
     pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.client_idle_timeout)
             .unwrap_or(self.globals.client_idle_timeout)
+    }
+
+    /// Cancel requests forwarded to a peer at once; 0 sets no limit.
+    pub fn peer_pool_size(&self, peer: &Peer) -> u32 {
+        peer.pool_size.unwrap_or(self.globals.default_pool_size)
     }
 
     /// What tests a server that idled long: a query (maybe empty), or nothing.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::database::{Database, Host};
 use super::ini::{self, Item};
+use super::peer::Peer;
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
@@ -235,23 +236,20 @@ impl Resolver {
         Ok(())
     }
 
-    /// Peers are read so that a mistake is found; nothing is made of them yet.
     fn peer(&mut self, id: &str, settings: &str) -> Result<(), String> {
-        if !read_number(id).is_some_and(|id| (1..=65535).contains(&id)) {
+        let number = read_number(id).and_then(|id| u16::try_from(id).ok());
+        let Some(number) = number.filter(|&number| number > 0) else {
             return Err("a peer's id is a number from 1 to 65535".into());
-        }
-        let mut has_host = false;
+        };
+        let mut peer = Peer::default();
         self.entry(Scope::Peer, settings, |key, value| {
-            has_host |= key == "host";
-            let good = key == "host" || read_number(value).is_some();
-            if good { Ok(()) } else { Err(String::new()) }
+            peer.assign(key, value).ok_or_else(String::new)
         })?;
-        self.not_built.insert("[peers]");
-        if has_host {
-            Ok(())
-        } else {
-            Err("a peer needs host=".into())
+        if peer.hosts.is_empty() {
+            return Err("a peer needs host=".into());
         }
+        self.config.peers.insert(number, Arc::new(peer));
+        Ok(())
     }
 
     /// Walks the pairs of an entry. An empty error of `assign` is replaced by what the table says
@@ -285,6 +283,7 @@ impl Resolver {
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
         self.judge_what_is_not_built();
+        self.judge_peers();
         self.place_hosts();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -332,9 +331,21 @@ impl Resolver {
         for name in std::mem::take(&mut self.not_built) {
             let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
                 Some(Status::NotYet(why) | Status::Stops { why, .. }) => why,
-                _ => "peering is not built yet: one process uses all cores",
+                _ => "it is not built yet",
             };
             self.warn(format!("{name} in {} has no effect: {why}", self.path));
+        }
+    }
+
+    /// Peers do nothing for who is none, and nobody knows the keys of who has none.
+    fn judge_peers(&mut self) {
+        let id = self.config.globals.peer_id;
+        let others = self.config.peers.keys().any(|&peer| u32::from(peer) != id);
+        if id == 0 && others {
+            self.warn(format!(
+                "[peers] in {} has no effect: peer_id is 0, set it to our own number",
+                self.path
+            ));
         }
     }
 

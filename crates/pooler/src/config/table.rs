@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::value::{AuthType, IoDriver, Kind, List, PoolMode, SslMode, Value};
+use super::value::{AuthType, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value};
 
 /// Where a setting may stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,7 +138,6 @@ const GU: &[Scope] = &[Global, User];
 const GDU: &[Scope] = &[Global, Database, User];
 
 const NO_TLS: Status = NotYet("TLS is not built yet");
-const NO_SYSLOG: Status = NotYet("syslog is not built yet: use logfile or standard error");
 const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
     why: "TLS is not built yet, and going on in the clear would be unsafe",
@@ -203,16 +202,15 @@ globals! {
         "The configuration file; once set anew, the next reload reads that one.";
     default_pool_size: u32 = "20", G, reload, Built,
         "Servers per database and user; 0 sets no limit. Entries say pool_size.";
-    disable_pqexec: bool = "0", G, fixed,
-        NotYet("simple queries are not refused"),
+    disable_pqexec: bool = "0", G, fixed, Built,
         "Refuses the simple query protocol, in which several statements fit into one query.";
     dns_max_ttl: Duration = "15", G, reload, Built,
         "How long a resolved host name is believed.";
     dns_nxdomain_ttl: Duration = "15", G, reload, Built,
         "How long a failure to resolve a host name is believed.";
-    dns_zone_check_period: Duration = "0", G, reload,
-        NotYet("zones are not watched"),
-        "How often to look whether a DNS zone changed.";
+    dns_zone_check_period: Duration = "0", G, reload, Built,
+        "How often to look whether the DNS zones of known host names changed, by their serials; \
+         names of one that did are looked up anew. 0: never.";
     idle_transaction_timeout: Duration = "0", GU, reload, Built,
         "Closes clients that idle in a transaction for this long.";
     ignore_startup_parameters: List = "", G, reload, Built,
@@ -255,9 +253,9 @@ globals! {
         "How many servers one user may have, whatever the database; 0 sets no limit.";
     min_pool_size: u32 = "0", GD, reload, Built,
         "Servers kept open in a pool that is in use.";
-    peer_id: u32 = "0", G, reload,
-        NotYet("peering is not built yet: one process uses all cores"),
-        "Our number among peers that share a port; 0 means there are none.";
+    peer_id: u32 = "0", G, reload, Built,
+        "Our number among the peers of `[peers]`, from 1 to 16383; cancel keys carry it, so that a \
+         cancel request that reaches another peer is forwarded to us. 0: we are nobody's peer.";
     pidfile: String = "", G, fixed, Built,
         "The file to write the process id to; empty means none.";
     pkt_buf: u32 = "4096", G, fixed, Built,
@@ -276,9 +274,10 @@ globals! {
         "Servers a pool may have on top when clients wait too long.";
     reserve_pool_timeout: Duration = "5", G, reload, Built,
         "How long a client must have waited before the reserve is used.";
-    resolv_conf: String = "", G, fixed,
-        NotYet("the system's resolver file is used"),
-        "A resolver file to use instead of the system's.";
+    resolv_conf: String = "", G, fixed, Built,
+        "A resolver file (`nameserver`, `search`, `domain`, `options`) to use instead of the \
+         system's; names of /etc/hosts come first. Nothing: the system resolves names as it is set \
+         up to.";
     sbuf_loopcnt: u32 = "5", G, reload, Built,
         "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
     scram_iterations: u32 = "4096", G, reload, Built,
@@ -325,14 +324,13 @@ globals! {
         "Users who may look at the console, but change nothing.";
     suspend_timeout: Duration = "10", G, reload, Built,
         "How long SUSPEND waits for buffers to empty.";
-    syslog: bool = "0", G, reload, NO_SYSLOG,
-        "Logs to syslog.";
-    syslog_facility: String = "daemon", G, reload, NO_SYSLOG,
+    syslog: bool = "0", G, reload, Built,
+        "Logs to syslog, too: to the datagram socket /dev/log.";
+    syslog_facility: Facility = "daemon", G, reload, Built,
         "The syslog facility.";
-    syslog_ident: String = "pgbouncer", G, reload, NO_SYSLOG,
+    syslog_ident: String = "pgbouncer", G, reload, Built,
         "The name under which syslog shows us.";
-    tcp_defer_accept: u32 = "1", G, reload,
-        NotYet("the kernel hands connections over at once"),
+    tcp_defer_accept: u32 = "1", G, reload, Built,
         "Seconds the kernel waits for a client's first byte before it hands the connection over; \
          1 means 45, 0 hands it over at once.";
     tcp_keepalive: bool = "1", G, reload, Built,
@@ -459,7 +457,8 @@ pub static ENTRY: &[Setting] = &[
         None,
         &[Database, User, Peer],
         Built,
-        "Servers per pool; missing means default_pool_size, 0 sets no limit.",
+        "Servers per pool (of a peer: cancel requests forwarded to it at once); missing means \
+         default_pool_size, 0 sets no limit.",
     ),
     entry(
         "port",

@@ -246,6 +246,7 @@ fn every_mistake_is_found_and_placed() {
          [users]\nf = pool_mode=x\ng = host=a\n\
          [peers]\n0 = host=a\n1 = port=1\n\
          [what]\nignored = 1\n\
+         [peers]\n2 = host=a port=x\n3 = host=, port=1\n4 = host=a user=x\n\
          [pgbouncer\n%include gone.ini\n",
     );
     let expected = [
@@ -285,10 +286,16 @@ fn every_mistake_is_found_and_placed() {
         "invalid value \"port=1\" for parameter 1 in configuration (h.ini:22): a peer needs host=",
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
          [databases], [users] and [peers]",
+        "invalid value \"host=a port=x\" for parameter 2 in configuration (h.ini:26): port takes a \
+         whole number, not \"x\"",
+        "invalid value \"host=, port=1\" for parameter 3 in configuration (h.ini:27): host takes \
+         any text, not \",\"",
+        "invalid value \"host=a user=x\" for parameter 4 in configuration (h.ini:28): unrecognized \
+         connection parameter: user",
     ];
     let (grammar, meaning) = seen.split_at(2);
     assert!(
-        grammar[0].starts_with("syntax error in configuration (h.ini:25): "),
+        grammar[0].starts_with("syntax error in configuration (h.ini:29): "),
         "{grammar:?}"
     );
     assert!(
@@ -296,6 +303,30 @@ fn every_mistake_is_found_and_placed() {
         "{grammar:?}"
     );
     assert_eq!(meaning, expected);
+}
+
+#[test]
+fn peers() {
+    let config = good(
+        "[pgbouncer]\npeer_id = 2\n[peers]\n\
+         1 = host=/run/one\n2 = host=me\n0x10 = host=10.0.0.1,b port=7 pool_size=3\n",
+    );
+    let ids: Vec<_> = config.peers.keys().copied().collect();
+    assert_eq!(ids, [1, 2, 16]);
+    let (one, other) = (&config.peers[&1], &config.peers[&16]);
+    assert_eq!(one.hosts, [Host::Unix("/run/one".into())]);
+    assert_eq!((one.port, config.peer_pool_size(one)), (6432, 20));
+    let hosts = [Host::Ip([10, 0, 0, 1].into()), Host::Name("b".into())];
+    assert_eq!(
+        (&other.host[..], &other.hosts[..]),
+        ("10.0.0.1,b", &hosts[..])
+    );
+    assert_eq!((other.port, config.peer_pool_size(other)), (7, 3));
+    let wrong = mistakes("[pgbouncer]\npeer_id = 16384");
+    assert!(
+        wrong[0].contains("(h.ini:2): write a whole number from 0 to 16383"),
+        "{wrong:?}"
+    );
 }
 
 #[test]
@@ -339,8 +370,8 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     }
     for (text, names) in [
         (
-            "[pgbouncer]\npeer_id=1\nsyslog=0\nsyslog=1\n",
-            &["peer_id", "syslog"][..],
+            "[pgbouncer]\nclient_tls_key_file=\nclient_tls_key_file=k\n",
+            &["client_tls_key"][..],
         ),
         (
             "[pgbouncer]\nclient_tls_key_file=k\nauth_ldap_options=x\n",
@@ -474,8 +505,26 @@ fn set_changes_what_may_change() {
 fn a_reload_keeps_what_is_fixed() {
     let old = good("[pgbouncer]\nlisten_port=1\nverbose=1");
     let mut new = good("[pgbouncer]\nlisten_port=2\nverbose=2");
-    new.keep_fixed(&old);
+    let told = new.keep_fixed(&old);
+    assert_eq!(
+        told,
+        ["listen_port = 2 takes a restart to have an effect: it stays 1"]
+    );
     assert_eq!((new.globals.listen_port, new.globals.verbose), (1, 2));
+}
+
+#[test]
+fn a_reload_keeps_a_forced_user_that_is_lost() {
+    let old = good("[databases]\na=user=x password=y\nb=user=x\n*=user=z");
+    let mut new = good("[databases]\na=host=h\nb=user=w\nc=\n*=");
+    let told = new.keep_fixed(&old);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("database a: losing forced user") && told[1].contains(" *: "));
+    let forced = |name: &str| new.database(name).unwrap().forced_user.clone();
+    assert_eq!(forced("a").as_deref(), Some("x"));
+    assert_eq!(new.databases["a"].password.as_deref(), Some("y"));
+    assert_eq!((forced("b").as_deref(), forced("c")), (Some("w"), None));
+    assert_eq!(forced("other").as_deref(), Some("z"));
 }
 
 #[test]

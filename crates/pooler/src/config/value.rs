@@ -308,6 +308,36 @@ words! {
 }
 
 words! {
+    /// What kind of program syslog takes us for.
+    Facility {
+        /// Logins and the like.
+        Auth = "auth",
+        /// The same, kept from most eyes.
+        Authpriv = "authpriv",
+        /// A service.
+        Daemon = "daemon",
+        /// A user's program.
+        User = "user",
+        /// For the administrator to give a meaning.
+        Local0 = "local0",
+        /// Likewise.
+        Local1 = "local1",
+        /// Likewise.
+        Local2 = "local2",
+        /// Likewise.
+        Local3 = "local3",
+        /// Likewise.
+        Local4 = "local4",
+        /// Likewise.
+        Local5 = "local5",
+        /// Likewise.
+        Local6 = "local6",
+        /// Likewise.
+        Local7 = "local7",
+    }
+}
+
+words! {
     /// How the process talks to the kernel.
     IoDriver {
         /// io_uring where the system allows it, else epoll.

@@ -8,6 +8,7 @@ use crate::client::{self, Client, Replication};
 use crate::config::{Database, PoolMode};
 use crate::event::{Ends, Time, WorkerId};
 use crate::params::Params;
+use crate::peer::PeerCounts;
 use crate::place;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -82,6 +83,8 @@ pub struct Holdings {
     pub servers: u32,
     /// Free slots for servers.
     pub free_servers: u32,
+    /// Cancel requests for peers, by peer.
+    pub peers: Vec<PeerCounts>,
     /// What its consoles count.
     pub console_stats: Stats,
     /// The same as of when the averages begin.
@@ -167,6 +170,7 @@ impl Pooler {
             free_clients: self.clients.free() as u32,
             servers: self.servers.len() as u32,
             free_servers: self.servers.free() as u32,
+            peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,
             window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),

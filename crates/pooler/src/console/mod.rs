@@ -232,7 +232,8 @@ impl Pooler {
         }));
         client.welcomed = true;
         self.consoles.stats.logins += 1;
-        let (pid, secret, length) = self.keys.of(id, client.long_key);
+        let long = client.long_key;
+        let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {
             write::authentication(buf, 0, b"");
             for (name, value) in WELCOME {

@@ -106,7 +106,6 @@ impl Show {
             | Show::DnsHosts
             | Show::DnsZones
             | Show::Peers
-            | Show::PeerPools
             | Show::State
             | Show::Version => None,
             _ => Some(Want::Holdings),
@@ -209,7 +208,9 @@ impl Pooler {
             Show::Config => self.show_config(),
             Show::Databases => self.show_databases(&holdings),
             Show::Lists => self.show_lists(&holdings),
-            Show::DnsHosts | Show::DnsZones | Show::Peers | Show::PeerPools => Vec::new(),
+            Show::DnsHosts | Show::DnsZones => Vec::new(),
+            Show::Peers => self.show_peers(),
+            Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools => show_pools(&holdings),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {
@@ -372,14 +373,26 @@ impl Pooler {
         names.into_iter().map(row).collect()
     }
 
+    fn show_peers(&self) -> Vec<Row> {
+        let row = |(id, peer): (&u16, &Arc<crate::config::Peer>)| {
+            vec![
+                number(id),
+                text(&peer.host),
+                number(peer.port),
+                number(self.config.peer_pool_size(peer)),
+            ]
+        };
+        self.config.peers.iter().map(row).collect()
+    }
+
     fn show_lists(&self, holdings: &[Holdings]) -> Vec<Row> {
         let sum = |count: fn(&Holdings) -> u32| holdings.iter().map(count).sum::<u32>();
         let rows = [
             ("databases", self.show_databases(holdings).len() as u32),
             ("users", self.show_users(holdings).len() as u32),
-            ("peers", 0),
+            ("peers", self.config.peers.len() as u32),
             ("pools", show_pools(holdings).len() as u32),
-            ("peer_pools", 0),
+            ("peer_pools", show_peer_pools(holdings).len() as u32),
             ("free_clients", sum(|holding| holding.free_clients)),
             ("used_clients", sum(|holding| holding.clients)),
             ("login_clients", sum(|holding| holding.login_clients)),
@@ -395,6 +408,23 @@ impl Pooler {
             .map(|(list, items)| vec![text(list), number(items)])
             .collect()
     }
+}
+
+/// Peers that cancel requests were forwarded to. A request that a connection is being opened for
+/// still waits, as PgBouncer counts.
+fn show_peer_pools(holdings: &[Holdings]) -> Vec<Row> {
+    let pools = holdings.iter().flat_map(|holding| &holding.peers);
+    pools
+        .map(|pool| {
+            vec![
+                number(pool.peer),
+                number(pool.sent),
+                number(pool.waiting + pool.connecting),
+                number(pool.sent),
+                number(pool.connecting),
+            ]
+        })
+        .collect()
 }
 
 fn text(value: &str) -> Option<String> {

@@ -153,6 +153,7 @@ impl Pooler {
             server,
             renames: pool.renames(globals.max_prepared_statements),
             packet_max: globals.max_packet_size,
+            refuses_queries: globals.disable_pqexec,
             tracked: &self.shared.tracked,
             interner: &mut self.shared.statements,
             out,

@@ -67,6 +67,8 @@ pub struct Upstream<'a> {
     pub renames: bool,
     /// The longest message accepted, in bytes.
     pub packet_max: u32,
+    /// The simple query protocol is refused (`disable_pqexec`).
+    pub refuses_queries: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// Where statements are shared.
@@ -133,6 +135,9 @@ impl Upstream<'_> {
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
+        }
+        if tag == tag::QUERY && self.refuses_queries {
+            return Err(Flow::Broken(Fault::QueriesRefused));
         }
         if self.in_copy() {
             return self.during_copy(chunk, header);

@@ -197,13 +197,7 @@ impl Pooler {
     }
 
     /// Ends a server, which is bound to nobody (any more).
-    pub(crate) fn close_server(
-        &mut self,
-        id: ServerId,
-        why: &'static str,
-        how: Close,
-        out: &mut Out,
-    ) {
+    pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };

@@ -281,7 +281,13 @@ impl Pooler {
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
         self.login_failed(id, &sqlstate, &text, out);
-        self.close_server(id, "login failed", Close::Await, out);
+        // As PgBouncer logs it; 57P03 is not final.
+        let why = if sqlstate == "57P03" {
+            "login failed"
+        } else {
+            &text
+        };
+        self.close_server(id, why, Close::Await, out);
     }
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {

@@ -1,0 +1,146 @@
+//! Cancel requests on their way to a peer, each on a connection of its own, by the control thread.
+
+use std::io;
+use std::time::Duration;
+
+use howdah_pooler::config::Host;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::dns::{Found, Resolver};
+use crate::log;
+
+/// How long a peer may take in all: to be found, reached, and done.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// A connection to a peer.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Sends a request to the first host that can be reached, calls `reached`, and waits until the peer
+/// closes the connection: the request is done then.
+///
+/// # Errors
+/// Why the peer may not have it.
+pub async fn forward(
+    resolver: &Resolver,
+    hosts: &[Host],
+    port: u16,
+    packet: &[u8],
+    reached: impl FnOnce(),
+) -> Result<(), String> {
+    let whole = async {
+        let mut stream = connect(resolver, hosts, port).await?;
+        stream
+            .write_all(packet)
+            .await
+            .map_err(|why| log::text(&why))?;
+        reached();
+        let mut buffer = [0; 64];
+        // A peer answers with nothing but the end.
+        while stream
+            .read(&mut buffer)
+            .await
+            .map_err(|why| log::text(&why))?
+            > 0
+        {}
+        Ok(())
+    };
+    let late = || format!("not done within {} seconds", LIMIT.as_secs());
+    tokio::time::timeout(LIMIT, whole)
+        .await
+        .unwrap_or_else(|_| Err(late()))
+}
+
+async fn connect(
+    resolver: &Resolver,
+    hosts: &[Host],
+    port: u16,
+) -> Result<Box<dyn Stream>, String> {
+    let mut problem = String::from("it has no host");
+    for host in hosts {
+        let addresses: Found = match host {
+            Host::Unix(folder) => match connect_unix(folder, port).await {
+                Ok(stream) => return Ok(Box::new(stream)),
+                Err(why) => Err(format!("{folder}: {}", log::text(&why))),
+            },
+            Host::Ip(ip) => Ok(vec![*ip]),
+            Host::Name(name) => resolver.look_up(name).await,
+        };
+        match addresses {
+            Err(why) => problem = why,
+            Ok(addresses) => {
+                for ip in addresses {
+                    match TcpStream::connect((ip, port)).await {
+                        Ok(stream) => return Ok(Box::new(stream)),
+                        Err(why) => problem = format!("{ip}:{port}: {}", log::text(&why)),
+                    }
+                }
+            }
+        }
+    }
+    Err(problem)
+}
+
+/// An abstract name begins with `@` in the settings, and with a zero byte for the system.
+async fn connect_unix(folder: &str, port: u16) -> io::Result<UnixStream> {
+    let path = format!("{folder}/.s.PGSQL.{port}");
+    match path.strip_prefix('@') {
+        Some(name) => UnixStream::connect(format!("\0{name}")).await,
+        None => UnixStream::connect(path).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer on a unix socket, on an abstract one and on TCP; the first host of the list is dead.
+    #[test]
+    fn the_first_host_that_answers_gets_the_request() {
+        let folder = std::env::temp_dir().join(format!("howdah-forward-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let folder_text = folder.to_str().unwrap().to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let tcp = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+                .await
+                .unwrap();
+            let port = tcp.local_addr().unwrap().port();
+            let path = folder.join(format!(".s.PGSQL.{port}"));
+            let unix = tokio::net::UnixListener::bind(&path).unwrap();
+            let resolver = Resolver::system();
+            let dead = Host::Unix("/nowhere".into());
+            for host in [
+                Host::Unix(folder_text.clone()),
+                Host::Ip([127, 0, 0, 1].into()),
+                Host::Name("localhost".into()),
+            ] {
+                let hosts = [dead.clone(), host];
+                let mut reached = false;
+                let ask = forward(&resolver, &hosts, port, b"cancel", || reached = true);
+                let serve = async {
+                    let mut seen = [0; 6];
+                    tokio::select! {
+                        Ok((mut stream, _)) = tcp.accept() => {
+                            stream.read_exact(&mut seen).await.unwrap();
+                        }
+                        Ok((mut stream, _)) = unix.accept() => {
+                            stream.read_exact(&mut seen).await.unwrap();
+                        }
+                    }
+                    seen
+                };
+                let (result, seen) = tokio::join!(ask, serve);
+                assert_eq!((result, &seen), (Ok(()), b"cancel"));
+                assert!(reached);
+            }
+            let why = forward(&resolver, &[dead], port, b"cancel", || {}).await;
+            assert!(why.unwrap_err().starts_with("/nowhere: No such file"));
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

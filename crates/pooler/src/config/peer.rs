@@ -1,0 +1,47 @@
+//! An entry of `[peers]`.
+
+use super::database::{Host, read_limit};
+use super::value::Value;
+
+/// Another process of our group, which may own the client that a cancel request names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// `host` as written.
+    pub host: String,
+    /// Its hosts, tried in turn.
+    pub hosts: Vec<Host>,
+    /// Its port.
+    pub port: u16,
+    /// How many cancel requests are forwarded to it at once; `None` means default_pool_size, 0 sets
+    /// no limit.
+    pub pool_size: Option<u32>,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer {
+            host: String::new(),
+            hosts: Vec::new(),
+            port: 6432,
+            pool_size: None,
+        }
+    }
+}
+
+impl Peer {
+    /// Assigns one pair; `None` if the value is not of the key's kind. The key is one the table has
+    /// for peers.
+    pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "host" => {
+                self.host = value.to_owned();
+                self.hosts = Host::list(value);
+                (!self.hosts.is_empty()).then_some(())?;
+            }
+            "port" => self.port = u16::read(value).filter(|&port| port > 0)?,
+            "pool_size" => self.pool_size = read_limit(value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}

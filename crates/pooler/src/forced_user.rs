@@ -1,0 +1,64 @@
+//! A reload changes the user that a database forces on its servers. Clients stay: each goes to the
+//! pool of the new user when it needs its next server.
+
+use crate::client;
+use crate::config::Database;
+use crate::event::{ClientId, Out};
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+
+/// Whether clients of a pool must go to another user's, by the entry of its database before and
+/// after a reload. `before` tells whether that was so already.
+pub(crate) fn is_forsaken(key: &PoolKey, before: bool, old: &Database, new: &Database) -> bool {
+    let forces = |database: &Database| database.forced_user.as_deref() == Some(&*key.user);
+    new.forced_user.is_some() && !forces(new) && (before || forces(old))
+}
+
+impl Pooler {
+    /// The pool of a client that needs a server: the one it is in, or that of the user whom its
+    /// database forces now.
+    pub(crate) fn current_pool(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
+        let pool = self.pools.at(pool_id);
+        if !pool.forsaken {
+            return pool_id;
+        }
+        let database = pool.terms.database.clone();
+        let Some(user) = &database.forced_user else {
+            return pool_id;
+        };
+        let key = PoolKey {
+            database: pool.key.database.clone(),
+            user: self.consoles.name(user),
+        };
+        let new = self.pool_for(key, &database);
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(id) else {
+            return pool_id;
+        };
+        client.pool = Some(new);
+        self.pools.at_mut(new).clients += 1;
+        let old = self.pools.at_mut(pool_id);
+        old.clients -= 1;
+        old.quiet = now;
+        new
+    }
+
+    /// Those who wait in a pool that is forsaken wait in the other from now on.
+    pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        let waiting = std::mem::take(&mut self.pools.at_mut(pool_id).waiting);
+        for (id, since) in waiting {
+            let moves = self.clients.get(id).is_some_and(|client| {
+                matches!(client.state, client::State::Waiting)
+                    && client.pool == Some(pool_id)
+                    && !client.replication.any()
+            });
+            if moves {
+                let new = self.current_pool(id, pool_id);
+                self.await_server(id, new);
+                self.need(new, out);
+            } else {
+                self.pools.at_mut(pool_id).waiting.push_back((id, since));
+            }
+        }
+    }
+}

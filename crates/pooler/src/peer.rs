@@ -1,0 +1,457 @@
+//! Peers: other processes of one group, which share a port or stand behind one balancer, so that a
+//! cancel request may reach another process than its client has.
+//!
+//! While `peer_id` is set, keys have PgBouncer's form, and cancel requests go to and come from
+//! PgBouncers as well. Of the key's eight bytes, process id and secret together:
+//!
+//! | bytes | PgBouncer | here |
+//! |---|---|---|
+//! | 0 | random, the top bit clear | the worker's low seven bits |
+//! | 1, 2 | the peer's id, low byte first | the same |
+//! | 3 | random | the worker's high three bits, then random |
+//! | 4 to 7 | random | the same |
+//! | the low two bits of 7 | how often a request may still be forwarded; 3 in the key | the same |
+//!
+//! A secret of protocol 3.2 goes on with 28 bytes that only we can make. What is left of eight
+//! bytes is too little to name a slot and keep a secret besides: such keys are kept in a table.
+//!
+//! Worker 0 forwards for all, so that a peer's limit is one number. The control thread carries each
+//! request on a connection of its own, until the peer has closed that.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::HashMap;
+use howdah_wire::write;
+use rand_chacha::rand_core::RngCore;
+use subtle::ConstantTimeEq;
+
+use crate::Seeded;
+use crate::cancel::Keys;
+use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
+use crate::fault::Fault;
+use crate::mail::Mail;
+use crate::note::{Level, Note};
+use crate::pooler::{Asker, Pooler};
+use crate::pooling::nanos;
+
+/// How often a request may be forwarded.
+const TTL_MASK: u8 = 3;
+
+/// Requests that may wait for one peer: anybody may send some, and a peer may hang.
+const WAITING_MAX: usize = 10_000;
+
+/// A key in the form that peers share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerKey([u8; 8]);
+
+impl PeerKey {
+    /// Of a client of ours; `random` is its secret.
+    fn new(peer: u16, worker: WorkerId, random: u64) -> PeerKey {
+        let mut key = random.to_be_bytes();
+        let [low, high] = peer.to_le_bytes();
+        key[0] = (worker.0 & 0x7f) as u8;
+        key[1] = low;
+        key[2] = high;
+        key[3] = key[3] & 0x1f | ((worker.0 >> 7) as u8) << 5;
+        key[7] |= TTL_MASK;
+        PeerKey(key)
+    }
+
+    /// What a request carries; `None` if its secret is too short to be one.
+    fn read(pid: u32, secret: &[u8]) -> Option<PeerKey> {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&pid.to_be_bytes());
+        key[4..].copy_from_slice(secret.first_chunk::<4>()?);
+        Some(PeerKey(key))
+    }
+
+    /// The peer whose client it is.
+    fn peer(self) -> u16 {
+        u16::from_le_bytes([self.0[1], self.0[2]])
+    }
+
+    /// The worker of that client, if the peer is us.
+    fn worker(self) -> WorkerId {
+        WorkerId(u16::from(self.0[0] & 0x7f) | u16::from(self.0[3] >> 5) << 7)
+    }
+
+    /// How often it may still be forwarded.
+    fn ttl(self) -> u8 {
+        self.0[7] & TTL_MASK
+    }
+
+    /// As it was given out.
+    fn fresh(mut self) -> PeerKey {
+        self.0[7] |= TTL_MASK;
+        self
+    }
+
+    /// Forwarded once more; its time to live is not over.
+    fn forwarded(mut self) -> PeerKey {
+        self.0[7] -= 1;
+        self
+    }
+
+    fn pid(self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
+/// A cancel request on its way through our workers.
+#[derive(Debug)]
+struct Search {
+    pid: u32,
+    secret: Box<[u8]>,
+    /// It was looked up as a key from a time without `peer_id`, too.
+    plain: bool,
+}
+
+/// A cancel request for a peer.
+#[derive(Debug)]
+struct Forward {
+    packet: Vec<u8>,
+    /// Who wants to know.
+    from: (WorkerId, ClientId),
+    /// After that nobody waits for it any more.
+    until: Time,
+}
+
+/// The requests for one peer.
+#[derive(Debug, Default)]
+struct PeerPool {
+    waiting: VecDeque<Forward>,
+    /// By ticket: who wants to know, and whether the peer has it.
+    active: BTreeMap<u64, ((WorkerId, ClientId), bool)>,
+}
+
+/// A row of SHOW PEER_POOLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerCounts {
+    /// The peer's id.
+    pub peer: u16,
+    /// Requests that a peer has been sent.
+    pub sent: u32,
+    /// Requests whose connection is being opened.
+    pub connecting: u32,
+    /// Requests that wait for their turn.
+    pub waiting: u32,
+}
+
+/// What a worker knows of peers and their keys.
+#[derive(Debug)]
+pub struct Peering {
+    /// `peer_id` was set at some time: there may be keys of both forms.
+    ever: bool,
+    keys: HashMap<PeerKey, ClientId, Seeded>,
+    keys_of: HashMap<ClientId, PeerKey, Seeded>,
+    searches: HashMap<ClientId, Search, Seeded>,
+    pools: BTreeMap<u16, PeerPool>,
+}
+
+impl Peering {
+    /// Knows nobody.
+    pub fn new(seeded: Seeded) -> Peering {
+        Peering {
+            ever: false,
+            keys: HashMap::with_hasher(seeded),
+            keys_of: HashMap::with_hasher(seeded),
+            searches: HashMap::with_hasher(seeded),
+            pools: BTreeMap::new(),
+        }
+    }
+
+    /// A client is gone: so is its key.
+    pub fn forget(&mut self, id: ClientId) {
+        if let Some(key) = self.keys_of.remove(&id) {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// SHOW PEER_POOLS: pools that were used.
+    pub fn counts(&self) -> Vec<PeerCounts> {
+        let row = |(&peer, pool): (&u16, &PeerPool)| {
+            let sent = pool.active.values().filter(|(_, sent)| *sent).count();
+            PeerCounts {
+                peer,
+                sent: sent as u32,
+                connecting: (pool.active.len() - sent) as u32,
+                waiting: pool.waiting.len() as u32,
+            }
+        };
+        self.pools.iter().map(row).collect()
+    }
+}
+
+impl Pooler {
+    /// The settings are new, or the first.
+    pub(crate) fn peers_changed(&mut self) {
+        self.peering.ever |= self.config.globals.peer_id != 0;
+        let config = &self.config;
+        self.peering.pools.retain(|peer, pool| {
+            config.peers.contains_key(peer) || !pool.active.is_empty() || !pool.waiting.is_empty()
+        });
+    }
+
+    /// The key that a client is told: process id, and secret (4 bytes, or 32 if it is long).
+    pub(crate) fn new_key(&mut self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
+        let plain = self.keys.of(id, long);
+        let peer = self.config.globals.peer_id as u16;
+        if peer == 0 {
+            return plain;
+        }
+        let key = loop {
+            let key = PeerKey::new(peer, self.worker, self.random.next_u64());
+            if !self.peering.keys.contains_key(&key) {
+                break key;
+            }
+        };
+        self.peering.keys.insert(key, id);
+        self.peering.keys_of.insert(id, key);
+        let (_, mut secret, length) = plain;
+        secret[..4].copy_from_slice(&key.0[4..]);
+        (key.pid(), secret, length)
+    }
+
+    /// The client of this worker that a key belongs to.
+    pub(crate) fn key_holder(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
+        let plain = self.clients.key_at(Keys::slot(pid)).filter(|id| {
+            let Some(client) = self.clients.get(*id) else {
+                return false;
+            };
+            let (ours, mine, length) = self.keys.of(*id, client.long_key);
+            let has_this_form = !self.peering.keys_of.contains_key(id);
+            has_this_form && ours == pid && bool::from(secret.ct_eq(&mine[..length]))
+        });
+        let peered = || {
+            let key = PeerKey::read(pid, secret)?.fresh();
+            let id = *self.peering.keys.get(&key)?;
+            let (_, mine, length) = self.keys.of(id, self.clients.get(id)?.long_key);
+            let rest = secret.len() == length && bool::from(secret[4..].ct_eq(&mine[4..length]));
+            rest.then_some(id)
+        };
+        let welcomed = |id: &ClientId| self.clients.get(*id).is_some_and(|c| c.welcomed);
+        plain.or_else(peered).filter(welcomed)
+    }
+
+    /// A client sent a CancelRequest.
+    pub(crate) fn find_cancelled(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
+        let Some(key) = key else {
+            return self.route_cancel(id, pid, secret, out);
+        };
+        let search = Search {
+            pid,
+            secret: secret.into(),
+            plain: false,
+        };
+        self.peering.searches.insert(id, search);
+        if key.worker().0 < self.workers {
+            self.post_cancel(key.worker(), id, pid, secret, out);
+        } else {
+            self.search_on(id, out);
+        }
+    }
+
+    fn post_cancel(&self, to: WorkerId, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        let mail = Mail::Cancel {
+            pid,
+            secret: secret.into(),
+            from: (self.worker, id),
+            again: false,
+        };
+        out.push(Action::Post(to, mail));
+    }
+
+    /// A worker has answered. True if that is not the last word.
+    pub(crate) fn search_goes_on(&mut self, id: ClientId, known: bool, out: &mut Out) -> bool {
+        if known {
+            self.peering.searches.remove(&id);
+            return false;
+        }
+        let searched = self.peering.searches.contains_key(&id);
+        if searched {
+            self.search_on(id, out);
+        }
+        searched
+    }
+
+    /// Not found yet: as a key of the other form, then at the peer it names.
+    fn search_on(&mut self, id: ClientId, out: &mut Out) {
+        let Some(search) = self.peering.searches.get_mut(&id) else {
+            return;
+        };
+        let worker = Keys::worker(search.pid);
+        if !search.plain && worker.0 < self.workers {
+            search.plain = true;
+            let (pid, secret) = (search.pid, search.secret.clone());
+            return self.post_cancel(worker, id, pid, &secret, out);
+        }
+        let Some(search) = self.peering.searches.remove(&id) else {
+            return;
+        };
+        let Some(key) = PeerKey::read(search.pid, &search.secret) else {
+            return;
+        };
+        let (own, peer) = (self.config.globals.peer_id, key.peer());
+        let fault = if own == 0 || u32::from(peer) == own {
+            Fault::CancelUnknown
+        } else if !self.config.peers.contains_key(&peer) {
+            Fault::CancelNoPeer
+        } else if key.ttl() == 0 {
+            Fault::CancelTtl
+        } else {
+            let mut secret = search.secret;
+            let key = key.forwarded();
+            secret[..4].copy_from_slice(&key.0[4..]);
+            let mut packet = Vec::new();
+            write::cancel_request(&mut packet, key.pid(), &secret);
+            let mail = Mail::Forward {
+                peer,
+                packet,
+                from: (self.worker, id),
+            };
+            return out.push(Action::Post(Self::BROKER, mail));
+        };
+        self.end_canceller(id, fault, out);
+    }
+
+    /// A worker has a request for a peer: this is worker 0.
+    pub(crate) fn forward(
+        &mut self,
+        peer: u16,
+        packet: Vec<u8>,
+        from: (WorkerId, ClientId),
+        out: &mut Out,
+    ) {
+        let limit = match nanos(self.config.globals.cancel_wait_timeout) {
+            0 => u64::MAX,
+            limit => limit,
+        };
+        let until = Time(self.now.0.saturating_add(limit));
+        let pool = self.peering.pools.entry(peer).or_default();
+        if pool.waiting.len() >= WAITING_MAX {
+            let (worker, client) = from;
+            return out.push(Action::Post(worker, Mail::Cancelled(client, false)));
+        }
+        pool.waiting.push_back(Forward {
+            packet,
+            from,
+            until,
+        });
+        self.forward_next(peer, out);
+    }
+
+    /// Sends as many requests as a peer may be sent at once.
+    fn forward_next(&mut self, peer: u16, out: &mut Out) {
+        loop {
+            let target = self.config.peers.get(&peer).cloned();
+            let now = self.now;
+            let Some(pool) = self.peering.pools.get_mut(&peer) else {
+                return;
+            };
+            // Those were told that their time is up.
+            while pool.waiting.front().is_some_and(|next| next.until < now) {
+                pool.waiting.pop_front();
+            }
+            let Some(target) = target else {
+                // It left the configuration.
+                for request in std::mem::take(&mut pool.waiting) {
+                    let (worker, client) = request.from;
+                    out.push(Action::Post(worker, Mail::Cancelled(client, false)));
+                }
+                return;
+            };
+            let size = self.config.peer_pool_size(&target) as usize;
+            if size > 0 && pool.active.len() >= size {
+                return;
+            }
+            let Some(request) = pool.waiting.pop_front() else {
+                return;
+            };
+            let mut number = 0;
+            let question = |ticket| {
+                number = ticket;
+                Question::Forward {
+                    ticket,
+                    hosts: target.hosts.clone(),
+                    port: target.port,
+                    packet: request.packet,
+                }
+            };
+            self.ask(Asker::Forward(peer), question, out);
+            if let Some(pool) = self.peering.pools.get_mut(&peer) {
+                pool.active.insert(number, (request.from, false));
+            }
+        }
+    }
+
+    /// A peer has been connected to, and has the request.
+    pub(crate) fn forwarding(&mut self, ticket: u64) {
+        for pool in self.peering.pools.values_mut() {
+            if let Some((_, sent)) = pool.active.get_mut(&ticket) {
+                *sent = true;
+            }
+        }
+    }
+
+    /// A peer is through with a request, or could not be reached.
+    pub(crate) fn forwarded(
+        &mut self,
+        peer: u16,
+        ticket: u64,
+        result: Result<(), String>,
+        out: &mut Out,
+    ) {
+        let pool = self.peering.pools.get_mut(&peer);
+        if let Some((from, _)) = pool.and_then(|pool| pool.active.remove(&ticket)) {
+            let (worker, client) = from;
+            out.push(Action::Post(
+                worker,
+                Mail::Cancelled(client, result.is_ok()),
+            ));
+        }
+        if let Err(why) = result {
+            let text = format!("peer-{peer}: could not forward a cancel request: {why}");
+            out.note(Note {
+                level: Level::Warning,
+                text,
+            });
+        }
+        self.forward_next(peer, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_pgbouncers_form() {
+        // Seen of PgBouncer 1.25.2 with peer_id = 258: process id and secret.
+        let seen = PeerKey::read(0x4e02_01b0, &[0xe1, 0xbe, 0xe9, 0x23]).unwrap();
+        assert_eq!((seen.peer(), seen.ttl()), (258, 3));
+        // And what it made of this one, for peer 7.
+        let request = PeerKey([0xde, 7, 0, 0x11, 0x22, 0x33, 0x44, 0xff]);
+        let forwarded = request.forwarded();
+        assert_eq!(forwarded.0, [0xde, 7, 0, 0x11, 0x22, 0x33, 0x44, 0xfe]);
+        assert_eq!(forwarded.fresh(), request);
+    }
+
+    #[test]
+    fn a_key_names_peer_and_worker_whatever_is_random() {
+        for random in [0, u64::MAX, 0x0123_4567_89ab_cdef] {
+            for worker in [0, 1, 127, 128, 1023] {
+                let key = PeerKey::new(16383, WorkerId(worker), random);
+                assert_eq!((key.peer(), key.worker()), (16383, WorkerId(worker)));
+                assert!(key.ttl() == 3 && key.pid() != 0 && key.pid() >> 31 == 0);
+            }
+        }
+        let (one, other) = (
+            PeerKey::new(1, WorkerId(0), 4),
+            PeerKey::new(1, WorkerId(0), 8),
+        );
+        assert_ne!(one, other, "the secret is random");
+        assert_eq!(PeerKey::read(1, &[1, 2, 3]), None);
+    }
+}
