@@ -141,6 +141,7 @@ impl Pooler {
             self.collect(id, out);
         }
         self.average(out);
+        self.drop_all_waiters(out);
         self.maybe_end(out);
     }
 
@@ -149,7 +150,8 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            if pool.need && !pool.waiting.is_empty() {
+            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+            if pool.need && waited_for && !self.backs_off(id) {
                 self.tell_need(id, out);
             }
         }

@@ -120,7 +120,6 @@ impl Pooler {
         if ending == Ending::Servers {
             self.janitor.paused_all = true;
             for id in self.pools.ids() {
-                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
                 let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();
                 for server in idle {
                     self.close_server(server, "server shutting down", Close::Await, out);
@@ -129,6 +128,16 @@ impl Pooler {
             }
         }
         self.maybe_end(out);
+    }
+
+    /// Who waits for a server while the process ends will get none. They are told at the next
+    /// maintenance, as PgBouncer does.
+    pub(crate) fn drop_all_waiters(&mut self, out: &mut Out) {
+        if self.janitor.awaits_servers() {
+            for id in self.pools.ids() {
+                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
+            }
+        }
     }
 
     /// Ends the process once what it waited for has come. Every worker says so for itself; the
@@ -154,6 +163,7 @@ impl Pooler {
                 .any(|(_, s)| !matches!(s.state, server::State::Idle)),
         };
         if !busy {
+            self.drop_all_waiters(out);
             self.janitor.told_idle = true;
             out.push(Action::Ask(Question::Idle(self.worker)));
         }

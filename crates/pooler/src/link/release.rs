@@ -553,7 +553,7 @@ impl Pooler {
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let ready = Self::align(&self.shared, client, server_id, server, out);
-        let evict = ready && server.set.len() > max;
+        let evict = ready && server.set.outgrows(max);
         if ready {
             client.state = client::State::Linked(server_id);
             server.state = server::State::Linked(client_id);

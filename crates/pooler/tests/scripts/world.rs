@@ -142,6 +142,7 @@ impl World {
         let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
         let config = Arc::new(config);
         self.now = 1_000_000_000;
+        let numbers = Arc::default();
         for worker in 0..workers {
             self.poolers.push(Pooler::new(PoolerSetup {
                 worker: WorkerId(worker),
@@ -152,6 +153,7 @@ impl World {
                 started: 0.0,
                 driver: "none".into(),
                 uid: 70,
+                numbers: Arc::clone(&numbers),
             }));
         }
     }
