@@ -191,12 +191,12 @@ impl Broker {
         };
         match self.refusal(key, hunger.age) {
             None if !hunger.told && !hunger.replication && self.others_hold_all(key, worker) => {
-                self.tell_holders(key, worker, hunger, post);
+                self.tell_holders(key, worker, hunger, true, post);
             }
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
                 if !hunger.replication {
-                    self.tell_holders(key, worker, hunger, post);
+                    self.tell_holders(key, worker, hunger, false, post);
                 }
                 let from = match refusal {
                     Refusal::Pool => None,
@@ -326,6 +326,7 @@ impl Broker {
         key: &Arc<PoolKey>,
         worker: WorkerId,
         hunger: Hunger,
+        idle_only: bool,
         post: Post<'_>,
     ) {
         let pool = self.pool(key, worker);
@@ -342,6 +343,7 @@ impl Broker {
                         pool: key.clone(),
                         age: hunger.age,
                         unwelcomed: hunger.unwelcomed,
+                        idle_only,
                     }),
                 );
             }

@@ -475,7 +475,9 @@ impl Pooler {
             server::State::Idle => {
                 let database = &self.pools.at(server.pool).terms.database;
                 let lifetime = nanos(self.config.server_lifetime(database));
-                let over = (after(server.connected, lifetime), "server lifetime over");
+                // Of 0, too, one that has served nobody yet is given time to.
+                let over = after(server.connected, lifetime.max(PERIOD_NS));
+                let over = (over, "server lifetime over");
                 let limit = nanos(globals.server_idle_timeout);
                 if limit == 0 {
                     return Some(over);

@@ -227,7 +227,7 @@ pub enum FromBroker {
         /// It is for `min_pool_size`: nobody need wait.
         warm: bool,
     },
-    /// Another worker's clients wait, and there is no permit left.
+    /// Another worker's clients wait.
     Hungry {
         /// Whose.
         worker: WorkerId,
@@ -237,6 +237,8 @@ pub enum FromBroker {
         age: u64,
         /// It does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,
+        /// It will get a permit: only a server that is idle now is worth lending.
+        idle_only: bool,
     },
     /// A pool needs a server and a bound holds it back: close the idle server that was not used
     /// for longest.

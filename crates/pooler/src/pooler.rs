@@ -234,7 +234,8 @@ impl Pooler {
                 pool,
                 age,
                 unwelcomed,
-            } => self.hungry(worker, &pool, age, unwelcomed, out),
+                idle_only,
+            } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Evict { pool, from } => self.evict(&pool, from, out),
             FromBroker::Admitted {
                 client,
