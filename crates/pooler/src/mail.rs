@@ -86,6 +86,8 @@ pub struct ServerParcel {
     pub connected: Time,
     /// Since when it has been idle.
     pub since: Time,
+    /// It has served somebody.
+    pub served: bool,
     /// What PostgreSQL told at the login of its pool's last server.
     pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.
