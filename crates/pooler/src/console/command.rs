@@ -81,6 +81,51 @@ pub fn split(text: &str) -> Vec<String> {
     filled
 }
 
+/// The text without comments, each of which counts as a blank: drivers and tools send them in front
+/// of statements, or alone.
+pub fn without_comments(text: &str) -> String {
+    let mut kept = String::new();
+    let mut quote = None;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let comment = match quote {
+            None if rest.starts_with("--") => Some(rest.find('\n').unwrap_or(rest.len())),
+            None if rest.starts_with("/*") => Some(block_comment(rest)),
+            _ => None,
+        };
+        if let Some(length) = comment {
+            kept.push(' ');
+            rest = &rest[length..];
+            continue;
+        }
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        kept.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    kept
+}
+
+/// The length of the comment that a text begins with. They nest.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    let bytes = text.as_bytes();
+    while at < bytes.len() {
+        match bytes[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
 /// Reads one statement.
 ///
 /// # Errors

@@ -162,7 +162,7 @@ impl Pooler {
 
     fn console_parse(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
         let parse = Parse::read(body).map_err(malformed)?;
-        let text = String::from_utf8_lossy(parse.text()).into_owned();
+        let text = command::without_comments(&String::from_utf8_lossy(parse.text()));
         if command::split(&text).len() > 1 {
             let why = "cannot insert multiple commands into a prepared statement";
             return Err(("42601", why.into()));

@@ -368,7 +368,8 @@ impl Pooler {
             tag::QUERY => match frontend::string(header.tag, &body) {
                 Ok(text) => {
                     if let State::Console(session) = &mut client.state {
-                        session.statements = command::split(&String::from_utf8_lossy(text)).into();
+                        let text = command::without_comments(&String::from_utf8_lossy(text));
+                        session.statements = command::split(&text).into();
                         session.in_query = true;
                         session.extended.end_unnamed();
                     }

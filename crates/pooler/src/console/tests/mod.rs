@@ -3,7 +3,7 @@
 mod world;
 
 use crate::config::Config;
-use crate::console::command::{Sentence, Unread, read, split};
+use crate::console::command::{Sentence, Unread, read, split, without_comments};
 use crate::console::show::date_time;
 use crate::event::{Time, UnixPeer};
 use world::World;
@@ -63,6 +63,23 @@ fn statements_of_a_query() {
         (" ; ", vec![" ; "]),
     ] {
         assert_eq!(split(text), statements, "{text:?}");
+    }
+}
+
+#[test]
+fn comments_are_blanks() {
+    for (text, kept) in [
+        ("-- ping", " "),
+        ("/* a; /* b */ c */show -- d\npools", " show  \npools"),
+        (
+            "set a = '--b'; pause \"/*c*/\"",
+            "set a = '--b'; pause \"/*c*/\"",
+        ),
+        ("show /* open", "show  "),
+        ("/*", " "),
+        ("- - / *", "- - / *"),
+    ] {
+        assert_eq!(without_comments(text), kept, "{text:?}");
     }
 }
 
