@@ -127,8 +127,8 @@ def test_prometheus_exporter(howdah, exporter):
     assert got["pgbouncer_pools_server_active_connections"][pool] == 1
     assert got["pgbouncer_pools_client_waiting_connections"][pool] == 0
     database = (("database", "postgres"),)
-    assert got["pgbouncer_stats_queries_pooled_total"][database] >= 3
-    assert got["pgbouncer_stats_sent_bytes_total"][database] > 0
+    assert got["pgbouncer_stats_totals_queries_pooled_total"][database] >= 3
+    assert got["pgbouncer_stats_totals_sent_bytes_total"][database] > 0
     assert got["pgbouncer_config_max_client_connections"] == {(): 100}
     sizes = {dict(labels)["name"]: value
              for labels, value in got["pgbouncer_databases_pool_size"].items()}
