@@ -91,6 +91,12 @@ impl Janitor {
         self.ending == Some(Ending::Servers)
     }
 
+    /// The end has begun, and a RESUME has no pause to undo, or must not undo it.
+    pub fn ignores_resume(&self) -> bool {
+        let paused = self.paused_all || self.pauses_some();
+        self.awaits_servers() || self.is_shutting_down() && !paused
+    }
+
     /// The number of the last order that called servers in.
     pub fn epoch(&self, _database: &str) -> u64 {
         self.epoch

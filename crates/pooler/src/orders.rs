@@ -23,12 +23,15 @@ impl Pooler {
     pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
         match order {
             Order::Pause(database) => self.pause(database.as_deref(), out),
-            Order::Resume(_) if self.janitor.awaits_servers() => {
-                let text = "pooler is shutting down, RESUME ignored".to_string();
-                out.note(Note {
-                    level: Level::Warning,
-                    text,
-                });
+            Order::Resume(_) if self.janitor.ignores_resume() => {
+                // Only the signal comes so far: the console refuses its command.
+                if self.worker == Self::BROKER {
+                    let text = "got SIGUSR2 while shutting down, ignoring".to_string();
+                    out.note(Note {
+                        level: Level::Log,
+                        text,
+                    });
+                }
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
             Order::Reconnect(database) => {

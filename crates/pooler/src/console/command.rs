@@ -429,7 +429,12 @@ impl Pooler {
                 }
                 "resume" if janitor.awaits_servers() => Some("pooler is shutting down".into()),
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
-                    Some("pooler is not paused/suspended".into())
+                    let why = if janitor.is_shutting_down() {
+                        "pooler is shutting down"
+                    } else {
+                        "pooler is not paused/suspended"
+                    };
+                    Some(why.into())
                 }
                 _ => None,
             };

@@ -221,8 +221,53 @@ fn averages_are_of_the_last_period_or_two() {
 #[test]
 fn errors() {
     let (mut world, _, console) = busy();
+    let all = |world: &mut World| {
+        let tables = [
+            "show databases",
+            "show config",
+            "show state",
+            "show servers",
+        ];
+        tables.map(|table| world.query(console, table)).concat()
+    };
+    let before = all(&mut world);
     for (command, error) in [
         ("foo", "invalid command 'foo', use SHOW HELP;"),
+        ("pause d e", "invalid command 'pause d e', use SHOW HELP;"),
+        ("pause 'd'", "invalid command 'pause 'd'', use SHOW HELP;"),
+        (
+            "show pools clients",
+            "invalid command 'show pools clients', use SHOW HELP;",
+        ),
+        (
+            "select pools from x",
+            "invalid command 'select pools from x', use SHOW HELP;",
+        ),
+        (
+            "set verbose",
+            "invalid command 'set verbose', use SHOW HELP;",
+        ),
+        (
+            "set verbose = ",
+            "invalid command 'set verbose = ', use SHOW HELP;",
+        ),
+        (
+            "set verbose = 1 2",
+            "invalid command 'set verbose = 1 2', use SHOW HELP;",
+        ),
+        ("set = 1", "invalid command 'set = 1', use SHOW HELP;"),
+        ("shutdown wait_for_servers x", {
+            "invalid command 'shutdown wait_for_servers x', use SHOW HELP;"
+        }),
+        ("suspend d", "invalid command 'suspend d', use SHOW HELP;"),
+        ("wait_close x", "no such database: x"),
+        ("disable x", "no such database: x"),
+        ("enable pgbouncer", "cannot enable admin db: pgbouncer"),
+        ("kill_client -1", "invalid client pointer supplied"),
+        (
+            "kill_client 18446744073709551616",
+            "invalid client pointer supplied",
+        ),
         ("Show Foo;", "invalid command 'Show Foo;', use SHOW HELP;"),
         ("show", "invalid command 'show', use SHOW HELP;"),
         ("set a", "invalid command 'set a', use SHOW HELP;"),
@@ -252,7 +297,13 @@ fn errors() {
     ] {
         let told = world.query(console, command);
         assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
+        let said = format!("P - {command}\nB - -\nE\nS");
+        let told = world.send(console, &messages(&said));
+        let told = told.trim_start_matches("1 0\n2 0\n");
+        assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
     }
+    let after = all(&mut world);
+    assert_eq!(before, after, "nothing was changed");
 }
 
 #[test]
@@ -644,12 +695,7 @@ fn shutdown() {
         assert_eq!(told, "C SHUTDOWN\nZ Idle");
         assert_eq!(world.asked[0], "StopListening { keep_unix: true }");
         let told = world.query(console, "resume");
-        let why = if ends {
-            "pooler is shutting down"
-        } else {
-            "pooler is not paused/suspended"
-        };
-        assert_eq!(told, format!("ERROR 08P01 {why}\nZ Idle"));
+        assert_eq!(told, "ERROR 08P01 pooler is shutting down\nZ Idle");
         world.query(client, "commit");
         world.pass(1);
         let idle = world
