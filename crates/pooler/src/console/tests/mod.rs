@@ -248,8 +248,8 @@ fn errors() {
             "invalid command 'set verbose', use SHOW HELP;",
         ),
         (
-            "set verbose = ",
-            "invalid command 'set verbose = ', use SHOW HELP;",
+            "set verbose =",
+            "invalid command 'set verbose =', use SHOW HELP;",
         ),
         (
             "set verbose = 1 2",
