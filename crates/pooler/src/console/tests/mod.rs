@@ -263,7 +263,10 @@ fn errors() {
         ("wait_close x", "no such database: x"),
         ("disable x", "no such database: x"),
         ("enable pgbouncer", "cannot enable admin db: pgbouncer"),
-        ("kill_client -1", "invalid client pointer supplied"),
+        (
+            "kill_client -1",
+            "invalid command 'kill_client -1', use SHOW HELP;",
+        ),
         (
             "kill_client 18446744073709551616",
             "invalid client pointer supplied",
