@@ -1,6 +1,6 @@
 //! The control thread: signals, and all the workers ask for that may block or is rare.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
 use howdah_pooler::stats::Stats;
+use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::boot::{Fatal, Source};
@@ -41,6 +42,8 @@ pub enum Heard {
     Resolved(String, Found),
     /// A key was derived.
     Derived(Derived),
+    /// A user of the system was named, or there is none of that number.
+    Named(u32, Result<String, String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
 }
@@ -116,6 +119,7 @@ impl Desk {
             ear,
             names: Names::new(),
             deriver,
+            nameless: HashMap::new(),
             reloads: VecDeque::new(),
             ending: false,
             idle: HashSet::new(),
@@ -142,6 +146,8 @@ struct Control {
     ear: Ear,
     names: Names<Asker>,
     deriver: Deriver<Asker>,
+    /// Who waits for the name of a user of the system: it is asked for once at a time.
+    nameless: HashMap<u32, Vec<Asker>>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     reloads: VecDeque<Option<Asker>>,
     /// The process ends as soon as it may.
@@ -221,6 +227,11 @@ impl Control {
                     self.answer(worker, Answer::Derived(ticket, key));
                 }
             }
+            Heard::Named(uid, name) => {
+                for (worker, ticket) in self.nameless.remove(&uid).unwrap_or_default() {
+                    self.answer(worker, Answer::UserNamed(ticket, name.clone()));
+                }
+            }
             Heard::Loaded(loaded) => self.loaded(*loaded),
         }
     }
@@ -243,6 +254,7 @@ impl Control {
                     self.answer(from, Answer::Derived(ticket, key));
                 }
             }
+            Question::NameUser { ticket, uid } => self.name_user((from, ticket), uid),
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
                 let set = self
@@ -289,6 +301,27 @@ impl Control {
         }
     }
 
+    /// Names may come over a network: that is waited for elsewhere.
+    fn name_user(&mut self, asker: Asker, uid: u32) {
+        let askers = self.nameless.entry(uid).or_default();
+        askers.push(asker);
+        if askers.len() > 1 {
+            return;
+        }
+        let ear = self.ear.clone();
+        tokio::task::spawn_blocking(move || {
+            let name = match User::from_uid(Uid::from_raw(uid)) {
+                Ok(Some(user)) => Ok(user.name),
+                Ok(None) => Err(format!("the system has no user of number {uid}")),
+                Err(why) => Err(format!(
+                    "could not name the system's user {uid}: {}",
+                    why.desc()
+                )),
+            };
+            let _ = ear.send(Heard::Named(uid, name));
+        });
+    }
+
     /// One at a time, in the order they were wanted.
     fn reload(&mut self, asker: Option<Asker>) {
         self.reloads.push_back(asker);
@@ -312,7 +345,7 @@ impl Control {
     }
 
     fn loaded(&mut self, loaded: Loaded) {
-        let result = match loaded {
+        let result = match loaded.and_then(refuse_broken) {
             Ok((mut config, warnings)) => {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
@@ -372,6 +405,15 @@ impl Control {
     fn say(&self, text: &str) {
         self.log.say(Level::Log, text);
     }
+}
+
+/// What may stand at start may still be too little to replace what is in force.
+fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
+    if warnings.iter().any(|warning| warning.stops_reload) {
+        let broken = warnings.into_iter().filter(|warning| warning.broken);
+        return Err(broken.map(|warning| warning.text).collect());
+    }
+    Ok((config, warnings))
 }
 
 async fn look_up(host: &str) -> Found {

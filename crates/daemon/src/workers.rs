@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_daemon::driver::choose::{self, Choice};
@@ -140,7 +141,11 @@ impl Seat {
         let wire = self.mailbox.wire();
         match self.common.driver {
             Choice::IoUring => match Uring::new(listeners, wire) {
-                Ok(driver) => self.run(driver),
+                Ok(mut driver) => {
+                    let limit = self.common.config.globals.busy_poll;
+                    driver.busy_poll(Duration::from_micros(limit.into()));
+                    self.run(driver);
+                }
                 Err(why) => self.give_up(&format!("cannot use io_uring: {}", log::text(&why))),
             },
             Choice::Epoll => match Epoll::new(listeners, wire) {

@@ -219,6 +219,13 @@ pub enum Question {
         /// The iteration count.
         iterations: u32,
     },
+    /// Name the system's user of a number: a directory server may have to be asked.
+    NameUser {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// The user id.
+        uid: u32,
+    },
     /// Read the configuration anew; every worker gets `Settings` if it is right.
     Reload {
         /// Comes back with the answer.
@@ -260,6 +267,8 @@ pub enum Answer {
     Resolved(u64, Result<Vec<IpAddr>, String>),
     /// To [`Question::Derive`]: the salted password.
     Derived(u64, [u8; 32]),
+    /// To [`Question::NameUser`]: the name, or why there is none.
+    UserNamed(u64, Result<String, String>),
     /// To [`Question::Reload`] and [`Question::Set`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use howdah_wire::WireError;
 
+use crate::auth;
 use crate::note::Level;
 
 /// A reason to end a connection.
@@ -116,7 +117,15 @@ impl Fault {
     pub fn sqlstate(&self) -> &str {
         use Fault::*;
         match self {
-            LoginFailed("\"trust\" authentication failed") | NotAllowed => "28000",
+            LoginFailed(
+                auth::TRUST_FAILED
+                | auth::PEER_FAILED
+                | auth::CERT_FAILED
+                | auth::LDAP_FAILED
+                | auth::REJECTED
+                | auth::NO_RULE,
+            )
+            | NotAllowed => "28000",
             LoginFailed(_) => "28P01",
             NoUser => "28000",
             NoDatabase(_) => "3D000",

@@ -84,7 +84,7 @@ impl Pooler {
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
             // Its own database does not exist; it learns that after a login that can't succeed.
-            Ok(None) => return self.begin_exchange(id, Some(Found::Nobody), out),
+            Ok(None) => return self.was_looked_up(id, Found::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
         let Some(user) = self.auth_user(&name) else {
@@ -288,7 +288,7 @@ impl Pooler {
             // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
             (None, _) => return self.disconnect(lookup.client, Fault::NoSuchUser, out),
         };
-        self.begin_exchange(lookup.client, Some(found), out);
+        self.was_looked_up(lookup.client, found, out);
     }
 
     fn leave_lookup(&mut self, pool: PoolId) {

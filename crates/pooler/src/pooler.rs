@@ -251,6 +251,7 @@ impl Pooler {
         let ticket = match &answer {
             Answer::Resolved(ticket, _)
             | Answer::Derived(ticket, _)
+            | Answer::UserNamed(ticket, _)
             | Answer::Reloaded(ticket, _) => *ticket,
         };
         // Whoever asked may be gone.
@@ -260,6 +261,7 @@ impl Pooler {
         match (asker, answer) {
             (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
             (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
+            (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
             (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
             _ => {}

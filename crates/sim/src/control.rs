@@ -88,6 +88,7 @@ impl Control {
                     self.idle.insert(worker.0);
                 }
                 Question::Derive { .. }
+                | Question::NameUser { .. }
                 | Question::LogStats { .. }
                 | Question::Exit(_)
                 | Question::StopListening { .. } => {}

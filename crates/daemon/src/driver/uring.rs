@@ -2,12 +2,14 @@
 //! ring of provided buffers.
 
 mod buffers;
+mod polling;
 mod receiving;
 mod sending;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
 use io_uring::squeue::Flags;
@@ -18,6 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags};
 
 use buffers::Buffers;
+use polling::Polling;
 use sending::Sending;
 
 use super::socket::{self, Listener, SocketOptions};
@@ -60,6 +63,7 @@ pub struct Uring {
     ready: VecDeque<Completion>,
     bell: Option<Arc<OwnedFd>>,
     alarm: Alarm,
+    polling: Polling,
 }
 
 /// The one timeout that ends a wait. A deadline seldom moves forward, so it is cheaper to leave
@@ -133,6 +137,7 @@ impl Uring {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
@@ -167,9 +172,16 @@ impl Uring {
                 at: None,
                 when: Box::default(),
             },
+            polling: Polling::new(Duration::ZERO),
         };
         driver.watch_bell();
         Ok(driver)
+    }
+
+    /// Polls for up to `limit` before a wait sleeps, where that is likely to be worth it: see
+    /// the setting `busy_poll`. Zero, as at first, for never.
+    pub fn busy_poll(&mut self, limit: Duration) {
+        self.polling = Polling::new(limit);
     }
 
     fn get(&mut self, key: Key) -> Option<&mut Connection> {
@@ -219,6 +231,25 @@ impl Uring {
         // SAFETY: no argument is announced by the flags.
         // Errors: a signal, or a full completion queue; the loop comes back.
         let _ = unsafe { self.ring.submitter().enter::<()>(queued, want, flags, None) };
+    }
+
+    /// Submits what is queued and waits for a completion, the first moments awake.
+    fn enter_polling(&mut self) {
+        let from = socket::clock();
+        if let Some(turn) = self.polling.begin(from) {
+            if !self.ring.submission().is_empty() {
+                self.enter(0);
+            }
+            // The kernel raises a flag in the ring once it has something to tell.
+            while !self.ring.submission().taskrun()
+                && self.ring.completion().is_empty()
+                && socket::clock() < turn.until
+            {
+                std::hint::spin_loop();
+            }
+        }
+        self.enter(1);
+        self.polling.waited(from, socket::clock());
     }
 
     /// Sees to it that a wait ends at `deadline` at the latest. It may end before.
@@ -456,7 +487,11 @@ impl Driver for Uring {
         if let (Some(deadline), false) = (deadline, busy) {
             self.set_alarm(deadline);
         }
-        self.enter(u32::from(!busy));
+        if !busy && self.polling.talk() {
+            self.enter_polling();
+        } else {
+            self.enter(u32::from(!busy));
+        }
         self.collect();
         if !self.quiet.is_empty() {
             let queue = self.ring.submission();

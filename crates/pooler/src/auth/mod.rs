@@ -177,6 +177,16 @@ pub const PASSWORD_FAILED: &str = "password authentication failed";
 pub const SASL_FAILED: &str = "SASL authentication failed";
 /// What is told to users `trust` does not know.
 pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
+/// What is told where the system's user may not be the database's.
+pub const PEER_FAILED: &str = "unix socket login rejected";
+/// What is told where a client certificate is asked for.
+pub const CERT_FAILED: &str = "certificate authentication failed";
+/// What is told where LDAP is asked for.
+pub const LDAP_FAILED: &str = "ldap is not supported by this build";
+/// What is told where a rule says so.
+pub const REJECTED: &str = "login rejected";
+/// What is told where no rule fits.
+pub const NO_RULE: &str = "no authentication method is found";
 
 impl From<Malformed> for Cow<'static, str> {
     fn from(malformed: Malformed) -> Self {

@@ -10,10 +10,11 @@ use howdah_wire::{WireError, write};
 use rand_chacha::rand_core::RngCore;
 
 use super::State;
+use super::demand::Demand;
 use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, Method, ScramKeys, Secret, Step,
 };
-use crate::config::{AuthType, Database};
+use crate::config::{AuthType, Database, IdentMap};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::lookup::Found;
@@ -28,11 +29,30 @@ const PASSWORD_MAX: u32 = 70_000;
 
 /// A login under way.
 pub struct Login {
-    exchange: ClientLogin,
-    /// The control thread derives a key; what the client sends meanwhile is held.
-    deriving: bool,
+    pub(super) proof: Proof,
     /// What auth_query told of the user, for logins to PostgreSQL.
-    found: Option<Secret>,
+    pub(super) found: Option<Secret>,
+}
+
+/// How a client proves who it is.
+pub enum Proof {
+    /// By what it knows.
+    Exchange {
+        /// So far.
+        exchange: ClientLogin,
+        /// The control thread derives a key; what the client sends meanwhile is held.
+        deriving: bool,
+    },
+    /// By the system's user it runs as, whom the control thread names. What the client sends
+    /// meanwhile is held.
+    Peer(Option<Arc<IdentMap>>),
+}
+
+impl Login {
+    /// It is the client's turn.
+    fn listens(&self) -> bool {
+        matches!(self.proof, Proof::Exchange { deriving, .. } if !deriving)
+    }
 }
 
 impl std::fmt::Debug for Login {
@@ -48,32 +68,34 @@ impl Pooler {
         if self.is_our_own_user(id) {
             return self.logged_in(id, None, None, out);
         }
-        if self.config.globals.auth_type != AuthType::Any && self.needs_lookup(id) {
+        let demand = match self.demand(id, out) {
+            Ok(demand) => demand,
+            Err(fault) => return self.disconnect(id, fault, out),
+        };
+        if !matches!(demand, Demand::Exchange(Method::Any)) && self.needs_lookup(id) {
             return self.look_up(id, out);
         }
-        self.begin_exchange(id, None, out);
+        self.begin_proof(id, demand, None, out);
+    }
+
+    /// auth_query has told who the client's user is. What is demanded may have changed since.
+    pub(crate) fn was_looked_up(&mut self, id: ClientId, found: Found, out: &mut Out) {
+        match self.demand(id, out) {
+            Ok(demand) => self.begin_proof(id, demand, Some(found), out),
+            Err(fault) => self.disconnect(id, fault, out),
+        }
     }
 
     /// Begins the proof itself, against what auth_query has told, if it was asked, or else what
     /// auth_file says.
-    pub(crate) fn begin_exchange(&mut self, id: ClientId, found: Option<Found>, out: &mut Out) {
+    fn begin_proof(&mut self, id: ClientId, demand: Demand, found: Option<Found>, out: &mut Out) {
         let Some(client) = self.clients.get(id) else {
             return;
         };
         let user = client.user.clone();
-        let method = match self.config.globals.auth_type {
-            AuthType::Any => Method::Any,
-            AuthType::Trust => Method::Trust,
-            AuthType::Plain => Method::Plain,
-            AuthType::Md5 => Method::Md5,
-            AuthType::ScramSha256 => Method::Scram,
-            _ => {
-                return self.disconnect(
-                    id,
-                    Fault::Config("auth_type is not built yet".into()),
-                    out,
-                );
-            }
+        let method = match demand {
+            Demand::Exchange(method) => method,
+            Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
         };
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
@@ -103,8 +125,10 @@ impl Pooler {
             return;
         };
         client.state = State::Login(Box::new(Login {
-            exchange,
-            deriving: false,
+            proof: Proof::Exchange {
+                exchange,
+                deriving: false,
+            },
             found: match found {
                 Some(Found::User(secret)) => secret,
                 _ => None,
@@ -125,8 +149,8 @@ impl Pooler {
             Step::Reply(request) => send(&request),
             Step::Await => {}
             Step::Derive(derivation) => {
-                if let Some(login) = self.login(id) {
-                    login.deriving = true;
+                if let Some((_, deriving)) = self.exchange(id) {
+                    *deriving = true;
                 }
                 let question = |ticket| Question::Derive {
                     ticket,
@@ -154,7 +178,14 @@ impl Pooler {
         }
     }
 
-    fn login(&mut self, id: ClientId) -> Option<&mut Login> {
+    fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut bool)> {
+        match &mut self.login(id)?.proof {
+            Proof::Exchange { exchange, deriving } => Some((exchange, deriving)),
+            Proof::Peer(_) => None,
+        }
+    }
+
+    pub(super) fn login(&mut self, id: ClientId) -> Option<&mut Login> {
         match &mut self.clients.get_mut(id)?.state {
             State::Login(login) => Some(login),
             _ => None,
@@ -177,7 +208,7 @@ impl Pooler {
         }
         while let Some(client) = self.clients.get_mut(id) {
             match &client.state {
-                State::Login(login) if !login.deriving => {}
+                State::Login(login) if login.listens() => {}
                 _ => return,
             }
             let held = &client.inbox.held;
@@ -209,24 +240,24 @@ impl Pooler {
     }
 
     fn password(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
-        if let Some(login) = self.login(id) {
-            let step = login.exchange.answer(body);
+        if let Some((exchange, _)) = self.exchange(id) {
+            let step = exchange.answer(body);
             self.login_step(id, step, out);
         }
     }
 
     /// The control thread has derived a key for a client's login.
     pub(crate) fn client_derived(&mut self, id: ClientId, key: [u8; 32], out: &mut Out) {
-        if let Some(login) = self.login(id) {
-            login.deriving = false;
-            let step = login.exchange.derived(&key);
+        if let Some((exchange, deriving)) = self.exchange(id) {
+            *deriving = false;
+            let step = exchange.derived(&key);
             self.login_step(id, step, out);
             self.login_bytes(id, b"", out);
         }
     }
 
     /// The client has proved who it is: its pool is found.
-    fn logged_in(
+    pub(super) fn logged_in(
         &mut self,
         id: ClientId,
         keys: Option<ScramKeys>,

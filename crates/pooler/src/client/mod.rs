@@ -9,6 +9,7 @@
 //! ```
 
 pub mod close;
+pub mod demand;
 pub mod login;
 pub mod startup;
 

@@ -1,8 +1,10 @@
 //! Settings: text in, one immutable value out, swapped whole on reload.
 //!
 //! Two stages: what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), then what it means
-//! (`resolve.rs`), both by the one table of settings (`table.rs`).
+//! (`resolve.rs`), both by the one table of settings (`table.rs`). The files of `auth_type = hba`
+//! have a grammar of their own (`access`).
 
+pub mod access;
 mod connstr;
 mod database;
 mod ini;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::auth::Secret;
+pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
@@ -86,6 +89,8 @@ pub struct Warning {
     pub text: String,
     /// It is about a file that is broken or missing: `--check` takes it for a mistake.
     pub broken: bool,
+    /// A reload with it is refused: what is in force is better than what could be read.
+    pub stops_reload: bool,
 }
 
 impl fmt::Display for Warning {
@@ -120,6 +125,8 @@ pub struct Config {
     pub users: HashMap<String, Arc<User>>,
     /// The auth_file is named, but could not be opened.
     pub auth_file_missing: bool,
+    /// The rules of `auth_type = hba`, if that was asked for.
+    pub hba: Option<Arc<Hba>>,
 }
 
 impl Globals {
@@ -180,6 +187,17 @@ impl Config {
         let mut config = self.clone();
         config.globals.assign(key, value)?;
         config.keep_fixed(self);
+        let (now, then) = (&self.globals, &config.globals);
+        let files = |globals: &Globals| {
+            (
+                globals.auth_hba_file.clone(),
+                globals.auth_ident_file.clone(),
+            )
+        };
+        if then.auth_type == AuthType::Hba && (self.hba.is_none() || files(now) != files(then)) {
+            // Files are read with the configuration only.
+            return Err("write it into the configuration file and RELOAD".into());
+        }
         Ok(config)
     }
 

@@ -9,7 +9,7 @@ use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, read_number};
-use super::{CONSOLE, Config, Mistake, Place, Warning, connstr};
+use super::{CONSOLE, Config, Mistake, Place, Warning, access, connstr};
 use crate::auth::Secret;
 
 /// Longest database name, in bytes, its end mark included.
@@ -289,6 +289,7 @@ impl Resolver {
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }
+        let findings = self.read_rules(read_file);
         if !self.mistakes.is_empty() {
             let broken = self.warnings.into_iter().filter(|warning| warning.broken);
             let users = broken.map(|warning| Mistake {
@@ -297,8 +298,11 @@ impl Resolver {
                 remedy: "write one \"user\" \"password\" a line".into(),
             });
             self.mistakes.extend(users);
+            self.mistakes.extend(findings.left_out);
+            self.mistakes.extend(findings.doubtful);
             return Err(self.mistakes);
         }
+        self.warn_of_rules(findings);
         Ok((self.config, self.warnings))
     }
 
@@ -323,10 +327,7 @@ impl Resolver {
                 continue;
             }
             let text = format!("{} = {value} ({place}) has no effect: {why}", setting.name);
-            self.warnings.push(Warning {
-                text,
-                broken: false,
-            });
+            self.warn(text);
         }
         for name in std::mem::take(&mut self.not_built) {
             let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
@@ -392,15 +393,48 @@ impl Resolver {
         }
     }
 
+    /// The rules of `auth_type = hba`, and what is odd about them.
+    fn read_rules(
+        &mut self,
+        read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> access::Findings {
+        let mut findings = access::Findings::default();
+        if self.config.globals.auth_type == AuthType::Hba {
+            let hba = access::load(&self.config.globals, read_file, &mut findings);
+            self.config.hba = Some(Arc::new(hba));
+        }
+        findings
+    }
+
+    fn warn_of_rules(&mut self, findings: access::Findings) {
+        for (mistakes, broken, stops_reload) in [
+            (findings.left_out, true, true),
+            (findings.doubtful, true, false),
+            (findings.not_built, false, false),
+        ] {
+            let warning = |mistake: Mistake| Warning {
+                text: mistake.to_string(),
+                broken,
+                stops_reload,
+            };
+            self.warnings.extend(mistakes.into_iter().map(warning));
+        }
+    }
+
     fn warn(&mut self, text: String) {
         self.warnings.push(Warning {
             text,
             broken: false,
+            stops_reload: false,
         });
     }
 
     fn warn_broken(&mut self, text: String) {
-        self.warnings.push(Warning { text, broken: true });
+        self.warnings.push(Warning {
+            text,
+            broken: true,
+            stops_reload: false,
+        });
     }
 }
 

@@ -138,14 +138,13 @@ const GU: &[Scope] = &[Global, User];
 const GDU: &[Scope] = &[Global, Database, User];
 
 const NO_TLS: Status = NotYet("TLS is not built yet");
-const NO_HBA: Status = NotYet("it serves auth_type = hba only, which is not built yet");
 const NO_SYSLOG: Status = NotYet("syslog is not built yet: use logfile or standard error");
 const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
     why: "TLS is not built yet, and going on in the clear would be unsafe",
 };
 const AUTH_STOPS: Status = Status::Stops {
-    unless: &["any", "trust", "plain", "md5", "scram-sha-256"],
+    unless: &["any", "trust", "plain", "md5", "hba", "scram-sha-256"],
     why: "this way to log in is not built yet",
 };
 
@@ -158,9 +157,9 @@ globals! {
         "The entry of [databases] in which auth_query runs; unset means the client's own.";
     auth_file: Option<String> = unset, G, reload, Built,
         "The file of users and their secrets.";
-    auth_hba_file: String = "", G, reload, NO_HBA,
-        "The file of host-based rules for auth_type = hba.";
-    auth_ident_file: Option<String> = unset, G, reload, NO_HBA,
+    auth_hba_file: String = "", G, reload, Built,
+        "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
+    auth_ident_file: Option<String> = unset, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
     auth_ldap_options: Option<String> = unset, G, reload,
         NotYet("it serves auth_type = ldap only, which is not built yet"),
@@ -174,6 +173,8 @@ globals! {
         "The role that runs auth_query.";
     autodb_idle_timeout: Duration = "3600", G, reload, Built,
         "Forgets a database made from the `*` entry when it was unused for this long.";
+    busy_poll: u32 = "100", G, fixed, Built,
+        "Microseconds for which io_uring looks out for bytes before it sleeps while one client alone is served; 0 for never. Not in PgBouncer.";
     cancel_wait_timeout: Duration = "10", G, reload, Built,
         "How long a cancel request may wait for a connection to carry it.";
     client_idle_timeout: Duration = "0", GU, reload, Built,
@@ -547,7 +548,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 2, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 3, "PgBouncer's on Linux and ours");
     }
 
     #[test]

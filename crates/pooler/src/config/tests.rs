@@ -10,6 +10,10 @@ fn files(name: &str) -> Result<String, String> {
     match name {
         "users.txt" => Ok(USERS.into()),
         "broken.txt" => Ok("\"alice\" \"x\"\nbob".into()),
+        "hba.conf" => Ok("local all all peer map=m\nhost all all all md5".into()),
+        "doubtful.conf" => Ok("host all all 10.0.0.1/8 md5".into()),
+        "broken.conf" => Ok("local all all magic\nlocal all all trust".into()),
+        "ident.conf" => Ok("m root alice".into()),
         "more.ini" => Ok("[users]\nalice = pool_size=3\n".into()),
         _ => Err("No such file or directory".into()),
     }
@@ -309,7 +313,6 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     for (line, word) in [
         ("client_tls_sslmode = require", "TLS"),
         ("server_tls_sslmode = verify-full", "TLS"),
-        ("auth_type = hba", "not built"),
         ("auth_type = cert", "not built"),
         ("auth_type = ldap", "not built"),
         ("auth_type = pam", "not built"),
@@ -340,8 +343,8 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
             &["peer_id", "syslog"][..],
         ),
         (
-            "[pgbouncer]\nclient_tls_key_file=k\nauth_hba_file=x\n",
-            &["auth_hba", "client_tls_key"],
+            "[pgbouncer]\nclient_tls_key_file=k\nauth_ldap_options=x\n",
+            &["auth_ldap", "client_tls_key"],
         ),
         ("[peers]\n1=host=a\n2=host=b\n", &["[peers] in h.ini"]),
     ] {
@@ -353,6 +356,68 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
                 .all(|(said, name)| said.starts_with(name)),
             "{seen:?}"
         );
+    }
+}
+
+#[test]
+fn rules_are_read_where_they_are_asked_for() {
+    let files = "auth_hba_file = hba.conf\nauth_ident_file = ident.conf";
+    let config = good(&format!("[pgbouncer]\nauth_type = hba\n{files}"));
+    assert!(config.hba.is_some());
+    assert_eq!(good(&format!("[pgbouncer]\n{files}")).hba, None);
+    assert_eq!(good("[pgbouncer]\nauth_hba_file = missing").hba, None);
+    for (lines, said, broken, stops_reload) in [
+        ("", "auth_type = hba without auth_hba_file", true, true),
+        (
+            "auth_hba_file = x",
+            "could not open hba config file x",
+            true,
+            true,
+        ),
+        (
+            "auth_hba_file = hba.conf",
+            "could not parse hba config line 1",
+            true,
+            true,
+        ),
+        (
+            "auth_hba_file = broken.conf",
+            "could not parse hba config line 1",
+            true,
+            true,
+        ),
+        (
+            "auth_hba_file = doubtful.conf",
+            "address does not match mask",
+            true,
+            false,
+        ),
+    ] {
+        let (_, warnings) = load(&format!("[pgbouncer]\nauth_type = hba\n{lines}")).unwrap();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].text.starts_with(said), "{warnings:?}");
+        assert_eq!(
+            (warnings[0].broken, warnings[0].stops_reload),
+            (broken, stops_reload)
+        );
+    }
+    let with_more = mistakes("[pgbouncer]\nauth_type = hba\nauth_hba_file = broken.conf\nx = 1");
+    assert_eq!(with_more.len(), 2, "{with_more:?}");
+    assert!(with_more[1].contains("(broken.conf:1)"));
+}
+
+#[test]
+fn set_reads_no_rules() {
+    let without = good("[pgbouncer]\nauth_hba_file = hba.conf");
+    assert!(without.with("auth_type", "hba").is_err());
+    assert!(without.with("auth_hba_file", "other").is_ok());
+    let lines = "auth_type = hba\nauth_hba_file = hba.conf\nauth_ident_file = ident.conf";
+    let config = good(&format!("[pgbouncer]\n{lines}"));
+    let off = config.with("auth_type", "md5").unwrap();
+    assert!(off.with("auth_type", "hba").unwrap().hba.is_some());
+    for key in ["auth_hba_file", "auth_ident_file"] {
+        let why = config.with(key, "other").unwrap_err();
+        assert!(why.contains("RELOAD"), "{why}");
     }
 }
 

@@ -268,7 +268,7 @@ words! {
         Md5 = "md5",
         /// A TLS client certificate. Not built.
         Cert = "cert",
-        /// By rules in a file. Not built.
+        /// By rules in a file.
         Hba = "hba",
         /// An LDAP bind. Not built.
         Ldap = "ldap",

@@ -95,6 +95,7 @@ impl Uring {
                         buffer,
                         len: len as u32,
                     };
+                    self.polling.heard(key);
                     Some(Completion::Received { key, chunk })
                 };
                 if !more {

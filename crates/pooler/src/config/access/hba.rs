@@ -1,0 +1,513 @@
+//! Host-based rules: the first line that fits a client says how it logs in.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ident::{IdentMap, IdentMaps};
+use super::tokens::{Token, Tokens};
+use super::{Findings, Wrong};
+use crate::config::{Mistake, Place};
+use crate::event::Address;
+
+/// How deep files of names may name files of names.
+const MAX_FILES: usize = 10;
+
+/// All rules, in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hba {
+    rules: Vec<Rule>,
+}
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Its number in the file, from 1.
+    pub line: u32,
+    from: From,
+    databases: Names,
+    users: Names,
+    /// How clients it fits log in.
+    pub method: HbaMethod,
+    /// `map=`, for the methods peer and cert.
+    pub map: Option<Arc<IdentMap>>,
+}
+
+/// How a rule has clients log in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HbaMethod {
+    /// No password, but the user must be known.
+    Trust,
+    /// Not at all.
+    Reject,
+    /// MD5 challenge, or SCRAM when the stored secret is one.
+    Md5,
+    /// The password in clear text.
+    Password,
+    /// SCRAM-SHA-256.
+    ScramSha256,
+    /// By the system's user at the other end of a unix socket.
+    Peer,
+    /// A TLS client certificate. Not built.
+    Cert,
+    /// An LDAP bind. Not built.
+    Ldap,
+}
+
+const METHODS: &[(&str, HbaMethod)] = &[
+    ("trust", HbaMethod::Trust),
+    ("reject", HbaMethod::Reject),
+    ("md5", HbaMethod::Md5),
+    ("password", HbaMethod::Password),
+    ("scram-sha-256", HbaMethod::ScramSha256),
+    ("peer", HbaMethod::Peer),
+    ("cert", HbaMethod::Cert),
+    ("ldap", HbaMethod::Ldap),
+];
+
+/// A client, as far as rules look at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Where it comes from.
+    pub remote: &'a Address,
+    /// Its connection is encrypted.
+    pub tls: bool,
+    /// It asked for physical replication, which only the word `replication` stands for.
+    pub physical_replication: bool,
+    /// The database it asked for.
+    pub database: &'a str,
+    /// The user it wants to be.
+    pub user: &'a str,
+}
+
+/// Where clients come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum From {
+    /// `local`
+    Unix,
+    /// `host`, `hostssl` and `hostnossl`
+    Tcp {
+        /// With TLS only, or without only.
+        tls: Option<bool>,
+        network: Network,
+    },
+}
+
+/// Addresses. One with bits outside of its mask fits nobody, as in PgBouncer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Network {
+    All,
+    V4 { base: u32, mask: u32 },
+    V6 { base: u128, mask: u128 },
+}
+
+/// A list of databases or users.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Names {
+    /// `all`
+    all: bool,
+    /// `sameuser`
+    same_user: bool,
+    /// `replication`
+    replication: bool,
+    /// Those named.
+    named: HashSet<String>,
+}
+
+impl Hba {
+    /// The first rule that fits a client.
+    pub fn find(&self, candidate: &Candidate<'_>) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.fits(candidate))
+    }
+
+    /// How many rules there are.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn len(&self) -> usize {
+        self.rules.len()
+    }
+}
+
+impl Rule {
+    fn fits(&self, candidate: &Candidate<'_>) -> bool {
+        let from = match (&self.from, candidate.remote) {
+            (From::Unix, Address::Unix(..)) => true,
+            (From::Tcp { tls, network }, Address::Tcp(address, _)) => {
+                tls.is_none_or(|tls| tls == candidate.tls) && network.has(*address)
+            }
+            _ => false,
+        };
+        let (database, user) = (candidate.database, candidate.user);
+        let wanted = if candidate.physical_replication {
+            self.databases.replication
+        } else {
+            self.databases.has(database) || (self.databases.same_user && database == user)
+        };
+        from && wanted && self.users.has(user)
+    }
+}
+
+impl Network {
+    fn has(self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Network::All, _) => true,
+            (Network::V4 { base, mask }, IpAddr::V4(address)) => address.to_bits() & mask == base,
+            (Network::V6 { base, mask }, IpAddr::V6(address)) => address.to_bits() & mask == base,
+            _ => false,
+        }
+    }
+
+    fn is_empty(self) -> bool {
+        match self {
+            Network::All => false,
+            Network::V4 { base, mask } => base & !mask != 0,
+            Network::V6 { base, mask } => base & !mask != 0,
+        }
+    }
+}
+
+impl Names {
+    fn has(&self, name: &str) -> bool {
+        self.all || self.named.contains(name)
+    }
+}
+
+/// Reads a file of rules.
+pub(super) fn parse(
+    path: &str,
+    text: &str,
+    maps: &IdentMaps,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    findings: &mut Findings,
+) -> Hba {
+    let file: Arc<str> = path.into();
+    let mut reader = Reader {
+        maps,
+        read_file,
+        findings,
+        place: Place {
+            file: file.clone(),
+            line: 0,
+        },
+    };
+    let mut hba = Hba::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        reader.place.line = number;
+        match reader.line(line) {
+            Ok(rule) => hba.rules.extend(rule),
+            Err(wrong) => reader.findings.left_out("hba", &reader.place, wrong),
+        }
+    }
+    hba
+}
+
+/// Which list of names is read.
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    Databases,
+    Users,
+}
+
+struct Reader<'a> {
+    maps: &'a IdentMaps,
+    read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
+    findings: &'a mut Findings,
+    /// The line at hand.
+    place: Place,
+}
+
+fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wrong> {
+    Err((text.into(), remedy.into()))
+}
+
+impl Reader<'_> {
+    /// A line; nothing for one without words.
+    fn line(&mut self, line: &str) -> Result<Option<Rule>, Wrong> {
+        let Ok(mut tokens) = Tokens::of(line) else {
+            return wrong("a quote is not closed", "close it");
+        };
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        let kind = tokens.word();
+        let tls = match kind.as_deref() {
+            Some("local" | "host") => None,
+            Some("hostssl") => Some(true),
+            Some("hostnossl") => Some(false),
+            other => {
+                let text = format!("unknown type {}", other.unwrap_or("(in quotes)"));
+                return wrong(text, "begin with local, host, hostssl or hostnossl");
+            }
+        };
+        let databases = self.names(&mut tokens, Field::Databases)?;
+        let users = self.names(&mut tokens, Field::Users)?;
+        let from = if kind.as_deref() == Some("local") {
+            From::Unix
+        } else {
+            let network = network(&mut tokens)?;
+            From::Tcp { tls, network }
+        };
+        let method = method(&mut tokens)?;
+        let map = match method {
+            HbaMethod::Ldap => None,
+            _ => self.options(&mut tokens)?,
+        };
+        let rule = Rule {
+            line: self.place.line,
+            from,
+            databases,
+            users,
+            method,
+            map,
+        };
+        self.judge(&rule);
+        Ok(Some(rule))
+    }
+
+    /// Names with commas between them.
+    fn names(&mut self, tokens: &mut Tokens, field: Field) -> Result<Names, Wrong> {
+        let mut names = Names::default();
+        loop {
+            let file = self.place.file.clone();
+            match tokens.take() {
+                Some(Token::Word(word)) => self.word(&word, &file, field, 0, &mut names)?,
+                Some(Token::Quoted(name)) => {
+                    names.named.insert(name);
+                }
+                Some(Token::Comma) | None => {
+                    let (what, of) = match field {
+                        Field::Databases => ("a database", "type"),
+                        Field::Users => ("a user", "databases"),
+                    };
+                    let remedy = format!("name one behind the {of}, or write all");
+                    return wrong(format!("{what} is missing"), remedy);
+                }
+            }
+            if !tokens.comma() {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// A name without quotes, which may stand for others. `file` is where it stands.
+    fn word(
+        &mut self,
+        word: &str,
+        file: &str,
+        field: Field,
+        depth: usize,
+        names: &mut Names,
+    ) -> Result<(), Wrong> {
+        match (word, field) {
+            ("all", _) => names.all = true,
+            ("sameuser", Field::Databases) => names.same_user = true,
+            ("replication", Field::Databases) => names.replication = true,
+            ("samerole" | "samegroup", Field::Databases) => {
+                return wrong(format!("{word} is not supported"), "name the databases");
+            }
+            _ if word.starts_with('+') => {
+                return wrong(
+                    format!("{word}: members of a role are not supported"),
+                    "name the users, here or in a file: @file",
+                );
+            }
+            _ if word.starts_with('@') => return self.file(&word[1..], file, field, depth, names),
+            _ => {
+                if word.starts_with('/') {
+                    let text = "regular expressions are not supported, here or in PgBouncer";
+                    let remedy = format!("name all; this line is for what is named {word}");
+                    let doubt = Mistake::at(&self.place, text, remedy);
+                    self.findings.doubtful.push(doubt);
+                }
+                names.named.insert(word.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A file of names, with white space or commas between them. A path that is not absolute
+    /// starts where the file stands that has it.
+    fn file(
+        &mut self,
+        path: &str,
+        from: &str,
+        field: Field,
+        depth: usize,
+        names: &mut Names,
+    ) -> Result<(), Wrong> {
+        if path.is_empty() {
+            return wrong("@ names no file", "write @file, without blanks or quotes");
+        }
+        if depth >= MAX_FILES {
+            let remedy = format!("nest at most {MAX_FILES} files; is there a circle?");
+            return wrong(format!("{from} names one file too many"), remedy);
+        }
+        let path = match Path::new(from).parent() {
+            Some(folder) => folder.join(path).to_string_lossy().into_owned(),
+            None => path.to_owned(),
+        };
+        let text = (self.read_file)(&path).or_else(|why| {
+            let remedy = format!("check the path, which starts where {from} is");
+            wrong(format!("could not open {path}: {why}"), remedy)
+        })?;
+        for (number, line) in (1..).zip(text.lines()) {
+            let Ok(mut tokens) = Tokens::of(line) else {
+                return wrong(
+                    format!("a quote is not closed in {path}:{number}"),
+                    "close it",
+                );
+            };
+            while let Some(token) = tokens.take() {
+                match token {
+                    Token::Word(word) => self.word(&word, &path, field, depth + 1, names)?,
+                    Token::Quoted(name) => {
+                        names.named.insert(name);
+                    }
+                    Token::Comma => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows the method: nothing, or `map=`.
+    fn options(&mut self, tokens: &mut Tokens) -> Result<Option<Arc<IdentMap>>, Wrong> {
+        let only = "only map=name may follow the method";
+        let mut found = None;
+        if let Some(word) = tokens.word() {
+            let Some(name) = word.strip_prefix("map=") else {
+                return wrong(format!("unsupported parameter {word}"), only);
+            };
+            let Some(map) = self.maps.get(name) else {
+                return wrong(
+                    format!("there is no ident map {name}"),
+                    "write its lines into the file that auth_ident_file names",
+                );
+            };
+            found = Some(map.clone());
+        }
+        if tokens.is_empty() {
+            Ok(found)
+        } else {
+            wrong("unsupported parameters", only)
+        }
+    }
+
+    /// Says what a rule can't mean, or can't have.
+    fn judge(&mut self, rule: &Rule) {
+        let place = &self.place;
+        if let From::Tcp { network, .. } = &rule.from
+            && network.is_empty()
+        {
+            let text = "address does not match mask, so nobody is there";
+            let remedy =
+                "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8";
+            self.findings
+                .doubtful
+                .push(Mistake::at(place, text, remedy));
+        }
+        let text = match (&rule.from, rule.method) {
+            (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
+            (_, HbaMethod::Ldap) => "ldap is not built yet and refuses its clients",
+            (From::Tcp { tls, .. }, _) if *tls == Some(true) => {
+                "TLS is not built yet: hostssl lines match nobody"
+            }
+            _ => return,
+        };
+        if !self.findings.not_built.iter().any(|seen| seen.text == text) {
+            let remedy = "such clients need another line";
+            self.findings
+                .not_built
+                .push(Mistake::at(place, text, remedy));
+        }
+    }
+}
+
+fn method(tokens: &mut Tokens) -> Result<HbaMethod, Wrong> {
+    let word = tokens.word();
+    let known = METHODS
+        .iter()
+        .find(|(name, _)| Some(*name) == word.as_deref());
+    if let Some((_, method)) = known {
+        return Ok(*method);
+    }
+    let remedy = match word.as_deref() {
+        Some("plain") => "write password".to_owned(),
+        _ => {
+            let names: Vec<_> = METHODS.iter().map(|(name, _)| *name).collect();
+            format!("there are {}", names.join(", "))
+        }
+    };
+    match word {
+        Some(word) => wrong(format!("unsupported method {word}"), remedy),
+        None => wrong("no method", remedy),
+    }
+}
+
+/// `all`, `address/bits` or `address mask`.
+fn network(tokens: &mut Tokens) -> Result<Network, Wrong> {
+    let Some(word) = tokens.word() else {
+        return wrong(
+            "did not find address",
+            "write all, an address with its bits (10.0.0.0/8), or an address and a mask",
+        );
+    };
+    if word == "all" {
+        return Ok(Network::All);
+    }
+    let (address, bits) = match word.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (&*word, None),
+    };
+    let Ok(base) = address.parse::<IpAddr>() else {
+        let text = format!("failed to parse address {word}");
+        return wrong(
+            text,
+            "host names, samehost and samenet are not supported: write numbers",
+        );
+    };
+    let mask = match bits {
+        Some(bits) => mask_of_bits(base, bits),
+        None => {
+            let Some(mask) = tokens.word() else {
+                return wrong("did not find mask", format!("write {address}/bits"));
+            };
+            mask.parse().map_err(|_| mask)
+        }
+    };
+    match (base, mask) {
+        (IpAddr::V4(base), Ok(IpAddr::V4(mask))) => Ok(Network::V4 {
+            base: base.to_bits(),
+            mask: mask.to_bits(),
+        }),
+        (IpAddr::V6(base), Ok(IpAddr::V6(mask))) => Ok(Network::V6 {
+            base: base.to_bits(),
+            mask: mask.to_bits(),
+        }),
+        (_, Ok(mask)) => wrong(
+            format!("invalid mask {mask}"),
+            "address and mask must be of one kind",
+        ),
+        (_, Err(mask)) => wrong(
+            format!("invalid mask {mask}"),
+            "write up to 32 bits, for IPv6 up to 128, or a mask like 255.255.0.0",
+        ),
+    }
+}
+
+fn mask_of_bits(base: IpAddr, bits: &str) -> Result<IpAddr, String> {
+    let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
+    let number = bits.parse::<u32>().ok().filter(|_| digits);
+    let mask = number.and_then(|number| match base {
+        IpAddr::V4(_) if number <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - number).unwrap_or(0);
+            Some(IpAddr::V4(Ipv4Addr::from_bits(mask)))
+        }
+        IpAddr::V6(_) if number <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - number).unwrap_or(0);
+            Some(IpAddr::V6(Ipv6Addr::from_bits(mask)))
+        }
+        _ => None,
+    });
+    mask.ok_or_else(|| bits.to_owned())
+}

@@ -1,0 +1,101 @@
+//! Ident maps: which system user may log in as which database user.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::tokens::Tokens;
+use super::{Findings, Wrong};
+use crate::config::{Mistake, Place};
+
+/// The maps of an `auth_ident_file`, by name.
+pub(super) type IdentMaps = HashMap<String, Arc<IdentMap>>;
+
+/// The lines of one map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdentMap {
+    /// What rules call it.
+    pub name: String,
+    mappings: Vec<Mapping>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Mapping {
+    system: String,
+    /// `None`: `all`.
+    user: Option<String>,
+}
+
+impl IdentMap {
+    /// Whether the system's user may be this user of the database.
+    pub fn allows(&self, system: &str, user: &str) -> bool {
+        self.mappings.iter().any(|mapping| {
+            mapping.system == system && mapping.user.as_ref().is_none_or(|name| name == user)
+        })
+    }
+}
+
+/// Reads a file: `map system-user database-user` a line.
+pub(super) fn parse(path: &str, text: &str, findings: &mut Findings) -> IdentMaps {
+    let mut maps: HashMap<String, IdentMap> = HashMap::new();
+    let file: Arc<str> = path.into();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = Place {
+            file: file.clone(),
+            line: number,
+        };
+        match parse_line(line) {
+            Ok(None) => {}
+            Ok(Some((name, mapping))) => {
+                doubt(&mapping, &place, findings);
+                let fresh = || IdentMap {
+                    name: name.clone(),
+                    mappings: Vec::new(),
+                };
+                let map = maps.entry(name.clone()).or_insert_with(fresh);
+                map.mappings.push(mapping);
+            }
+            Err(wrong) => findings.left_out("ident", &place, wrong),
+        }
+    }
+    let share = |(name, map)| (name, Arc::new(map));
+    maps.into_iter().map(share).collect()
+}
+
+fn parse_line(line: &str) -> Result<Option<(String, Mapping)>, Wrong> {
+    let wrong = |text: &str| {
+        let remedy = "write `map system-user database-user`, or all for the last";
+        (text.to_owned(), remedy.to_owned())
+    };
+    let Ok(mut tokens) = Tokens::of(line) else {
+        return Err(("a quote is not closed".into(), "close it".into()));
+    };
+    if tokens.is_empty() {
+        return Ok(None);
+    }
+    let name = tokens.word();
+    let name = name.ok_or_else(|| wrong("it does not begin with a map's name, unquoted"))?;
+    let system = tokens.text().ok_or_else(|| wrong("no system user"))?;
+    let user = match tokens.word() {
+        Some(word) if word == "all" => None,
+        Some(word) => Some(word),
+        None => Some(tokens.text().ok_or_else(|| wrong("no database user"))?),
+    };
+    if !tokens.is_empty() {
+        return Err(wrong("something follows the database user"));
+    }
+    Ok(Some((name, Mapping { system, user })))
+}
+
+/// What PostgreSQL would understand in another way.
+fn doubt(mapping: &Mapping, place: &Place, findings: &mut Findings) {
+    let user = mapping.user.as_deref().unwrap_or("");
+    let (what, name) = match (&*mapping.system, user) {
+        (system, _) if system.starts_with('/') => ("regular expressions", system),
+        (_, user) if user.starts_with('/') => ("regular expressions", user),
+        (_, user) if user.starts_with('+') => ("groups", user),
+        _ => return,
+    };
+    let text = format!("{what} are not supported, here or in PgBouncer");
+    let remedy = format!("write a line for each user; this one is for a user named {name}");
+    findings.doubtful.push(Mistake::at(place, text, remedy));
+}

@@ -1,0 +1,146 @@
+//! The words of a line.
+
+/// A word, or what stands between words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Token {
+    /// As it is written: may be a keyword.
+    Word(String),
+    /// From between quotes: never a keyword.
+    Quoted(String),
+    /// `,`
+    Comma,
+}
+
+/// Splits a line. A word ends at white space, a comma, a quote or a `#`, which begins a comment;
+/// within quotes a quote is written twice.
+///
+/// # Errors
+/// A quote is not closed.
+pub(super) fn split(line: &str) -> Result<Vec<Token>, ()> {
+    let mut tokens = Vec::new();
+    let mut rest = line.trim_start_matches(is_space);
+    while let Some(first) = rest.chars().next() {
+        match first {
+            '#' => break,
+            ',' => {
+                tokens.push(Token::Comma);
+                rest = &rest[1..];
+            }
+            '"' => {
+                let (text, after) = quoted(&rest[1..])?;
+                tokens.push(Token::Quoted(text));
+                rest = after;
+            }
+            _ => {
+                let ends = |c: char| is_space(c) || matches!(c, ',' | '#' | '"');
+                let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+                tokens.push(Token::Word(word.into()));
+                rest = after;
+            }
+        }
+        rest = rest.trim_start_matches(is_space);
+    }
+    Ok(tokens)
+}
+
+/// What C's `isspace` takes.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t'..='\r')
+}
+
+fn quoted(mut rest: &str) -> Result<(String, &str), ()> {
+    let mut text = String::new();
+    loop {
+        let (part, after) = rest.split_once('"').ok_or(())?;
+        text.push_str(part);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                text.push('"');
+                rest = more;
+            }
+            None => return Ok((text, after)),
+        }
+    }
+}
+
+/// The tokens of a line, taken one after the other.
+pub(super) struct Tokens {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+}
+
+impl Tokens {
+    /// Of a line.
+    ///
+    /// # Errors
+    /// As [`split`].
+    pub(super) fn of(line: &str) -> Result<Tokens, ()> {
+        let tokens = split(line)?.into_iter().peekable();
+        Ok(Tokens { tokens })
+    }
+
+    /// The next, whatever it is.
+    pub(super) fn take(&mut self) -> Option<Token> {
+        self.tokens.next()
+    }
+
+    /// The next if it is a word without quotes.
+    pub(super) fn word(&mut self) -> Option<String> {
+        match self.tokens.next_if(|t| matches!(t, Token::Word(_)))? {
+            Token::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// The next if it is a word, with or without quotes.
+    pub(super) fn text(&mut self) -> Option<String> {
+        match self.tokens.next_if(|token| *token != Token::Comma)? {
+            Token::Word(text) | Token::Quoted(text) => Some(text),
+            Token::Comma => None,
+        }
+    }
+
+    /// Takes a comma, if one is next.
+    pub(super) fn comma(&mut self) -> bool {
+        self.tokens.next_if_eq(&Token::Comma).is_some()
+    }
+
+    /// Nothing is left.
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.tokens.peek().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokens as text: quoted ones in ', commas as they are.
+    fn shown(line: &str) -> Result<String, ()> {
+        let words = split(line)?.into_iter().map(|token| match token {
+            Token::Word(word) => word,
+            Token::Quoted(text) => format!("'{text}'"),
+            Token::Comma => ",".into(),
+        });
+        Ok(words.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn lines_are_split() {
+        for (line, words) in [
+            ("", Ok("")),
+            (" \t\x0b\x0c\r\n", Ok("")),
+            ("# all of it", Ok("")),
+            ("a b\tc # d", Ok("a b c")),
+            ("a#b", Ok("a")),
+            ("a,b , c,,d", Ok("a , b , c , , d")),
+            ("\"a b\" \"c\"\"d\" \"\"", Ok("'a b' 'c\"d' ''")),
+            ("a\"b\"c", Ok("a 'b' c")),
+            ("\"#\",\"\"\"\"", Ok("'#' , '\"'")),
+            ("ö ü", Ok("ö ü")),
+            ("a \"b", Err(())),
+            ("\"a\"\"", Err(())),
+        ] {
+            assert_eq!(shown(line), words.map(String::from), "{line:?}");
+        }
+    }
+}
