@@ -17,7 +17,7 @@ TELLS_SECRET = "select $1::text, 'secret'"
 @pytest.mark.parametrize("workers", [1, 2])
 def test_looked_up(shared_howdah, auth_type, user, workers):
     """With the query that holds by default: the right password, a wrong one, and a user whom
-    nobody knows, who is told the same as with a wrong password."""
+    nobody knows, who is told so, as by PgBouncer."""
     howdah = shared_howdah(auth_type=auth_type, auth_user="admin", workers=workers)
     for _ in range(3):
         with howdah.connect(user=user, password="secret") as client:
@@ -26,8 +26,10 @@ def test_looked_up(shared_howdah, auth_type, user, workers):
     for name, password in ((user, "wrong"), ("nobody_at_all", "secret")):
         with pytest.raises(wire.Refused) as refused:
             howdah.connect(user=name, password=password)
-        refusals.append(refused.value.code)
-    assert refusals == ["28P01", "28P01"]
+        refusals.append((refused.value.code, refused.value.text))
+    assert refusals[0][0] == "28P01"
+    assert refusals[1] == ("28000", "no such user")
+    howdah.wait_for_log(r"closing because: no such user \(age=")
 
 
 def test_trust_asks_too(shared_howdah):

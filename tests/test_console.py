@@ -352,3 +352,23 @@ def test_limits_of_the_console(make_howdah):
         with howdah.connect(user="admin", database="pgbouncer"):
             howdah.console("SHOW VERSION")
         howdah.connect().close()
+
+
+def test_ids_are_one_sequence(make_howdah):
+    """Clients and servers of all workers are numbered together, without gaps."""
+    howdah = make_howdah(workers=2)
+    first = None
+    for turn in range(6):
+        with howdah.connect(user="admin", database="pgbouncer", password="secret") as client:
+            number = max(int(row["id"]) for row in console_rows(client, "SHOW CLIENTS"))
+        first = number if first is None else first
+        assert number == first + turn
+
+
+def test_a_server_that_serves_once(make_howdah):
+    """With server_lifetime = 0 the server that a login opened serves its client, and nobody else."""
+    howdah = make_howdah(server_lifetime=0)
+    with howdah.connect() as client:
+        pids = [client.value("select pg_backend_pid()") for _ in range(2)]
+    assert pids[0] != pids[1]
+    assert len(re.findall("new connection to server", howdah.log())) == 2

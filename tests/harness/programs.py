@@ -33,6 +33,7 @@ class Program:
     build: list = field(default_factory=list)  # the command that makes it
     tools: tuple = ()  # what must be on PATH
     packages: str = ""  # where its packages come from
+    console: list = field(default_factory=list)  # the command that reads the console
 
     @property
     def source(self):
@@ -86,30 +87,31 @@ class Program:
         with open(stamp, "w") as file:
             file.write(wanted)
 
-    def start(self, host, port, user, password, database):
-        """Starts it against a server; standard output and error are pipes."""
+    def start(self, host, port, user, password, database, command=None):
+        """Starts it, or another command of its folder, against a server; standard output and error
+        are pipes."""
         server = {"PGHOST": host, "PGPORT": str(port), "PGUSER": user, "PGPASSWORD": password,
                   "PGDATABASE": database}
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
-        return subprocess.Popen(self.run, cwd=self.folder, env={**clean, **server}, text=True,
+        return subprocess.Popen(command or self.run, cwd=self.folder, env={**clean, **server}, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
 
 PROGRAMS = {program.name: program for program in (
-    Program("psycopg", [sys.executable, "workload.py"]),
-    Program("asyncpg", [sys.executable, "workload.py"]),
+    Program("psycopg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
+    Program("asyncpg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
     Program("node-postgres", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
-            "the npm registry"),
+            "the npm registry", ["node", "console.mjs"]),
     Program("postgres.js", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
             "the npm registry"),
-    Program("pgx", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
-            "the Go module proxy"),
+    Program("pgx", ["built/workload"], ["go", "build", "-o", "built/", "./..."], ("go",),
+            "the Go module proxy", ["built/console"]),
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
             "the Go module proxy"),
     Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
             ("cargo",), "crates.io"),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
-            "Maven Central"),
+            "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),
 )}

@@ -1,6 +1,7 @@
 //! The worker threads.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,6 +89,7 @@ pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
         mailboxes.push(mailbox);
     }
     let shared_seed = entropy()?;
+    let numbers = Arc::default();
     for (number, mailbox) in (0..count).zip(mailboxes) {
         let seat = Seat {
             id: WorkerId(number),
@@ -96,6 +98,7 @@ pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
             boxes: boxes.clone(),
             seed: entropy()?,
             shared_seed,
+            numbers: Arc::clone(&numbers),
             common: common.clone(),
         };
         let thread = std::thread::Builder::new().name(format!("worker {number}"));
@@ -127,6 +130,7 @@ struct Seat {
     boxes: Vec<PostBox>,
     seed: [u8; 32],
     shared_seed: [u8; 32],
+    numbers: Arc<AtomicU64>,
     common: Common,
 }
 
@@ -176,6 +180,7 @@ impl Seat {
             started: wall_clock_at_origin(),
             driver: driver_story,
             uid: rustix::process::geteuid().as_raw(),
+            numbers: self.numbers,
         });
         let outside = Outside {
             // Nobody hears when the process is ending.

@@ -46,6 +46,8 @@ struct Hunger {
     replication: bool,
     /// It can use a permit; else only a server that is lent.
     opens: bool,
+    /// Those who hold servers know of it.
+    told: bool,
 }
 
 /// Why there is no permit.
@@ -88,13 +90,15 @@ impl Broker {
                 bounds,
             } => {
                 self.pool(&pool, worker).bounds = bounds;
-                let hunger = Hunger {
+                let entry = &mut self.pool(&pool, worker).hungry[usize::from(worker.0)];
+                let told = entry.is_some_and(|hunger| hunger.told);
+                *entry = Some(Hunger {
                     age,
                     unwelcomed,
                     replication,
                     opens,
-                };
-                self.pool(&pool, worker).hungry[usize::from(worker.0)] = Some(hunger);
+                    told,
+                });
                 self.feed(&pool, worker, post);
             }
             ToBroker::Sated { worker, pool } => {
@@ -182,23 +186,28 @@ impl Broker {
         pool
     }
 
-    /// Gives a hungry worker a permit, or tells the holders of servers about it.
+    /// Gives a hungry worker a permit, or tells the holders of servers about it. A worker that has
+    /// no server of the pool borrows one if it can: its permit comes when it says once more that it
+    /// is hungry. So one server suffices for those who take turns, whatever workers they are on.
     fn feed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
         let Some(hunger) = self.pool(key, worker).hungry[usize::from(worker.0)] else {
             return;
         };
         if !hunger.opens {
-            if hunger.replication || !self.tell_holders(key, worker, hunger, post) {
+            if hunger.replication || !self.tell_holders(key, worker, hunger, false, post) {
                 let pool = key.clone();
                 post(worker, Mail::Brokered(FromBroker::Alone { pool }));
             }
             return;
         }
         match self.refusal(key, hunger.age) {
+            None if !hunger.told && !hunger.replication && self.others_hold_all(key, worker) => {
+                self.tell_holders(key, worker, hunger, true, post);
+            }
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
                 if !hunger.replication {
-                    self.tell_holders(key, worker, hunger, post);
+                    self.tell_holders(key, worker, hunger, false, post);
                 }
                 let from = match refusal {
                     Refusal::Pool => None,
@@ -217,6 +226,17 @@ impl Broker {
                 }
             }
         }
+    }
+
+    /// The pool has servers, and the worker has none of them.
+    fn others_hold_all(&self, key: &PoolKey, worker: WorkerId) -> bool {
+        self.pools.get(key).is_some_and(|pool| {
+            pool.total > 0
+                && pool
+                    .held
+                    .get(usize::from(worker.0))
+                    .is_none_or(|held| *held <= 0)
+        })
     }
 
     /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
@@ -320,9 +340,13 @@ impl Broker {
         key: &Arc<PoolKey>,
         worker: WorkerId,
         hunger: Hunger,
+        idle_only: bool,
         post: Post<'_>,
     ) -> bool {
         let pool = self.pool(key, worker);
+        if let Some(hunger) = &mut pool.hungry[usize::from(worker.0)] {
+            hunger.told = true;
+        }
         let mut told = false;
         for (holder, held) in pool.held.iter().enumerate() {
             let holder = WorkerId(holder as u16);
@@ -335,6 +359,7 @@ impl Broker {
                         pool: key.clone(),
                         age: hunger.age,
                         unwelcomed: hunger.unwelcomed,
+                        idle_only,
                     }),
                 );
             }
@@ -487,6 +512,33 @@ mod tests {
             pool,
         };
         assert_eq!(tell(&mut broker, freed), ["1: permit d true"]);
+    }
+
+    #[test]
+    fn who_has_none_borrows_first() {
+        let mut broker = Broker::new(seeded(1));
+        let pool = key("d", "u");
+        let bounds = Bounds {
+            size: 9,
+            ..Bounds::default()
+        };
+        assert_eq!(
+            tell(&mut broker, need(0, &pool, 0, bounds)),
+            ["0: permit d false"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 0, bounds)),
+            ["0: 1 hungry 0"]
+        );
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 9, bounds)),
+            ["1: permit d false"]
+        );
+        // It has one: the next is its own at once.
+        assert_eq!(
+            tell(&mut broker, need(1, &pool, 0, bounds)),
+            ["1: permit d false"]
+        );
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum Fault {
     TransactionBlock,
     /// The proof of identity failed: the text says how.
     LoginFailed(&'static str),
+    /// auth_query found nobody of this name.
+    NoSuchUser,
     /// It is neither in `admin_users` nor in `stats_users`.
     NotAllowed,
     /// It went away; the text says how.
@@ -116,7 +118,10 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The SQLSTATE a client sees.
+    /// The SQLSTATE a client sees: what PostgreSQL says in the same condition, where a client can
+    /// take it for that. The pooler's own limits on queries and transactions say what PgBouncer
+    /// says: with `57014`, `25P03` or `25P04` drivers report that PostgreSQL ended a statement or a
+    /// transaction, not that a connection is gone.
     pub fn sqlstate(&self) -> &str {
         use Fault::*;
         match self {
@@ -136,9 +141,7 @@ impl Fault {
             StatementTooLong(_) => "54000",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle => "57P05",
-            IdleTransaction => "25P03",
-            TransactionTimeout => "25P04",
-            QueryTimeout | QueryTimeoutWaiting => "57014",
+            NoSuchUser => "28000",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
             ServerLogin(sqlstate, _) => sqlstate,
             ServerGone => "08006",
@@ -211,6 +214,7 @@ impl fmt::Display for Fault {
                 f.write_str("transaction blocks not allowed in statement pooling mode")
             }
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
+            NoSuchUser => f.write_str("no such user"),
             NotAllowed => f.write_str("not allowed"),
             ClientGone(text) | Told(text) => f.write_str(text),
             ClientClosed => f.write_str("client close request"),

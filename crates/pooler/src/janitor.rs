@@ -92,6 +92,12 @@ impl Janitor {
         self.ending == Some(Ending::Servers)
     }
 
+    /// The end has begun, and a RESUME has no pause to undo, or must not undo it.
+    pub fn ignores_resume(&self) -> bool {
+        let paused = self.paused_all || self.pauses_some();
+        self.awaits_servers() || self.is_shutting_down() && !paused
+    }
+
     /// The number of the last order that called servers in.
     pub fn epoch(&self, _database: &str) -> u64 {
         self.epoch
@@ -144,6 +150,7 @@ impl Pooler {
             self.collect(id, out);
         }
         self.average(out);
+        self.drop_all_waiters(out);
         self.maybe_end(out);
     }
 
@@ -152,7 +159,8 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            if pool.need && !pool.waiting.is_empty() {
+            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+            if pool.need && waited_for && !self.backs_off(id) {
                 self.tell_need(id, out);
             }
         }
@@ -477,7 +485,9 @@ impl Pooler {
             server::State::Idle => {
                 let database = &self.pools.at(server.pool).terms.database;
                 let lifetime = nanos(self.config.server_lifetime(database));
-                let over = (after(server.connected, lifetime), "server lifetime over");
+                // Of 0, too, one that has served nobody yet is given time to.
+                let over = after(server.connected, lifetime.max(PERIOD_NS));
+                let over = (over, "server lifetime over");
                 let limit = nanos(globals.server_idle_timeout);
                 if limit == 0 {
                     return Some(over);

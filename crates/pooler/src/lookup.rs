@@ -52,7 +52,7 @@ type Row = (Option<String>, Option<String>);
 /// What is known of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// Nobody has this name.
+    /// Nobody could be asked: the client goes through a login that can't succeed.
     Nobody,
     /// The user's secret; `None` if no password is right.
     User(Option<Secret>),
@@ -285,7 +285,8 @@ impl Pooler {
                 let secret = secret.filter(|secret| !secret.is_empty());
                 Found::User(secret.map(Secret::classify))
             }
-            (None, _) => Found::Nobody,
+            // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
+            (None, _) => return self.disconnect(lookup.client, Fault::NoSuchUser, out),
         };
         self.was_looked_up(lookup.client, found, out);
     }

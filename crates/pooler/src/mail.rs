@@ -95,6 +95,8 @@ pub struct ServerParcel {
     pub connected: Time,
     /// Since when it has been idle.
     pub since: Time,
+    /// It has served somebody.
+    pub served: bool,
     /// What PostgreSQL told at the login of its pool's last server.
     pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.
@@ -238,7 +240,7 @@ pub enum FromBroker {
         /// It is for `min_pool_size`: nobody need wait.
         warm: bool,
     },
-    /// Another worker's clients wait, and there is no permit left.
+    /// Another worker's clients wait.
     Hungry {
         /// Whose.
         worker: WorkerId,
@@ -248,6 +250,8 @@ pub enum FromBroker {
         age: u64,
         /// It does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,
+        /// It will get a permit: only a server that is idle now is worth lending.
+        idle_only: bool,
     },
     /// Logins fail for the worker that said `Need`, and no other has a server that it could lend.
     Alone {

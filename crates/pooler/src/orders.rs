@@ -23,12 +23,15 @@ impl Pooler {
     pub(crate) fn order(&mut self, order: &Order, out: &mut Out) {
         match order {
             Order::Pause(database) => self.pause(database.as_deref(), out),
-            Order::Resume(_) if self.janitor.awaits_servers() => {
-                let text = "pooler is shutting down, RESUME ignored".to_string();
-                out.note(Note {
-                    level: Level::Warning,
-                    text,
-                });
+            Order::Resume(_) if self.janitor.ignores_resume() => {
+                // Only the signal comes so far: the console refuses its command.
+                if self.worker == Self::BROKER {
+                    let text = "got SIGUSR2 while shutting down, ignoring".to_string();
+                    out.note(Note {
+                        level: Level::Log,
+                        text,
+                    });
+                }
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
             Order::Reconnect(database) => {
@@ -120,7 +123,6 @@ impl Pooler {
         if ending == Ending::Servers {
             self.janitor.paused_all = true;
             for id in self.pools.ids() {
-                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
                 let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();
                 for server in idle {
                     self.close_server(server, "server shutting down", Close::Await, out);
@@ -129,6 +131,16 @@ impl Pooler {
             }
         }
         self.maybe_end(out);
+    }
+
+    /// Who waits for a server while the process ends will get none. They are told at the next
+    /// maintenance, as PgBouncer does.
+    pub(crate) fn drop_all_waiters(&mut self, out: &mut Out) {
+        if self.janitor.awaits_servers() {
+            for id in self.pools.ids() {
+                self.drop_waiters(id, &Fault::ServerShuttingDown, out);
+            }
+        }
     }
 
     /// Ends the process once what it waited for has come. Every worker says so for itself; the
@@ -154,6 +166,7 @@ impl Pooler {
                 .any(|(_, s)| !matches!(s.state, server::State::Idle)),
         };
         if !busy {
+            self.drop_all_waiters(out);
             self.janitor.told_idle = true;
             out.push(Action::Ask(Question::Idle(self.worker)));
         }

@@ -1,6 +1,7 @@
 //! One worker's decisions: the value that events go into and actions come out of.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha20Rng;
@@ -45,6 +46,8 @@ pub struct PoolerSetup {
     pub driver: String,
     /// The user id the process runs as: its own user may enter the console by unix socket.
     pub uid: u32,
+    /// Numbers connections for the console: the one thing that all workers count together.
+    pub numbers: Arc<AtomicU64>,
 }
 
 /// What all connections of a worker share.
@@ -93,7 +96,7 @@ pub struct Pooler {
     /// Who asked the control thread, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
     next_ticket: u64,
-    next_number: u64,
+    numbers: Arc<AtomicU64>,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
 }
@@ -150,7 +153,7 @@ impl Pooler {
             seeded,
             asks: HashMap::with_hasher(seeded),
             next_ticket: 0,
-            next_number: 0,
+            numbers: setup.numbers,
             spare: Vec::new(),
         };
         pooler.peers_changed();
@@ -239,7 +242,8 @@ impl Pooler {
                 pool,
                 age,
                 unwelcomed,
-            } => self.hungry(worker, &pool, age, unwelcomed, out),
+                idle_only,
+            } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Admitted {
@@ -351,13 +355,10 @@ impl Pooler {
         }
     }
 
-    /// The next number for the console: one sequence for clients and servers, different on every
-    /// worker.
-    pub(crate) fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number * u64::from(self.workers) - u64::from(self.workers)
-            + u64::from(self.worker.0)
-            + 1
+    /// The next number for the console: one sequence for the clients and servers of all workers,
+    /// from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Logs something about a client.

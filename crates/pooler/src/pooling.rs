@@ -26,6 +26,9 @@ pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// For how long after its login an unused server needs no test, in nanoseconds.
+const FRESH_NS: u64 = 1_000_000_000;
+
 impl Pooler {
     /// The pool of this name; made if it is not there.
     pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
@@ -164,7 +167,11 @@ impl Pooler {
         } else {
             pool.idle.pop_back()
         }?;
-        if self.needs_test(self.servers.get(id)?.since) {
+        let server = self.servers.get(id)?;
+        let age = self.now.0.saturating_sub(server.connected.0);
+        // A login that has just succeeded is a test.
+        let fresh = !server.served && age < FRESH_NS;
+        if !fresh && self.needs_test(server.since) {
             self.test_server(id, out);
             return None;
         }
@@ -483,6 +490,7 @@ impl Pooler {
         key: &PoolKey,
         age: u64,
         unwelcomed: bool,
+        idle_only: bool,
         out: &mut Out,
     ) {
         let Some(pool_id) = self.pools.find(key) else {
@@ -505,7 +513,9 @@ impl Pooler {
             let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
             out.push(Action::Post(worker, mail));
         }
-        pool.hungry.push((worker, age));
+        if !idle_only {
+            pool.hungry.push((worker, age));
+        }
     }
 
     /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
@@ -590,6 +600,7 @@ impl Pooler {
             socket,
             ends: server.ends.take().expect("a server at rest is connected"),
             number: server.number,
+            served: server.served,
             pool: pool.key.clone(),
             key: server.key.take(),
             params: server.params.clone(),
@@ -631,6 +642,7 @@ impl Pooler {
             state: server::State::Idle,
             pool: pool_id,
             number: parcel.number,
+            served: parcel.served,
             ends: Some(parcel.ends),
             params,
             set,

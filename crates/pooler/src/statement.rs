@@ -269,6 +269,8 @@ struct SetEntry {
 pub struct ServerSet {
     entries: HashMap<u128, SetEntry, Seeded>,
     clock: u64,
+    /// Something was added since it was last cut down to size.
+    grown: bool,
 }
 
 impl ServerSet {
@@ -277,7 +279,14 @@ impl ServerSet {
         ServerSet {
             entries: HashMap::with_hasher(seeded),
             clock: 0,
+            grown: false,
         }
+    }
+
+    /// True if it holds more than `max`, and did not when it was last looked at: as in PgBouncer,
+    /// a smaller `max_prepared_statements` takes nothing away until something is added.
+    pub fn outgrows(&mut self, max: usize) -> bool {
+        std::mem::take(&mut self.grown) && self.entries.len() > max
     }
 
     /// The key under which a statement is, or would go, and how sure it is that it is there.
@@ -305,7 +314,7 @@ impl ServerSet {
             held,
             used: self.clock,
         };
-        self.entries.insert(key, entry);
+        self.grown |= self.entries.insert(key, entry).is_none();
     }
 
     /// The statement under a key is there for sure, if it is still known of.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
@@ -145,6 +146,7 @@ impl Play {
         let control = Control::new(posts.clone(), config.clone());
         let (note, notes) = channel();
         let mut workers = Vec::new();
+        let numbers = Arc::default();
         for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
             let mut driver = SimDriver::new(world.clone(), vec![front.clone()]);
             driver.most_buffers = scenario.buffers;
@@ -158,6 +160,7 @@ impl Play {
                 started: 0.0,
                 driver: "simulated".into(),
                 uid: 70,
+                numbers: Arc::clone(&numbers),
             });
             let (ear, note) = (control.ear(), note.clone());
             let outside = Outside {

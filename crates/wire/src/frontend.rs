@@ -79,6 +79,80 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Bind: a portal is made of a statement and values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bind<'a> {
+    /// Which.
+    pub names: BindNames<'a>,
+    /// Formats of the values: none (all text), one for all, or one for each.
+    pub formats: Vec<u16>,
+    /// The values of the parameters; `None` is NULL.
+    pub values: Vec<Option<&'a [u8]>>,
+    /// Formats wanted of the result's columns, counted likewise.
+    pub wanted: Vec<u16>,
+}
+
+impl<'a> Bind<'a> {
+    /// Reads a Bind's body, which must be there whole.
+    pub fn read(body: &'a [u8]) -> Result<Self, WireError> {
+        let bad = WireError::Body { tag: tag::BIND };
+        let names = BindNames::read(body).ok_or(bad)?;
+        let (formats, rest) = numbers(&body[names.size()..]).ok_or(bad)?;
+        let (count, mut rest) = u16_be(rest).ok_or(bad)?;
+        let mut values = Vec::new();
+        for _ in 0..count {
+            let (length, after) = rest.split_first_chunk::<4>().ok_or(bad)?;
+            rest = after;
+            values.push(match i32::from_be_bytes(*length) {
+                -1 => None,
+                length => {
+                    let length = usize::try_from(length).map_err(|_| bad)?;
+                    let (value, after) = rest.split_at_checked(length).ok_or(bad)?;
+                    rest = after;
+                    Some(value)
+                }
+            });
+        }
+        let (wanted, rest) = numbers(rest).ok_or(bad)?;
+        let fits = |formats: &[u16]| formats.len() <= 1 || formats.len() == values.len();
+        if !rest.is_empty() || !fits(&formats) {
+            return Err(bad);
+        }
+        Ok(Bind {
+            names,
+            formats,
+            values,
+            wanted,
+        })
+    }
+}
+
+/// The format of one of several values, given those said: none, one for all, or one for each.
+pub fn format_of(formats: &[u16], position: usize) -> u16 {
+    match formats {
+        [] => 0,
+        [one] => *one,
+        each => each.get(position).copied().unwrap_or(0),
+    }
+}
+
+/// A count and so many numbers of two bytes.
+fn numbers(body: &[u8]) -> Option<(Vec<u16>, &[u8])> {
+    let (count, mut rest) = u16_be(body)?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let (number, after) = u16_be(rest)?;
+        (rest, _) = (after, all.push(number));
+    }
+    Some((all, rest))
+}
+
+/// The most rows that an Execute asks for; 0 for all.
+pub fn execute_rows(body: &[u8]) -> u32 {
+    body.last_chunk::<4>()
+        .map_or(0, |most| u32::from_be_bytes(*most))
+}
+
 /// The portal that an Execute names.
 pub fn execute_portal(body: &[u8]) -> Result<&[u8], WireError> {
     match cstr(body) {
@@ -114,6 +188,25 @@ mod tests {
         ] {
             assert!(Parse::read(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn bind_bodies() {
+        let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x01x\xff\xff\xff\xff\0\x01\0\x01";
+        let bind = Bind::read(body).unwrap();
+        assert_eq!(bind.names.statement, b"s");
+        assert_eq!(bind.values, [Some(&b"x"[..]), None]);
+        assert_eq!((&bind.formats[..], &bind.wanted[..]), (&[1][..], &[1][..]));
+        assert_eq!(
+            (format_of(&[], 1), format_of(&[1], 1), format_of(&[1, 0], 1)),
+            (0, 1, 0)
+        );
+        for length in 0..body.len() {
+            assert!(Bind::read(&body[..length]).is_err(), "{length}");
+        }
+        assert!(Bind::read(b"\0\0\0\0\0\x01\xff\xff\xff\xf0\0\0").is_err());
+        assert!(Bind::read(b"\0\0\0\x02\0\0\0\0\0\0\0\0").is_err());
+        assert_eq!(execute_rows(b"\0\0\0\0\x07"), 7);
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub fn command_complete(buf: &mut Vec<u8>, tag: &str) {
     });
 }
 
-/// One column of a RowDescription, in text format.
+/// One column of a RowDescription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column<'a> {
     /// Its name.
@@ -195,22 +195,31 @@ pub struct Column<'a> {
     pub type_size: i16,
 }
 
-/// RowDescription.
+/// RowDescription, all columns in text format.
 pub fn row_description(buf: &mut Vec<u8>, columns: &[Column<'_>]) {
+    row_description_as(buf, columns, &|_| false);
+}
+
+/// RowDescription; `binary` tells which columns are in binary format.
+pub fn row_description_as(
+    buf: &mut Vec<u8>,
+    columns: &[Column<'_>],
+    binary: &dyn Fn(usize) -> bool,
+) {
     message(buf, backend::ROW_DESCRIPTION, |buf| {
         buf.extend_from_slice(&(columns.len() as u16).to_be_bytes());
-        for column in columns {
+        for (position, column) in columns.iter().enumerate() {
             string(buf, column.name.as_bytes());
             buf.extend_from_slice(&[0; 6]);
             buf.extend_from_slice(&column.type_oid.to_be_bytes());
             buf.extend_from_slice(&column.type_size.to_be_bytes());
             buf.extend_from_slice(&(-1i32).to_be_bytes());
-            buf.extend_from_slice(&[0; 2]);
+            buf.extend_from_slice(&[0, u8::from(binary(position))]);
         }
     });
 }
 
-/// DataRow of text values; `None` is NULL.
+/// DataRow of values in their format; `None` is NULL.
 pub fn data_row<'a>(buf: &mut Vec<u8>, values: impl ExactSizeIterator<Item = Option<&'a [u8]>>) {
     message(buf, backend::DATA_ROW, |buf| {
         buf.extend_from_slice(&(values.len() as u16).to_be_bytes());

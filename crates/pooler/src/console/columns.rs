@@ -2,8 +2,11 @@
 
 use super::show::Show;
 
-/// Names of columns, and of their types: `s` text, `i` int4, `q` int8, `n` numeric.
-pub type Columns = &'static [(&'static str, char)];
+/// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool.
+pub type Kind = (&'static str, char);
+
+/// The columns of a SHOW.
+pub type Columns = &'static [Kind];
 
 impl Show {
     /// Its columns.

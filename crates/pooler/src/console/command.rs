@@ -1,9 +1,12 @@
 //! The console's grammar, and what each command does.
 
+use howdah_wire::tag::backend;
 use howdah_wire::write;
 
+use super::columns::Kind;
+use super::drivers::{self, Answer};
 use super::show::{Show, Table};
-use super::{Goal, Want, is_console};
+use super::{Goal, Want, extended, is_console};
 use crate::config::Database;
 use crate::event::{Action, ClientId, Order, Out, Peer, Question};
 use crate::fault::Fault;
@@ -15,16 +18,22 @@ const NAME_MAX: usize = 15;
 const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
 
-const NO_ADMIN: &str = "admin access needed";
-
-/// Settings of sessions that drivers ask for or set, and what they are told.
-const OF_DRIVERS: [(&str, &str); 5] = [
-    ("client_encoding", "UTF-8"),
-    ("default_transaction_isolation", "read committed"),
-    ("standard_conforming_strings", "on"),
-    ("datestyle", "ISO"),
-    ("timezone", "GMT"),
+/// Commands that change something.
+const COMMANDS: [&str; 11] = [
+    "pause",
+    "resume",
+    "reconnect",
+    "kill",
+    "disable",
+    "enable",
+    "wait_close",
+    "kill_client",
+    "shutdown",
+    "reload",
+    "suspend",
 ];
+
+const NO_ADMIN: &str = "admin access needed";
 
 /// A statement, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +79,51 @@ pub fn split(text: &str) -> Vec<String> {
         return vec![text.to_string()];
     }
     filled
+}
+
+/// The text without comments, each of which counts as a blank: drivers and tools send them in front
+/// of statements, or alone.
+pub fn without_comments(text: &str) -> String {
+    let mut kept = String::new();
+    let mut quote = None;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let comment = match quote {
+            None if rest.starts_with("--") => Some(rest.find('\n').unwrap_or(rest.len())),
+            None if rest.starts_with("/*") => Some(block_comment(rest)),
+            _ => None,
+        };
+        if let Some(length) = comment {
+            kept.push(' ');
+            rest = &rest[length..];
+            continue;
+        }
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        kept.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    kept
+}
+
+/// The length of the comment that a text begins with. They nest.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    let bytes = text.as_bytes();
+    while at < bytes.len() {
+        match bytes[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
 }
 
 /// Reads one statement.
@@ -165,6 +219,14 @@ fn bounded(word: String, max: usize) -> Result<String, Unread> {
 impl Pooler {
     /// Carries out one statement, or begins to.
     pub(crate) fn command(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        if extended::is_empty(text) {
+            return out.send_with(Peer::Client(id), |buf| {
+                write::empty(buf, backend::EMPTY_QUERY)
+            });
+        }
+        if let Some(answer) = self.answer_driver(id, text) {
+            return self.satisfy_driver(id, answer, out);
+        }
         let (name, argument) = match read(text) {
             Ok(Sentence::Set(key, value)) => return self.set_setting(id, key, value, out),
             Ok(Sentence::Command(name, argument)) => (name.to_ascii_lowercase(), argument),
@@ -174,16 +236,73 @@ impl Pooler {
         let argument = argument.filter(|argument| !argument.is_empty());
         match (&*name, argument) {
             ("show" | "select", Some(what)) => self.show_what(id, text, &what, out),
-            (
-                "pause" | "resume" | "reconnect" | "kill" | "disable" | "enable" | "wait_close"
-                | "kill_client" | "shutdown" | "reload" | "suspend",
-                argument,
-            ) => self.administer(id, text, &name, argument, out),
+            ("deallocate", Some(name)) => self.deallocate(id, &name, out),
+            (name, argument) if COMMANDS.contains(&name) => {
+                self.administer(id, text, name, argument, out);
+            }
             _ => self.unknown(id, text, out),
         }
     }
 
-    fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
+    /// Driver's talk, answered.
+    fn answer_driver(&self, id: ClientId, text: &str) -> Option<Answer> {
+        let client = self.clients.get(id)?;
+        drivers::answer(text, &client.user, &client.database)
+    }
+
+    fn satisfy_driver(&mut self, id: ClientId, answer: Answer, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let tag = match answer {
+            Answer::Value(name, kind, value) => {
+                let table = Table::of_one(name, kind, value);
+                return self.tell(id, table, out);
+            }
+            Answer::Done(tag) => tag,
+            Answer::Begins(tag) => {
+                session.block = true;
+                tag
+            }
+            Answer::Ends(tag) => {
+                session.block = false;
+                session.extended.end_block();
+                tag
+            }
+            Answer::Forgets(tag) => {
+                session.extended.forget();
+                tag
+            }
+        };
+        self.complete(id, tag, out);
+    }
+
+    /// The columns that a statement gives; none if it gives no rows.
+    pub(super) fn columns_of(&self, id: ClientId, text: &str) -> Result<Vec<Kind>, Unread> {
+        if let Some(answer) = self.answer_driver(id, text) {
+            return Ok(match answer {
+                Answer::Value(name, kind, _) => vec![(name, kind)],
+                _ => Vec::new(),
+            });
+        }
+        let Sentence::Command(name, argument) = read(text)? else {
+            return Ok(Vec::new());
+        };
+        let name = name.to_ascii_lowercase();
+        let argument = argument.map(|argument| argument.to_ascii_lowercase());
+        match (&*name, argument.as_deref()) {
+            ("show" | "select", Some("help" | "fds")) | ("deallocate", Some(_)) => Ok(Vec::new()),
+            ("show" | "select", Some(what)) => match (drivers::setting(what), Show::named(what)) {
+                (Some((name, _)), _) => Ok(vec![(name, 's')]),
+                (None, Some(show)) => Ok(show.columns().to_vec()),
+                (None, None) => Err(Unread::Syntax),
+            },
+            (name, _) if COMMANDS.contains(&name) => Ok(Vec::new()),
+            _ => Err(Unread::Syntax),
+        }
+    }
+
+    pub(super) fn unknown(&mut self, id: ClientId, text: &str, out: &mut Out) {
         self.refuse(
             id,
             &format!("invalid command '{text}', use SHOW HELP;"),
@@ -193,9 +312,9 @@ impl Pooler {
 
     fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
         let what = what.to_ascii_lowercase();
-        if let Some((name, value)) = OF_DRIVERS.iter().find(|(name, _)| *name == what) {
-            let table = Table::of_one(name, value);
-            return out.send_with(Peer::Client(id), |buf| table.write(buf));
+        if let Some((name, value)) = drivers::setting(&what) {
+            let table = Table::of_one(name, 's', Some(value.to_string()));
+            return self.tell(id, table, out);
         }
         if what == "help" {
             out.send_with(Peer::Client(id), |buf| {
@@ -217,7 +336,7 @@ impl Pooler {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
             None => {
                 let table = self.table(show, Vec::new(), Vec::new());
-                out.send_with(Peer::Client(id), |buf| table.write(buf));
+                self.tell(id, table, out);
             }
         }
     }
@@ -227,10 +346,7 @@ impl Pooler {
     }
 
     fn set_setting(&mut self, id: ClientId, key: String, value: String, out: &mut Out) {
-        if OF_DRIVERS
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case(&key))
-        {
+        if drivers::is_settable(&key) {
             out.send_with(Peer::Client(id), |buf| {
                 write::notice(buf, "NOTICE", "00000", "SET ignored", None);
             });
@@ -313,7 +429,12 @@ impl Pooler {
                 }
                 "resume" if janitor.awaits_servers() => Some("pooler is shutting down".into()),
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
-                    Some("pooler is not paused/suspended".into())
+                    let why = if janitor.is_shutting_down() {
+                        "pooler is shutting down"
+                    } else {
+                        "pooler is not paused/suspended"
+                    };
+                    Some(why.into())
                 }
                 _ => None,
             };

@@ -6,6 +6,8 @@
 
 pub mod columns;
 pub mod command;
+pub mod drivers;
+pub mod extended;
 pub mod gather;
 pub mod show;
 #[cfg(test)]
@@ -27,6 +29,7 @@ use crate::mail::Mail;
 use crate::note::{Level, Note};
 use crate::pooler::Pooler;
 use crate::stats::Stats;
+use show::Table;
 
 /// The longest message accepted from an administrator, in bytes.
 const MESSAGE_MAX: u32 = 64 << 10;
@@ -63,6 +66,10 @@ pub struct Session {
     statements: VecDeque<String>,
     /// A Query is at hand: its ReadyForQuery is owed.
     in_query: bool,
+    /// A driver has begun a transaction block, which holds nothing.
+    block: bool,
+    /// What is prepared and bound.
+    extended: extended::Extended,
     /// What an answer is awaited for.
     wait: Option<Wait>,
     /// Tells answers to this wait from late ones to an earlier.
@@ -94,6 +101,17 @@ enum Goal {
     Set(String),
     /// The end of the process.
     End,
+}
+
+impl Session {
+    /// What ReadyForQuery says.
+    fn status(&self) -> Status {
+        if self.block {
+            Status::Transaction
+        } else {
+            Status::Idle
+        }
+    }
 }
 
 /// What a console wants of each worker.
@@ -281,15 +299,12 @@ impl Pooler {
                 return;
             }
             if let Some(statement) = session.statements.pop_front() {
-                session.serial += 1;
-                client.request = self.now;
-                self.consoles.stats.queries += 1;
-                self.consoles.stats.transactions += 1;
-                self.command(id, &statement, out);
+                self.console_statement(id, &statement, out);
                 continue;
             }
             if std::mem::take(&mut session.in_query) {
-                out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+                let status = session.status();
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
             }
             if client.paused && client.inbox.held.len() <= HELD_MAX {
                 client.paused = false;
@@ -302,6 +317,21 @@ impl Pooler {
                 return;
             }
         }
+    }
+
+    /// Runs a statement, or begins to.
+    fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.request = now;
+        if let State::Console(session) = &mut client.state {
+            session.serial += 1;
+        }
+        self.consoles.stats.queries += 1;
+        self.consoles.stats.transactions += 1;
+        self.command(id, text, out);
     }
 
     /// Takes in the next message, if there is a whole one and the administrator stays.
@@ -330,23 +360,31 @@ impl Pooler {
         }
         let body: Vec<u8> = held[HEADER..header.total()].to_vec();
         held.drain(..header.total());
+        if let State::Console(session) = &mut client.state
+            && session.extended.skips(header.tag)
+        {
+            return true;
+        }
         match header.tag {
             tag::QUERY => match frontend::string(header.tag, &body) {
                 Ok(text) => {
                     if let State::Console(session) = &mut client.state {
-                        session.statements = command::split(&String::from_utf8_lossy(text)).into();
+                        let text = command::without_comments(&String::from_utf8_lossy(text));
+                        session.statements = command::split(&text).into();
                         session.in_query = true;
+                        session.extended.end_unnamed();
                     }
                     return true;
                 }
                 Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
             },
             tag::TERMINATE => self.disconnect(id, Fault::ClientClosed, out),
-            tag::PARSE | tag::BIND | tag::EXECUTE => {
-                let text = "extended query protocol not supported by admin console";
-                self.refuse(id, text, out);
-                self.disconnect(id, Fault::Told(text.to_string()), out);
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::SYNC => {
+                self.console_extended(id, header.tag, &body, out);
+                return true;
             }
+            // Nothing is kept back.
+            tag::FLUSH => return true,
             other => {
                 let text = format!("unsupported packet type for admin console: {other}");
                 self.refuse(id, &text, out);
@@ -361,7 +399,7 @@ impl Pooler {
         self.refuse_as(id, "08P01", text, out);
     }
 
-    fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
+    pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -369,6 +407,7 @@ impl Pooler {
             return;
         };
         session.statements.clear();
+        session.extended.fail(session.in_query);
         out.send_with(Peer::Client(id), |buf| {
             write::error(buf, "ERROR", sqlstate, text)
         });
@@ -376,6 +415,14 @@ impl Pooler {
             level: Level::Error,
             text: text.to_string(),
         });
+    }
+
+    /// A statement's rows.
+    fn tell(&mut self, id: ClientId, table: Table<'_>, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        out.send_with(Peer::Client(id), |buf| session.extended.write(table, buf));
     }
 
     /// A statement is done.
@@ -518,7 +565,7 @@ impl Pooler {
                     }
                 }
                 let table = self.table(show, holdings, rows);
-                out.send_with(Peer::Client(id), |buf| table.write(buf));
+                self.tell(id, table, out);
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::KillClient => {

@@ -122,29 +122,21 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// One column with one value.
-    pub fn of_one(name: &'a str, value: &str) -> Self {
+    pub fn of_one(name: &'a str, kind: char, value: Option<String>) -> Self {
         Table {
-            columns: vec![(name, 's')],
-            rows: vec![vec![Some(value.to_string())]],
+            columns: vec![(name, kind)],
+            rows: vec![vec![value]],
         }
+    }
+
+    /// Its columns, and its rows.
+    pub fn parts(self) -> (Vec<(&'a str, char)>, Vec<Row>) {
+        (self.columns, self.rows)
     }
 
     /// Appends it as messages, up to CommandComplete.
     pub fn write(&self, buf: &mut Vec<u8>) {
-        let column = |(name, kind): &(&'a str, char)| {
-            let (type_oid, type_size) = match kind {
-                'i' => (23, 4),
-                'q' => (20, 8),
-                'n' => (1700, -1),
-                _ => (25, -1),
-            };
-            Column {
-                name,
-                type_oid,
-                type_size,
-            }
-        };
-        let columns: Vec<_> = self.columns.iter().map(column).collect();
+        let columns: Vec<_> = self.columns.iter().copied().map(wire_column).collect();
         write::row_description(buf, &columns);
         for row in &self.rows {
             debug_assert_eq!(row.len(), columns.len());
@@ -154,6 +146,22 @@ impl<'a> Table<'a> {
             );
         }
         write::command_complete(buf, "SHOW");
+    }
+}
+
+/// A column as a RowDescription has it.
+pub fn wire_column((name, kind): (&str, char)) -> Column<'_> {
+    let (type_oid, type_size) = match kind {
+        'i' => (23, 4),
+        'q' => (20, 8),
+        'n' => (1700, -1),
+        'b' => (16, 1),
+        _ => (25, -1),
+    };
+    Column {
+        name,
+        type_oid,
+        type_size,
     }
 }
 

@@ -561,7 +561,7 @@ impl Pooler {
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let ready = Self::align(&self.shared, client, server_id, server, out);
-        let evict = ready && server.set.len() > max;
+        let evict = ready && server.set.outgrows(max);
         if ready {
             client.state = client::State::Linked(server_id);
             server.state = server::State::Linked(client_id);
@@ -621,12 +621,17 @@ impl Pooler {
 
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {
         if self.noisy(Level::Debug) {
-            self.note_server(
-                Level::Debug,
-                id,
-                "varcache_apply: setting client parameters",
-                out,
-            );
+            let Some(server) = self.servers.get(id) else {
+                return;
+            };
+            let client = server.link().and_then(|client| self.clients.get(client));
+            let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
+                return;
+            };
+            let missing = wanted.missing_on(&server.params);
+            let sql = crate::params::set_statement(&self.shared.tracked, missing);
+            let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
+            self.note_server(Level::Debug, id, &text, out);
         }
     }
 

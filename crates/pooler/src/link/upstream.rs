@@ -449,11 +449,11 @@ impl Upstream<'_> {
     }
 
     fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        self.counts.binds += 1;
         if !self.renames {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         }
+        self.counts.binds += 1;
         let there = &chunk.rest()[HEADER..];
         let body = &there[..there.len().min(header.body as usize)];
         let Some(names) = BindNames::read(body) else {

@@ -50,8 +50,12 @@ pub fn play(script: &str) {
                 writeln!(played, "{line}").unwrap();
             } else if let Some(happening) = line.strip_prefix("> ") {
                 writeln!(played, "{line}").unwrap();
+                // Shown only if the test fails, then up to where it did.
+                println!("{line}");
                 world.happen(happening);
-                played.push_str(&world.take_log());
+                let log = world.take_log();
+                print!("{log}");
+                played.push_str(&log);
             }
         }
         failed |= played.trim_end() != case.trim_end();
@@ -142,6 +146,7 @@ impl World {
         let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
         let config = Arc::new(config);
         self.now = 1_000_000_000;
+        let numbers = Arc::default();
         for worker in 0..workers {
             self.poolers.push(Pooler::new(PoolerSetup {
                 worker: WorkerId(worker),
@@ -152,6 +157,7 @@ impl World {
                 started: 0.0,
                 driver: "none".into(),
                 uid: 70,
+                numbers: Arc::clone(&numbers),
             }));
         }
     }
@@ -238,7 +244,9 @@ impl World {
         if let Some(parameters) = what.strip_prefix("login") {
             return self.log_in(name, worker, parameters);
         }
-        let (at, peer) = self.peers[name];
+        let Some(&(at, peer)) = self.peers.get(name) else {
+            panic!("there is no {name} yet");
+        };
         let Peer::Server(id) = peer else {
             return self.lesser(name, what, at, peer);
         };

@@ -3,7 +3,7 @@
 mod world;
 
 use crate::config::Config;
-use crate::console::command::{Sentence, Unread, read, split};
+use crate::console::command::{Sentence, Unread, read, split, without_comments};
 use crate::console::show::date_time;
 use crate::event::{Time, UnixPeer};
 use world::World;
@@ -63,6 +63,23 @@ fn statements_of_a_query() {
         (" ; ", vec![" ; "]),
     ] {
         assert_eq!(split(text), statements, "{text:?}");
+    }
+}
+
+#[test]
+fn comments_are_blanks() {
+    for (text, kept) in [
+        ("-- ping", " "),
+        ("/* a; /* b */ c */show -- d\npools", " show  \npools"),
+        (
+            "set a = '--b'; pause \"/*c*/\"",
+            "set a = '--b'; pause \"/*c*/\"",
+        ),
+        ("show /* open", "show  "),
+        ("/*", " "),
+        ("- - / *", "- - / *"),
+    ] {
+        assert_eq!(without_comments(text), kept, "{text:?}");
     }
 }
 
@@ -204,10 +221,57 @@ fn averages_are_of_the_last_period_or_two() {
 #[test]
 fn errors() {
     let (mut world, _, console) = busy();
+    let all = |world: &mut World| {
+        let tables = [
+            "show databases",
+            "show config",
+            "show state",
+            "show servers",
+        ];
+        tables.map(|table| world.query(console, table)).concat()
+    };
+    let before = all(&mut world);
     for (command, error) in [
         ("foo", "invalid command 'foo', use SHOW HELP;"),
+        ("pause d e", "invalid command 'pause d e', use SHOW HELP;"),
+        ("pause 'd'", "invalid command 'pause 'd'', use SHOW HELP;"),
+        (
+            "show pools clients",
+            "invalid command 'show pools clients', use SHOW HELP;",
+        ),
+        (
+            "select pools from x",
+            "invalid command 'select pools from x', use SHOW HELP;",
+        ),
+        (
+            "set verbose",
+            "invalid command 'set verbose', use SHOW HELP;",
+        ),
+        (
+            "set verbose =",
+            "invalid command 'set verbose =', use SHOW HELP;",
+        ),
+        (
+            "set verbose = 1 2",
+            "invalid command 'set verbose = 1 2', use SHOW HELP;",
+        ),
+        ("set = 1", "invalid command 'set = 1', use SHOW HELP;"),
+        ("shutdown wait_for_servers x", {
+            "invalid command 'shutdown wait_for_servers x', use SHOW HELP;"
+        }),
+        ("suspend d", "invalid command 'suspend d', use SHOW HELP;"),
+        ("wait_close x", "no such database: x"),
+        ("disable x", "no such database: x"),
+        ("enable pgbouncer", "cannot enable admin db: pgbouncer"),
+        (
+            "kill_client -1",
+            "invalid command 'kill_client -1', use SHOW HELP;",
+        ),
+        (
+            "kill_client 18446744073709551616",
+            "invalid client pointer supplied",
+        ),
         ("Show Foo;", "invalid command 'Show Foo;', use SHOW HELP;"),
-        ("", "invalid command '', use SHOW HELP;"),
         ("show", "invalid command 'show', use SHOW HELP;"),
         ("set a", "invalid command 'set a', use SHOW HELP;"),
         ("reload x", "invalid command 'reload x', use SHOW HELP;"),
@@ -236,7 +300,13 @@ fn errors() {
     ] {
         let told = world.query(console, command);
         assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
+        let said = format!("P - {command}\nB - -\nE\nS");
+        let told = world.send(console, &messages(&said));
+        let told = told.trim_start_matches("1 0\n2 0\n");
+        assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
     }
+    let after = all(&mut world);
+    assert_eq!(before, after, "nothing was changed");
 }
 
 #[test]
@@ -256,7 +326,7 @@ fn waiters_are_seen() {
         .lines()
         .find(|line| line.contains("|waiting|"))
         .unwrap();
-    assert!(row.contains(" UTC|1|500000|0|0x2||0||app|0|2"), "{row}");
+    assert!(row.contains(" UTC|1|500000|0|0x3||0||app|0|3"), "{row}");
 }
 
 #[test]
@@ -303,15 +373,194 @@ fn several_statements_and_pipelined_queries_are_answered_in_order() {
     );
 }
 
-#[test]
-fn the_extended_protocol_ends_the_connection() {
-    let (mut world, _, console) = busy();
+/// Messages of the extended protocol: `P name text`, `B portal statement [wanted format [values]]`,
+/// `DS name`, `DP name`, `E portal rows`, `CS name`, `CP name`, `S`, `H`. An empty name is `-`.
+fn messages(said: &str) -> Vec<u8> {
+    use howdah_wire::write;
     let mut bytes = Vec::new();
-    howdah_wire::write::parse(&mut bytes, b"", b"show pools\0\0\0");
-    let told = world.send(console, &bytes);
-    let error = "ERROR 08P01 extended query protocol not supported by admin console";
-    assert_eq!(told, error);
-    assert!(world.closed.contains(&console));
+    for line in said.lines() {
+        let (kind, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let mut words = rest.split(' ');
+        let mut name = || match words.next() {
+            None | Some("-") => "",
+            Some(name) => name,
+        };
+        match kind {
+            "P" => {
+                let (name, text) = rest.split_once(' ').unwrap();
+                let name = if name == "-" { "" } else { name };
+                let definition = format!("{text}\0\0\0");
+                write::parse(&mut bytes, name.as_bytes(), definition.as_bytes());
+            }
+            "B" => {
+                let (portal, statement) = (name(), name());
+                let wanted: u16 = name().parse().unwrap_or(0);
+                let values: Vec<&str> = words.collect();
+                write::message(&mut bytes, b'B', |buf| {
+                    buf.extend_from_slice(format!("{portal}\0{statement}\0\0\0").as_bytes());
+                    buf.extend_from_slice(&(values.len() as u16).to_be_bytes());
+                    for value in values {
+                        buf.extend_from_slice(&(value.len() as u32).to_be_bytes());
+                        buf.extend_from_slice(value.as_bytes());
+                    }
+                    buf.extend_from_slice(&[0, 1]);
+                    buf.extend_from_slice(&wanted.to_be_bytes());
+                });
+            }
+            "DS" | "DP" | "CS" | "CP" => write::message(&mut bytes, kind.as_bytes()[0], |buf| {
+                buf.push(kind.as_bytes()[1]);
+                buf.extend_from_slice(name().as_bytes());
+                buf.push(0);
+            }),
+            "E" => {
+                let (portal, rows) = (name(), name().parse::<u32>().unwrap_or(0));
+                write::message(&mut bytes, b'E', |buf| {
+                    buf.extend_from_slice(portal.as_bytes());
+                    buf.push(0);
+                    buf.extend_from_slice(&rows.to_be_bytes());
+                });
+            }
+            "Q" => write::query(&mut bytes, rest.as_bytes()),
+            _ => write::empty(&mut bytes, kind.as_bytes()[0]),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn the_extended_protocol() {
+    let (mut world, _, console) = busy();
+    let version = "D Howdah 0.1.0 (PgBouncer 1.25.2 compatible)";
+    let unknown = "ERROR 08P01 invalid command 'foo', use SHOW HELP;";
+    for (said, told) in [
+        // As drivers do it: described as a statement, or as a portal.
+        (
+            "P s show version\nDS s\nH\nS",
+            "1 0\nt 2\nT version\nZ Idle".to_string(),
+        ),
+        ("B - s\nE\nS", format!("2 0\n{version}\nC SHOW\nZ Idle")),
+        (
+            "P - show peers\nB - -\nDP -\nE\nS",
+            "1 0\n2 0\nT peer_id:int4 host port:int4 pool_size:int4\nC SHOW\nZ Idle".into(),
+        ),
+        // What the workers must be asked for comes at its turn.
+        (
+            "P - show state\nB - -\nE\nP - select 1\nB - -\nDP\nE\nS",
+            "1 0\n2 0\nD active|yes\nD paused|no\nD suspended|no\nD workers|2\nD io_driver|epoll (io_uring is not allowed here)\nC SHOW\n1 0\n2 0\n\
+             T ?column?:int4\nD 1\nC SHOW\nZ Idle"
+                .into(),
+        ),
+        // A part of the rows at a time.
+        (
+            "P - show state\nB p -\nE p 2\nE p 9\nS",
+            "1 0\n2 0\nD active|yes\nD paused|no\ns 0\nD suspended|no\nD workers|2\nD io_driver|epoll (io_uring is not allowed here)\nC SHOW\nZ Idle".into(),
+        ),
+        // A block's portals outlive a Sync.
+        ("Q begin", "C BEGIN\nZ Transaction".into()),
+        (
+            "P - show state\nB p -\nE p 2\nS",
+            "1 0\n2 0\nD active|yes\nD paused|no\ns 0\nZ Transaction".into(),
+        ),
+        ("E p\nS", "D suspended|no\nD workers|2\nD io_driver|epoll (io_uring is not allowed here)\nC SHOW\nZ Transaction".into()),
+        ("Q commit", "C COMMIT\nZ Idle".into()),
+        (
+            "E p\nS",
+            "ERROR 34000 portal \"p\" does not exist\nZ Idle".into(),
+        ),
+        // Orders, with parameters.
+        (
+            "P k pause $1\nDS k\nB - k 0 d\nE\nS",
+            "1 0\nt 6\nn 0".into(),
+        ),
+        // Errors skip up to the Sync.
+        (
+            "P - foo\nB - -\nE\nQ show version\nS\nP - begin\nS",
+            format!("{unknown}\nZ Idle\n1 0\nZ Idle"),
+        ),
+        (
+            "P s show pools\nS",
+            "ERROR 42P05 prepared statement \"s\" already exists\nZ Idle".into(),
+        ),
+        (
+            "B - nobody\nS",
+            "ERROR 26000 prepared statement \"nobody\" does not exist\nZ Idle".into(),
+        ),
+        ("CS s\nS\nDS s\nS", {
+            "3 0\nZ Idle\nERROR 26000 prepared statement \"s\" does not exist\nZ Idle".into()
+        }),
+        (
+            "P - show version; show pools\nS",
+            "ERROR 42601 cannot insert multiple commands into a prepared statement\nZ Idle".into(),
+        ),
+        (
+            "P - pause $1\nB - -\nS",
+            "1 0\nERROR 08P01 bind message supplies 0 parameters, but prepared statement \"\" \
+             requires 1\nZ Idle"
+                .into(),
+        ),
+        (
+            "P - show $1\nS",
+            "ERROR 08P01 invalid command 'show $1', use SHOW HELP;\nZ Idle".into(),
+        ),
+        (
+            "P - pause $1\nB - - 0 x\nE\nS",
+            "1 0\n2 0\nERROR 08P01 no such database: x\nZ Idle".into(),
+        ),
+        // Nothing at all.
+        (
+            "P -  ;\nB - -\nDP\nE\nS",
+            "1 0\n2 0\nn 0\nI 0\nZ Idle".into(),
+        ),
+        ("Q ", "I 0\nZ Idle".into()),
+        // A Query forgets the unnamed statement.
+        (
+            "B - -\nS",
+            "ERROR 26000 unnamed prepared statement does not exist\nZ Idle".into(),
+        ),
+    ] {
+        let mut got = world.send(console, &messages(said));
+        if said.starts_with("P k") {
+            // A PAUSE is answered once nobody has a server.
+            assert_eq!(got, format!("{told}\n2 0"), "{said}");
+            let other = world.console(0, "root");
+            assert!(world.query(other, "resume d").contains("C RESUME"));
+            got = world.told(console);
+            assert_eq!(got, "C PAUSE\nZ Idle", "{said}");
+            continue;
+        }
+        assert_eq!(got, told, "{said}");
+    }
+    assert!(!world.closed.contains(&console));
+}
+
+#[test]
+fn results_in_binary_format() {
+    let (mut world, _, console) = busy();
+    let told = world.send(console, &messages("P - select 1\nB - - 1\nE\nS"));
+    assert_eq!(told, "1 0\n2 0\nD \0\0\0\u{1}\nC SHOW\nZ Idle");
+}
+
+#[test]
+fn prepared_statements_are_bounded() {
+    let (mut world, _, console) = busy();
+    for i in 0..256 {
+        world.send(console, &messages(&format!("P s{i} show version\nS")));
+    }
+    let told = world.send(console, &messages("P more show version\nS"));
+    assert_eq!(told, "ERROR 53400 too many prepared statements\nZ Idle");
+    assert_eq!(
+        world.query(console, "deallocate s7"),
+        "C DEALLOCATE\nZ Idle"
+    );
+    assert_eq!(
+        world.query(console, "deallocate s7"),
+        "ERROR 26000 prepared statement \"s7\" does not exist\nZ Idle"
+    );
+    let told = world.send(console, &messages("P more show version\nS"));
+    assert_eq!(told, "1 0\nZ Idle");
+    assert_eq!(world.query(console, "discard all"), "C DISCARD ALL\nZ Idle");
+    let told = world.send(console, &messages("DS more\nS"));
+    assert!(told.starts_with("ERROR 26000"), "{told}");
 }
 
 #[test]
@@ -449,12 +698,7 @@ fn shutdown() {
         assert_eq!(told, "C SHUTDOWN\nZ Idle");
         assert_eq!(world.asked[0], "StopListening { keep_unix: true }");
         let told = world.query(console, "resume");
-        let why = if ends {
-            "pooler is shutting down"
-        } else {
-            "pooler is not paused/suspended"
-        };
-        assert_eq!(told, format!("ERROR 08P01 {why}\nZ Idle"));
+        assert_eq!(told, "ERROR 08P01 pooler is shutting down\nZ Idle");
         world.query(client, "commit");
         world.pass(1);
         let idle = world

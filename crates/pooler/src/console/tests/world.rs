@@ -56,6 +56,7 @@ impl World {
         let (config, _) =
             Config::load("x.ini", &format!("{INI}{more}"), &mut |_| Ok(list.into())).unwrap();
         let config = Arc::new(config);
+        let numbers = Arc::default();
         let pooler = |worker| {
             Pooler::new(PoolerSetup {
                 worker: WorkerId(worker),
@@ -66,6 +67,7 @@ impl World {
                 started: 1_000_000_000.0,
                 driver: "epoll (io_uring is not allowed here)".into(),
                 uid: 70,
+                numbers: Arc::clone(&numbers),
             })
         };
         let mut world = World {

@@ -1,0 +1,166 @@
+//! What drivers and their tools send without being asked, answered as a PostgreSQL at rest would:
+//! transactions that hold nothing, settings of sessions, a few functions. PgBouncer answers five of
+//! these settings only.
+
+/// Settings of sessions that can be asked for, and what is told.
+const SETTINGS: [(&str, &str); 17] = [
+    ("client_encoding", "UTF-8"),
+    ("default_transaction_isolation", "read committed"),
+    ("standard_conforming_strings", "on"),
+    ("datestyle", "ISO"),
+    ("timezone", "GMT"),
+    ("application_name", ""),
+    ("default_transaction_read_only", "off"),
+    ("extra_float_digits", "1"),
+    ("integer_datetimes", "on"),
+    ("intervalstyle", "postgres"),
+    ("is_superuser", "on"),
+    ("max_identifier_length", "63"),
+    ("search_path", ""),
+    ("server_encoding", "UTF8"),
+    ("server_version", "1.25.2/bouncer"),
+    ("transaction_isolation", "read committed"),
+    ("transaction_read_only", "off"),
+];
+
+/// Settings of sessions that can be set in addition, which does nothing. None of them is ours.
+const SETTABLE: [&str; 6] = [
+    "bytea_output",
+    "client_min_messages",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "lock_timeout",
+    "statement_timeout",
+];
+
+/// An answer to something a driver says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// One row of one column: its name, its type's letter, its value.
+    Value(&'static str, char, Option<String>),
+    /// A command tag; nothing is done.
+    Done(&'static str),
+    /// The same, and a transaction block begins.
+    Begins(&'static str),
+    /// The same, and the transaction block ends.
+    Ends(&'static str),
+    /// The same, and all prepared statements are forgotten.
+    Forgets(&'static str),
+}
+
+/// The value of a session's setting, whose name is in lower case.
+pub fn setting(name: &str) -> Option<(&'static str, &'static str)> {
+    SETTINGS.into_iter().find(|(known, _)| *known == name)
+}
+
+/// True for a session's setting that a driver may set, to no effect.
+pub fn is_settable(name: &str) -> bool {
+    let known = SETTINGS.iter().map(|(known, _)| *known);
+    let mut known = known.chain(SETTABLE);
+    known.any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Answers a statement of a driver; `None` for what is none.
+pub fn answer(text: &str, user: &str, database: &str) -> Option<Answer> {
+    let text = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == ';');
+    let text = text.to_ascii_lowercase();
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let value = |name, kind, value: &str| Some(Answer::Value(name, kind, Some(value.to_string())));
+    match words[..] {
+        ["begin", ..] => Some(Answer::Begins("BEGIN")),
+        ["start", "transaction", ..] => Some(Answer::Begins("START TRANSACTION")),
+        ["commit" | "end"] | ["commit" | "end", "work" | "transaction"] => {
+            Some(Answer::Ends("COMMIT"))
+        }
+        ["rollback" | "abort"] | ["rollback" | "abort", "work" | "transaction"] => {
+            Some(Answer::Ends("ROLLBACK"))
+        }
+        ["rollback", "to", ..] => Some(Answer::Done("ROLLBACK")),
+        ["savepoint", _] => Some(Answer::Done("SAVEPOINT")),
+        ["release", ..] => Some(Answer::Done("RELEASE")),
+        ["set", "names" | "transaction", ..] | ["set", "session", "characteristics", ..] => {
+            Some(Answer::Done("SET"))
+        }
+        ["reset", _] => Some(Answer::Done("RESET")),
+        ["close", "all"] => Some(Answer::Done("CLOSE CURSOR ALL")),
+        ["unlisten", "*"] => Some(Answer::Done("UNLISTEN")),
+        ["deallocate", "all"] => Some(Answer::Forgets("DEALLOCATE ALL")),
+        ["discard", "all"] => Some(Answer::Forgets("DISCARD ALL")),
+        ["show", "transaction", "isolation", "level"] => {
+            value("transaction_isolation", 's', "read committed")
+        }
+        ["select", "1"] => value("?column?", 'i', "1"),
+        ["select", function] => match function.strip_prefix("pg_catalog.").unwrap_or(function) {
+            "version()" => value("version", 's', super::VERSION),
+            "current_database()" => value("current_database", 's', database),
+            "current_user" | "user" => value("current_user", 's', user),
+            "session_user" => value("session_user", 's', user),
+            "current_schema" | "current_schema()" => {
+                Some(Answer::Value("current_schema", 's', None))
+            }
+            "pg_is_in_recovery()" => value("pg_is_in_recovery", 'b', "f"),
+            "pg_advisory_unlock_all()" => value("pg_advisory_unlock_all", 's', ""),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drivers_say_is_known_in_any_case() {
+        let tag = |text| match answer(text, "u", "d") {
+            Some(
+                Answer::Done(tag) | Answer::Begins(tag) | Answer::Ends(tag) | Answer::Forgets(tag),
+            ) => tag.to_string(),
+            Some(Answer::Value(name, kind, value)) => format!("{name}:{kind} {value:?}"),
+            None => "none".to_string(),
+        };
+        for (text, told) in [
+            ("BEGIN", "BEGIN"),
+            (
+                " begin  transaction isolation level serializable; ",
+                "BEGIN",
+            ),
+            ("START TRANSACTION READ ONLY", "START TRANSACTION"),
+            ("END", "COMMIT"),
+            ("rollback work;", "ROLLBACK"),
+            ("ROLLBACK TO SAVEPOINT a", "ROLLBACK"),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+                "SET",
+            ),
+            ("SET NAMES 'utf8'", "SET"),
+            ("RESET ALL", "RESET"),
+            ("DISCARD ALL", "DISCARD ALL"),
+            ("SELECT 1", "?column?:i Some(\"1\")"),
+            (
+                "select pg_catalog.pg_is_in_recovery()",
+                "pg_is_in_recovery:b Some(\"f\")",
+            ),
+            ("select CURRENT_USER", "current_user:s Some(\"u\")"),
+            ("select current_schema()", "current_schema:s None"),
+            ("commit prepared 'x'", "none"),
+            ("select 2", "none"),
+            ("select pools", "none"),
+            ("reload", "none"),
+            ("", "none"),
+        ] {
+            assert_eq!(tag(text), told, "{text:?}");
+        }
+        assert_eq!(setting("search_path"), Some(("search_path", "")));
+        assert!(is_settable("Statement_Timeout") && is_settable("TimeZone"));
+        assert!(!is_settable("verbose") && !is_settable("transaction_timeout"));
+    }
+
+    #[test]
+    fn none_of_them_is_a_setting_of_ours() {
+        let config = crate::config::Config::default();
+        for line in config.show() {
+            assert!(!is_settable(line.key), "{}", line.key);
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! The console over the extended protocol, as drivers speak it by default: statements are read when
+//! they are parsed, described from what SHOW's columns are, and run when they are executed.
+//!
+//! A parameter `$1` stands for a word of a command, or for the value of a SET.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::frontend::{self, Bind, Parse, Target, format_of};
+use howdah_wire::tag::{backend, frontend as tag};
+use howdah_wire::{WireError, write};
+
+use super::columns::Kind;
+use super::command::{self, Unread};
+use super::show::{Row, Table, wire_column};
+use crate::client::State;
+use crate::event::{ClientId, Out, Peer};
+use crate::pooler::Pooler;
+
+/// How many statements, and how many portals, an administrator may have at a time.
+const MOST: usize = 256;
+
+/// What an administrator has prepared and bound.
+#[derive(Debug, Default)]
+pub struct Extended {
+    statements: HashMap<Box<[u8]>, Arc<Prepared>>,
+    portals: HashMap<Box<[u8]>, Portal>,
+    /// A message failed: all up to the next Sync are skipped.
+    failed: bool,
+    /// The portal that is being executed, and for how many rows at most.
+    running: Option<(Box<[u8]>, usize)>,
+}
+
+/// A statement that is prepared.
+#[derive(Debug)]
+struct Prepared {
+    text: String,
+    /// The types of its parameters.
+    types: Vec<u32>,
+    columns: Vec<Kind>,
+}
+
+/// A statement with its values.
+#[derive(Debug)]
+struct Portal {
+    text: String,
+    columns: Vec<Kind>,
+    wanted: Vec<u16>,
+    /// It has run: the rows that are left.
+    left: Option<VecDeque<Row>>,
+}
+
+/// SQLSTATE and text of an error.
+type Refusal = (&'static str, String);
+
+impl Extended {
+    /// True for a message that is skipped because one before it failed.
+    pub(super) fn skips(&mut self, message: u8) -> bool {
+        self.running = None;
+        if matches!(message, tag::SYNC | tag::TERMINATE) {
+            self.failed = false;
+        }
+        self.failed
+    }
+
+    /// An error was told.
+    pub(super) fn fail(&mut self, in_query: bool) {
+        self.running = None;
+        self.failed = !in_query;
+    }
+
+    /// A Query ends the unnamed statement and portal.
+    pub(super) fn end_unnamed(&mut self) {
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
+    }
+
+    /// A transaction block is over, and its portals with it.
+    pub(super) fn end_block(&mut self) {
+        self.portals.clear();
+    }
+
+    /// No statement is prepared any more.
+    pub(super) fn forget(&mut self) {
+        self.statements.clear();
+    }
+
+    /// Writes rows as they were asked for: whole, or as the portal at hand has it.
+    pub(super) fn write(&mut self, table: Table<'_>, buf: &mut Vec<u8>) {
+        let portals = &mut self.portals;
+        let portal = self.running.take();
+        let portal = portal.and_then(|(name, most)| Some((portals.get_mut(&name)?, most)));
+        match portal {
+            None => table.write(buf),
+            Some((portal, most)) => {
+                portal.left = Some(table.parts().1.into());
+                portal.write(most, buf);
+            }
+        }
+    }
+}
+
+impl Portal {
+    /// Writes so many of the rows that are left; 0 for all.
+    fn write(&mut self, most: usize, buf: &mut Vec<u8>) {
+        let left = self.left.get_or_insert_default();
+        let most = if most == 0 { usize::MAX } else { most };
+        for row in left.drain(..most.min(left.len())) {
+            let columns = self.columns.iter().zip(row).enumerate();
+            let values: Vec<_> = columns
+                .map(|(position, ((_, kind), value))| {
+                    let value = value?;
+                    if format_of(&self.wanted, position) == 0 {
+                        Some(value.into_bytes())
+                    } else {
+                        Some(binary(*kind, value))
+                    }
+                })
+                .collect();
+            write::data_row(buf, values.iter().map(Option::as_deref));
+        }
+        if left.is_empty() {
+            write::command_complete(buf, "SHOW");
+        } else {
+            write::empty(buf, backend::PORTAL_SUSPENDED);
+        }
+    }
+}
+
+impl Pooler {
+    /// A message of the extended protocol.
+    pub(super) fn console_extended(
+        &mut self,
+        id: ClientId,
+        message: u8,
+        body: &[u8],
+        out: &mut Out,
+    ) {
+        let done = match message {
+            tag::PARSE => self.console_parse(id, body, out),
+            tag::BIND => self.console_bind(id, body, out),
+            tag::DESCRIBE => self.console_describe(id, body, out),
+            tag::EXECUTE => self.console_execute(id, body, out),
+            tag::CLOSE => self.console_close(id, body, out),
+            _ => {
+                self.console_sync(id, out);
+                Ok(())
+            }
+        };
+        if let Err((sqlstate, text)) = done {
+            self.refuse_as(id, sqlstate, &text, out);
+        }
+    }
+
+    fn extended(&mut self, id: ClientId) -> Result<&mut Extended, Refusal> {
+        match self.clients.get_mut(id).map(|client| &mut client.state) {
+            Some(State::Console(session)) => Ok(&mut session.extended),
+            _ => Err(("08P01", "no console".into())),
+        }
+    }
+
+    fn console_parse(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+        let parse = Parse::read(body).map_err(malformed)?;
+        let text = command::without_comments(&String::from_utf8_lossy(parse.text()));
+        if command::split(&text).len() > 1 {
+            let why = "cannot insert multiple commands into a prepared statement";
+            return Err(("42601", why.into()));
+        }
+        let told = types(parse.definition);
+        let parameters = fill(&text, &mut |_| "0".into()).1.max(told.len());
+        if parameters > 16 {
+            return Err(("08P01", "bad arguments".into()));
+        }
+        let mut types: Vec<u32> = told
+            .into_iter()
+            .map(|oid| if oid == 0 { 25 } else { oid })
+            .collect();
+        types.resize(parameters, 25);
+        let columns = if is_empty(&text) {
+            Vec::new()
+        } else {
+            let (filled, _) = fill(&text, &mut |_| "0".into());
+            match self.columns_of(id, &filled) {
+                Ok(columns) => columns,
+                Err(Unread::Arguments) => return Err(("08P01", "bad arguments".into())),
+                Err(Unread::Syntax) => return Err(unknown(&text)),
+            }
+        };
+        let extended = self.extended(id)?;
+        if !parse.name.is_empty() {
+            let name = String::from_utf8_lossy(parse.name);
+            if extended.statements.contains_key(parse.name) {
+                let why = format!("prepared statement \"{name}\" already exists");
+                return Err(("42P05", why));
+            }
+            if extended.statements.len() >= MOST {
+                return Err(("53400", "too many prepared statements".into()));
+            }
+        }
+        let prepared = Prepared {
+            text,
+            types,
+            columns,
+        };
+        extended
+            .statements
+            .insert(parse.name.into(), Arc::new(prepared));
+        out.send_with(Peer::Client(id), |buf| {
+            write::empty(buf, backend::PARSE_COMPLETE)
+        });
+        Ok(())
+    }
+
+    fn console_bind(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+        let bind = Bind::read(body).map_err(malformed)?;
+        let extended = self.extended(id)?;
+        let prepared = extended.prepared(bind.names.statement)?;
+        if bind.values.len() != prepared.types.len() {
+            let why = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                bind.values.len(),
+                String::from_utf8_lossy(bind.names.statement),
+                prepared.types.len()
+            );
+            return Err(("08P01", why));
+        }
+        if bind.wanted.len() > 1 && bind.wanted.len() != prepared.columns.len() {
+            let why = format!(
+                "bind message has {} result formats but query has {} columns",
+                bind.wanted.len(),
+                prepared.columns.len()
+            );
+            return Err(("08P01", why));
+        }
+        let mut values = Vec::new();
+        for (position, value) in bind.values.iter().enumerate() {
+            let format = format_of(&bind.formats, position);
+            let value = value.and_then(|value| word(prepared.types[position], format, value));
+            let Some(value) = value else {
+                let why = format!("parameter ${} is not a word", position + 1);
+                return Err(("22023", why));
+            };
+            values.push(value);
+        }
+        let (text, _) = fill(&prepared.text, &mut |number| values[number - 1].clone());
+        let portal = Portal {
+            text,
+            columns: prepared.columns.clone(),
+            wanted: bind.wanted,
+            left: None,
+        };
+        let name = bind.names.portal;
+        if !name.is_empty() && extended.portals.contains_key(name) {
+            let name = String::from_utf8_lossy(name);
+            return Err(("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        if extended.portals.len() >= MOST {
+            return Err(("53400", "too many portals".into()));
+        }
+        extended.portals.insert(name.into(), portal);
+        out.send_with(Peer::Client(id), |buf| {
+            write::empty(buf, backend::BIND_COMPLETE)
+        });
+        Ok(())
+    }
+
+    fn console_describe(
+        &mut self,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
+        let target = Target::read(tag::DESCRIBE, body).map_err(malformed)?;
+        let extended = self.extended(id)?;
+        let (columns, wanted, types) = match target {
+            Target::Statement(name) => {
+                let prepared = extended.prepared(name)?;
+                (
+                    prepared.columns.clone(),
+                    Vec::new(),
+                    Some(prepared.types.clone()),
+                )
+            }
+            Target::Portal(name) => {
+                let portal = extended.portal(name)?;
+                (portal.columns.clone(), portal.wanted.clone(), None)
+            }
+        };
+        out.send_with(Peer::Client(id), |buf| {
+            if let Some(types) = types {
+                write::message(buf, backend::PARAMETER_DESCRIPTION, |buf| {
+                    buf.extend_from_slice(&(types.len() as u16).to_be_bytes());
+                    for oid in types {
+                        buf.extend_from_slice(&oid.to_be_bytes());
+                    }
+                });
+            }
+            if columns.is_empty() {
+                return write::empty(buf, backend::NO_DATA);
+            }
+            let columns: Vec<_> = columns.into_iter().map(wire_column).collect();
+            let binary = |position| format_of(&wanted, position) != 0;
+            write::row_description_as(buf, &columns, &binary);
+        });
+        Ok(())
+    }
+
+    fn console_execute(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+        let name = frontend::execute_portal(body).map_err(malformed)?;
+        let most = frontend::execute_rows(body) as usize;
+        let extended = self.extended(id)?;
+        let portal = extended.portal(name)?;
+        if portal.left.is_some() {
+            out.send_with(Peer::Client(id), |buf| portal.write(most, buf));
+            return Ok(());
+        }
+        let text = portal.text.clone();
+        if is_empty(&text) {
+            out.send_with(Peer::Client(id), |buf| {
+                write::empty(buf, backend::EMPTY_QUERY)
+            });
+            return Ok(());
+        }
+        extended.running = Some((name.into(), most));
+        self.console_statement(id, &text, out);
+        Ok(())
+    }
+
+    fn console_close(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+        let target = Target::read(tag::CLOSE, body).map_err(malformed)?;
+        let extended = self.extended(id)?;
+        match target {
+            Target::Statement(name) => drop(extended.statements.remove(name)),
+            Target::Portal(name) => drop(extended.portals.remove(name)),
+        }
+        out.send_with(Peer::Client(id), |buf| {
+            write::empty(buf, backend::CLOSE_COMPLETE)
+        });
+        Ok(())
+    }
+
+    fn console_sync(&mut self, id: ClientId, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let status = session.status();
+        if status == Status::Idle {
+            session.extended.end_block();
+        }
+        out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
+    }
+
+    /// `DEALLOCATE name`.
+    pub(super) fn deallocate(&mut self, id: ClientId, name: &str, out: &mut Out) {
+        let Ok(extended) = self.extended(id) else {
+            return;
+        };
+        if extended.statements.remove(name.as_bytes()).is_none() {
+            let (sqlstate, why) = no_statement(name.as_bytes());
+            return self.refuse_as(id, sqlstate, &why, out);
+        }
+        self.complete(id, "DEALLOCATE", out);
+    }
+}
+
+impl Extended {
+    fn prepared(&self, name: &[u8]) -> Result<Arc<Prepared>, Refusal> {
+        let found = self.statements.get(name).cloned();
+        found.ok_or_else(|| no_statement(name))
+    }
+
+    fn portal(&mut self, name: &[u8]) -> Result<&mut Portal, Refusal> {
+        self.portals.get_mut(name).ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            ("34000", format!("portal \"{name}\" does not exist"))
+        })
+    }
+}
+
+fn no_statement(name: &[u8]) -> Refusal {
+    let name = String::from_utf8_lossy(name);
+    let why = if name.is_empty() {
+        "unnamed prepared statement does not exist".into()
+    } else {
+        format!("prepared statement \"{name}\" does not exist")
+    };
+    ("26000", why)
+}
+
+fn unknown(text: &str) -> Refusal {
+    ("08P01", format!("invalid command '{text}', use SHOW HELP;"))
+}
+
+fn malformed(_: WireError) -> Refusal {
+    ("08P01", "invalid message format".into())
+}
+
+/// Nothing but blanks and a `;`.
+pub(super) fn is_empty(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_whitespace() || c == ';')
+}
+
+/// The types of parameters that a Parse names, behind its text.
+fn types(definition: &[u8]) -> Vec<u32> {
+    let end = definition.iter().position(|b| *b == 0).unwrap_or(0);
+    let types = definition.get(end + 3..).unwrap_or_default();
+    let (types, _) = types.as_chunks::<4>();
+    types.iter().map(|oid| u32::from_be_bytes(*oid)).collect()
+}
+
+/// A parameter's value as text: text itself, or a whole number in binary format.
+fn word(oid: u32, format: u16, value: &[u8]) -> Option<String> {
+    let number = match (oid, format, value) {
+        (21, 1, [a, b]) => i64::from(i16::from_be_bytes([*a, *b])),
+        (23, 1, [a, b, c, d]) => i64::from(i32::from_be_bytes([*a, *b, *c, *d])),
+        (20, 1, value) => i64::from_be_bytes(value.try_into().ok()?),
+        (21 | 23, 1, _) => return None,
+        _ => return String::from_utf8(value.to_vec()).ok(),
+    };
+    Some(number.to_string())
+}
+
+/// The text with each `$1` outside of quotes replaced by a quoted value, and the highest number
+/// among them.
+fn fill(text: &str, value: &mut dyn FnMut(usize) -> String) -> (String, usize) {
+    let mut filled = String::new();
+    let mut highest = 0;
+    let mut quote = None;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number = rest[..digits].parse::<u16>().map_or(0, usize::from);
+        if c == '$' && quote.is_none() && number > 0 {
+            rest = &rest[digits..];
+            highest = highest.max(number);
+            filled.push('"');
+            filled.push_str(&value(number).replace('"', "\"\""));
+            filled.push('"');
+        } else {
+            filled.push(c);
+        }
+    }
+    (filled, highest)
+}
+
+/// A value in binary format.
+fn binary(kind: char, text: String) -> Vec<u8> {
+    match kind {
+        'i' => text.parse::<i32>().unwrap_or(0).to_be_bytes().to_vec(),
+        'q' => text.parse::<i64>().unwrap_or(0).to_be_bytes().to_vec(),
+        'b' => vec![u8::from(text == "t")],
+        'n' => numeric(text.parse().unwrap_or(0)),
+        _ => text.into_bytes(),
+    }
+}
+
+/// A whole number as `numeric` in binary format: digits of four decimal places each.
+fn numeric(mut number: u64) -> Vec<u8> {
+    let mut digits = Vec::new();
+    while number > 0 {
+        digits.push((number % 10_000) as u16);
+        number /= 10_000;
+    }
+    let weight = digits.len().saturating_sub(1) as u16;
+    while digits.first() == Some(&0) {
+        digits.remove(0);
+    }
+    let mut bytes = Vec::new();
+    // Positive, and nothing behind the point.
+    for word in [digits.len() as u16, weight, 0, 0] {
+        bytes.extend_from_slice(&word.to_be_bytes());
+    }
+    for digit in digits.iter().rev() {
+        bytes.extend_from_slice(&digit.to_be_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_words() {
+        let mut values = |number: usize| ["a", "b\"c"][number - 1].to_string();
+        assert_eq!(fill("pause $1", &mut values), ("pause \"a\"".into(), 1));
+        assert_eq!(
+            fill("set $1 = $2;", &mut values),
+            ("set \"a\" = \"b\"\"c\";".into(), 2)
+        );
+        for text in [
+            "pause '$1'",
+            "pause \"$1\"",
+            "pause $0",
+            "pause $",
+            "$99999",
+        ] {
+            assert_eq!(fill(text, &mut |_| panic!()), (text.into(), 0));
+        }
+        assert_eq!(word(25, 0, b"x").as_deref(), Some("x"));
+        assert_eq!(word(23, 1, &[0, 0, 1, 0]).as_deref(), Some("256"));
+        assert_eq!(word(20, 1, &[0xff; 8]).as_deref(), Some("-1"));
+        assert_eq!(word(23, 1, b"1"), None);
+        assert_eq!(word(25, 0, b"\xff"), None);
+        assert_eq!(types(b"show pools\0\0\x01\0\0\0\x17"), [23]);
+    }
+
+    #[test]
+    fn values_in_binary_format() {
+        assert_eq!(binary('i', "258".into()), [0, 0, 1, 2]);
+        assert_eq!(binary('q', "-1".into()), [0xff; 8]);
+        assert_eq!(binary('b', "f".into()), [0]);
+        assert_eq!(binary('s', "x".into()), b"x");
+        assert_eq!(binary('n', "0".into()), [0; 8]);
+        assert_eq!(binary('n', "7".into()), [0, 1, 0, 0, 0, 0, 0, 0, 0, 7]);
+        // 1 2345 0000: the last digit is left out.
+        assert_eq!(
+            binary('n', "123450000".into()),
+            [0, 2, 0, 2, 0, 0, 0, 0, 0, 1, 0x09, 0x29]
+        );
+    }
+}

@@ -1,0 +1,140 @@
+"""Lines of the log that users of PgBouncer search for, in its words: one way to each."""
+
+import re
+
+import pytest
+
+from harness import wire
+from harness.wire import query
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def refused(howdah, **options):
+    with pytest.raises(wire.Refused):
+        howdah.connect(**options)
+
+
+def one_query(howdah, **options):
+    with howdah.connect(**options) as client:
+        client.rows("select 1")
+
+
+def holds(howdah):
+    """A transaction that ends because of some limit."""
+    with howdah.connect() as client:
+        client.rows("begin")
+        client.read_to_end()
+
+
+def sleeps(howdah):
+    with howdah.connect() as client:
+        client.send(query("select pg_sleep(30)"))
+        client.read_to_end()
+
+
+def idles(howdah):
+    with howdah.connect() as client:
+        client.rows("select 1")
+        client.read_to_end()
+
+
+def waits(howdah):
+    """Two clients for one server: the second gives up, or a reserve server is opened."""
+    with howdah.connect() as a, howdah.connect() as b:
+        a.rows("begin")
+        b.send(query("select 1"))
+        if "query_wait_timeout" in howdah.sections["pgbouncer"]:
+            b.read_to_end()
+        else:
+            b.read_until()
+
+
+def other_pool(howdah):
+    """Another user's query, where the database may have one server."""
+    one_query(howdah)
+    one_query(howdah, user="admin")
+
+
+def sets(howdah):
+    with howdah.connect(options="-c DateStyle=German") as client:
+        client.rows("select 1")
+
+
+def leaves(howdah):
+    """A client that vanishes without a word."""
+    client = howdah.connect()
+    client.rows("select 1")
+    client.socket.close()
+
+
+def parts(howdah):
+    """A client that says goodbye."""
+    with howdah.connect() as client:
+        client.send(b"X\0\0\0\4")
+        client.read_to_end()
+
+
+def command(text):
+    return lambda howdah: howdah.console(text)
+
+
+ONE = {"default_pool_size": 1}
+AGE = r" \(age=\d+s?"
+LINES = [
+    ({}, one_query, r" LOG C-0x[0-9a-f]+: postgres/postgres@127\.0\.0\.1:\d+ login attempt: "
+                    r"db=postgres user=postgres tls=no replication=no"),
+    ({}, one_query, r" LOG S-0x[0-9a-f]+: postgres/postgres@127\.0\.0\.1:\d+ new connection to "
+                    r"server \(from 127\.0\.0\.1:\d+\)"),
+    ({}, parts, "closing because: client close request" + AGE),
+    ({}, leaves, "closing because: client unexpected eof" + AGE),
+    ({"databases": {"only": ""}}, lambda howdah: refused(howdah, database="nosuchdb"),
+     "closing because: no such database: nosuchdb" + AGE),
+    ({"databases": {"only": ""}}, lambda howdah: refused(howdah, database="nosuchdb"),
+     "pooler error: no such database: nosuchdb"),
+    ({}, lambda howdah: refused(howdah, user="nobody"),
+     'closing because: "trust" authentication failed' + AGE),
+    ({"auth_type": "md5"}, lambda howdah: refused(howdah, password="wrong"),
+     "closing because: password authentication failed" + AGE),
+    ({"auth_type": "scram-sha-256"}, lambda howdah: refused(howdah, password="wrong"),
+     "closing because: SASL authentication failed" + AGE),
+    ({"auth_user": "admin"}, lambda howdah: refused(howdah, user="nobody"),
+     "closing because: no such user" + AGE),
+    ({}, one_query, "registered new auto-database: db=postgres"),
+    ({}, lambda howdah: refused(howdah, database="nosuchdb"),
+     'server login failed: FATAL database "nosuchdb" does not exist'),
+    ({"idle_transaction_timeout": 1}, holds, "closing because: idle transaction timeout" + AGE),
+    ({"transaction_timeout": 1}, holds, "closing because: transaction timeout" + AGE),
+    ({"query_timeout": 1}, sleeps, "closing because: query timeout" + AGE),
+    ({"client_idle_timeout": 1}, idles, "closing because: client_idle_timeout" + AGE),
+    ({**ONE, "query_wait_timeout": 1}, waits, "closing because: query_wait_timeout" + AGE),
+    ({**ONE, "reserve_pool_size": 1, "reserve_pool_timeout": "0.1"}, waits,
+     "taking connection from reserve_pool"),
+    ({"max_db_connections": 1}, other_pool, "closing because: evicted" + AGE),
+    ({"server_lifetime": 0}, one_query, "closing because: server lifetime over" + AGE),
+    ({"server_idle_timeout": 1}, one_query, "closing because: server idle timeout" + AGE),
+    ({"server_idle_timeout": 1, "autodb_idle_timeout": 1}, one_query,
+     "cleaning up idle pool postgres/postgres"),
+    ({"verbose": 2}, sets, "varcache_apply: .*SET DateStyle='German"),
+    ({"stats_period": 1}, one_query, r" LOG stats: \d+ xacts/s, \d+ queries/s"),
+    ({}, command("RELOAD"), "RELOAD command issued"),
+    ({}, command("PAUSE"), "PAUSE command issued"),
+    ({}, lambda howdah: (one_query(howdah), howdah.console("PAUSE")),
+     "closing because: pause mode" + AGE),
+    ({}, lambda howdah: None, " LOG process up: "),
+    ({}, lambda howdah: None, r" LOG listening on 127\.0\.0\.1:\d+"),
+    ({}, lambda howdah: None, r" LOG kernel file descriptor limit: \d+ \(hard: \d+\); "
+                              r"max_client_conn: 100, max expected fd use: \d+"),
+]
+
+
+@pytest.mark.parametrize("settings, happens, line", LINES,
+                         ids=[re.sub(r"\W+", "_", line)[-40:] for _, _, line in LINES])
+def test_lines(make_howdah, postgres, settings, happens, line):
+    """It is there, soon after what it tells of."""
+    settings = dict(settings)
+    if "databases" in settings:
+        settings["databases"] = {"only": f"host={postgres.host} port={postgres.port}"}
+    howdah = make_howdah(**settings)
+    happens(howdah)
+    howdah.wait_for_log(line)
