@@ -248,8 +248,13 @@ impl Pooler {
         }
     }
 
-    /// Forgets waiters at the front that have left, so that ages are those of who still waits.
+    /// Forgets waiters at the front that have left, so that ages are those of who still waits, and
+    /// newcomers that have.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
+        let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
+        let awaits = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        pool.newcomers
+            .retain(|id| clients.get(*id).is_some_and(awaits));
         while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
             let client = self.clients.get(*client);
             if client.is_some_and(client::Client::waits) {
