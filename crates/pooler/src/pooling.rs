@@ -575,13 +575,12 @@ impl Pooler {
     /// A lent server tells what no server of our own has told yet: those who wait for that are
     /// welcome. (There may be no permit for a server of our own.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
-        if self.pools.at(pool_id).welcome.is_some() {
-            return;
+        // One that is known may come from a server that was lost before it was ready.
+        if self.pools.at(pool_id).welcome.is_none() {
+            let tracked = self.shared.params.intern((*welcome.tracked).clone());
+            self.pools.at_mut(pool_id).welcome = Some(Welcome { tracked, ..welcome });
         }
-        let tracked = self.shared.params.intern((*welcome.tracked).clone());
-        let pool = self.pools.at_mut(pool_id);
-        pool.welcome = Some(Welcome { tracked, ..welcome });
-        for client in std::mem::take(&mut pool.newcomers) {
+        for client in std::mem::take(&mut self.pools.at_mut(pool_id).newcomers) {
             self.welcome(client, out);
         }
     }
@@ -625,6 +624,7 @@ impl Server {
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,
+            answering: false,
             copy_both: false,
             eaten: 0,
             sql_prepared: false,

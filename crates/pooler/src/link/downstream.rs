@@ -127,6 +127,10 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag)));
         }
         let header = read.map_err(broken)?;
+        self.server.answering |= !matches!(
+            tag,
+            tag::READY | tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS
+        );
         match tag {
             tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
                 self.whole(chunk, header)
@@ -274,7 +278,13 @@ impl Downstream<'_> {
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
         let reply = self.server.ledger.front().map(|entry| entry.reply);
-        let stray = !matches!(reply, Some(Reply::Query | Reply::Sync));
+        // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
+        // COPY seemed to have eaten when a cancel hit it.
+        let unanswered = reply == Some(Reply::Query)
+            && !self.server.answering
+            && self.server.close_why == Some(COPY_FAILED);
+        let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
+        self.server.answering = false;
         if stray && self.server.close_why != Some(COPY_FAILED) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
