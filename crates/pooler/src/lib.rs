@@ -14,6 +14,8 @@ pub mod config;
 pub mod console;
 pub mod event;
 pub mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod inbox;
 pub mod janitor;
 pub mod ledger;

@@ -12,7 +12,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 mod user;
-mod userlist;
+pub(crate) mod userlist;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};
