@@ -1087,7 +1087,7 @@ def sender(cut, name):
     return None if cut == "whole" else send
 
 
-@pytest.mark.parametrize("name, mode, workers, cut", circumstances())
+@pytest.mark.parametrize("name, mode, workers, cut", list(circumstances()))
 def test_same_replies(shared_howdah, postgres, name, mode, workers, cut):
     """Every script, in all circumstances by turns."""
     howdah = shared_howdah(**SETTINGS[mode, workers])

@@ -222,6 +222,11 @@ impl Interner {
         }
     }
 
+    /// All changes of the schema that are known of, as a sum.
+    pub fn schema(&self) -> u64 {
+        self.schema
+    }
+
     /// How many are known, those about to be purged included.
     pub fn len(&self) -> usize {
         self.statements.len()

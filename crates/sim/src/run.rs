@@ -553,6 +553,12 @@ impl Play {
             driven += worker.sockets().driver().connections();
             memory += worker.sockets().output_memory();
         }
+        let mut schemas = { self.workers.iter_mut() }.map(|w| w.decisions().pooler.schema());
+        if let Some(first) = schemas.next()
+            && schemas.any(|schema| schema != first)
+        {
+            return Some("workers do not agree about DDL".into());
+        }
         let sessions = self.postgres.sessions();
         let processes = self.postgres.processes();
         let (statements, by_sql) = self.postgres.statements();
