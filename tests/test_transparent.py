@@ -71,6 +71,12 @@ SCRIPTS = {
         ready(bind("d"), execute(), bind("s1"), execute(), sync()),
         ready(bind("d"), execute(), sync()),
     ],
+    "a DEALLOCATE that is bound wrongly": [
+        ready(parse("select 1", "s1"), parse("deallocate s1", "d"), sync()),
+        ready(bind("d", [1]), execute(), sync()), ready(bind("d", results=[1, 1]), sync()),
+        ready(parse("deallocate s1"), bind(values=[1]), execute(), sync()),
+        ready(bind("s1"), execute(), sync()),
+    ],
     "a named DEALLOCATE of itself": [
         ready(parse("deallocate d", "d"), bind("d"), execute(), sync()),
         ready(bind("d"), execute(), sync()),

@@ -302,6 +302,17 @@ impl ServerSet {
         }
     }
 
+    /// The key of a definition that the server has, in the newest of its meanings to us.
+    pub fn key_of(&self, meaning: u64, definition: &[u8]) -> Option<u128> {
+        let of = |entry: &SetEntry| {
+            entry.statement.meaning == meaning && *entry.statement.definition == *definition
+        };
+        let found = self.entries.iter().filter(|(_, entry)| of(entry));
+        found
+            .max_by_key(|(_, entry)| entry.used)
+            .map(|(key, _)| *key)
+    }
+
     /// Notes what was sent or confirmed about a key.
     pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
         self.clock += 1;
