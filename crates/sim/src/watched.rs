@@ -18,6 +18,8 @@ pub struct Watched {
     pub pooler: Pooler,
     /// Servers given to other workers.
     pub lends: u64,
+    /// Servers that the driver was told to let go of for that.
+    pub parting: u64,
     /// Who waited, and who had a server, after the last event.
     waiters: Vec<Waiter>,
     links: Vec<Link>,
@@ -40,6 +42,7 @@ impl Watched {
         Watched {
             pooler,
             lends: 0,
+            parting: 0,
             waiters: Vec::new(),
             links: Vec::new(),
             called_in: Time(0),
@@ -202,6 +205,8 @@ impl Decide for Watched {
         self.pooler.check();
         let lent = |action: &&Action| matches!(action, Action::Post(_, Mail::Server(_)));
         self.lends += out.actions.iter().filter(lent).count() as u64;
+        let parts = |action: &&Action| matches!(action, Action::Detach(Peer::Server(_)));
+        self.parting += out.actions.iter().filter(parts).count() as u64;
         self.check_order();
         self.check_congestion(out);
         if let Some(connected) = arrived {
