@@ -41,8 +41,10 @@ pub fn settings(input: &[u8]) {
             return;
         }
     };
-    for shown in config.show().filter(|shown| shown.changeable) {
-        let Some(value) = &shown.value else { continue };
+    // One of them is enough: which, the input says.
+    let changeable: Vec<_> = config.show().filter(|shown| shown.changeable).collect();
+    let shown = &changeable[input.len() % changeable.len()];
+    if let Some(value) = &shown.value {
         let Ok(again) = config.with(shown.key, value) else {
             panic!("{} can't be set to {value:?}, which it is", shown.key);
         };
