@@ -30,10 +30,13 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
+    config.addinivalue_line("markers", "long: left out but for --long")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
 
 
 def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     if not config.getoption("--quick"):
         return
     left_out = [item for item in items if item.get_closest_marker("slow")]

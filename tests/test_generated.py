@@ -6,11 +6,13 @@ fails is printed with the shortest script found that still fails. `--seeds N` pl
 """
 
 import random
+import struct
 
 import pytest
 
 from harness.wire import (
-    bind, close, copy_data, copy_done, copy_fail, describe, execute, flush, parse, query, sync,
+    bind, close, copy_data, copy_done, copy_fail, describe, execute, flush, function_call, parse,
+    query, sync,
 )
 from test_transparent import Interloper, Step, differences, play
 
@@ -20,6 +22,7 @@ MODES = [
     {"pool_mode": "session", "default_pool_size": 6},
 ]
 TABLE = "generated"
+OTHER = "generated_too"
 NAMES = ["", "", "", "s1", "n1", "never"]
 PORTALS = ["", "", "", "p1"]
 TEXTS = [
@@ -29,7 +32,13 @@ TEXTS = [
     f"insert into {TABLE} values (1)", f"select count(*) from {TABLE}", f"delete from {TABLE}",
     "deallocate n1", "deallocate all", "set application_name to 'ours'",
     "show application_name", "reset application_name", "set local timezone to 'Asia/Tokyo'",
-    "show timezone", "copy (select 1, 2) to stdout",
+    "show timezone", "copy (select 1, 2) to stdout", f"copy {TABLE} to stdout",
+    "copy (select 1/(2-i) from generate_series(1, 3) i) to stdout binary",
+    f"create table {OTHER} (a int)", f"drop table {OTHER}", f"create table if not exists {OTHER} ()",
+    f"select count(*) from {OTHER}", "create or replace function one() returns int "
+    "language sql as 'select 1'", "select one()", "drop function if exists one()",
+    f"declare c cursor for select a, 'row' from {TABLE}, generate_series(1, 4)", "fetch 2 from c",
+    "move 1 in c", "close c", "select $1::int4 + 1, $2::text",
 ]
 SIMPLE = [*TEXTS, "select 1; select 2", "select 1; select 1/0; select 2", "begin; select 1",
           f"insert into {TABLE} values (2); select 1/0", "; ;", "discard all"]
@@ -38,13 +47,16 @@ SIMPLE = [*TEXTS, "select 1; select 2", "select 1; select 1/0; select 2", "begin
 def one(rng):
     """One message or more that stand together."""
     kind = rng.choices(["parse", "bind", "describe", "execute", "close", "query", "sync", "flush",
-                        "stray"], [6, 6, 3, 6, 2, 4, 5, 2, 1])[0]
+                        "stray", "call", "copy"], [6, 6, 3, 6, 2, 4, 5, 2, 1, 1, 1])[0]
     name, portal = rng.choice(NAMES), rng.choice(PORTALS)
     if kind == "parse":
         return parse(rng.choice(TEXTS), name)
     if kind == "bind":
-        values = rng.choices([(), (1,), ("x",), (None,)], [6, 2, 1, 1])[0]
-        return bind(name, values, portal, results=rng.choice([(), (), (1,), (0,)]))
+        values, formats = rng.choices(
+            [((), ()), ((1,), ()), (("x",), ()), ((None,), ()), ((1, "x"), ()),
+             ((struct.pack("!i", 5),), (1,)), ((struct.pack("!i", 5), "x"), (1, 0)),
+             ((b"\0\1",), (1,)), ((b"\0\0\0\1", b"y"), (1,))], [6, 2, 1, 1, 1, 1, 1, 1, 1])[0]
+        return bind(name, values, portal, formats, rng.choice([(), (), (1,), (0,), (1, 0)]))
     if kind == "describe":
         return rng.choice([describe(name), describe(portal, "P")])
     if kind == "execute":
@@ -53,9 +65,29 @@ def one(rng):
         return rng.choice([close(name), close(portal, "P")])
     if kind == "query":
         return query(rng.choice(SIMPLE))
+    if kind == "call":
+        return rng.choice([function_call(177, [b"4", b"5"], formats=(0,), result=0),
+                           function_call(177, [struct.pack("!i", 2), struct.pack("!i", 3)]),
+                           function_call(177, [b"x", None], formats=(0,), result=1),
+                           function_call(4_000_000_000, [])])
+    if kind == "copy":
+        return copy_in(rng)
     if kind == "stray":
         return rng.choice([copy_data(b"1\n"), copy_done(), copy_fail("no")])
     return sync() if kind == "sync" else flush()
+
+
+def copy_in(rng):
+    """A COPY from the client and all its rows, good ones and bad ones, sent together: who waits for
+    no answer can't say anything else in it, which would end the connection."""
+    sql = rng.choice([f"copy {TABLE} from stdin", f"copy {TABLE} from stdin", "copy missing from stdin",
+                      f"copy {TABLE} (nothing) from stdin"])
+    rows = [copy_data(rng.choice([b"1\n", b"2\n3\n", b"4", b"\n", b"x\n", b""]))
+            for _ in range(rng.randint(0, 4))]
+    end = rng.choice([copy_done(), copy_done(), copy_fail("no")])
+    if rng.random() < 0.5:
+        return query(sql) + b"".join(rows) + end
+    return parse(sql) + bind() + execute() + b"".join(rows) + end + sync()
 
 
 def generate(seed):
@@ -98,7 +130,8 @@ def difference(groups, seed, postgres, howdah):
     """What differs, as text."""
     found = []
     for pooled in (False, True):
-        postgres.sql(f"truncate {TABLE}")
+        postgres.sql(f"truncate {TABLE}; drop table if exists {OTHER}; "
+                     "drop function if exists one()")
         connection = howdah.connect() if pooled else postgres.connect()
         between = None
         if pooled and howdah.sections["pgbouncer"]["pool_mode"] == "transaction":

@@ -491,7 +491,8 @@ impl Pooler {
             Self::pass_over(id, client, out);
         }
         let inbox = &client.inbox;
-        if inbox.held.is_empty() || client.group_failed || !inbox.at_boundary() {
+        let begins = |tag: &u8| matches!(tag, b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C');
+        if !inbox.held.first().is_some_and(begins) || client.group_failed || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.
             return;
         }

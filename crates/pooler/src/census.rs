@@ -42,6 +42,12 @@ pub struct Census {
 }
 
 impl Pooler {
+    /// Which changes of the schema are known of, as a sum that is the same on all workers when all
+    /// their mail has come.
+    pub fn schema(&self) -> u64 {
+        self.shared.statements.schema()
+    }
+
     /// Counts everything.
     pub fn census(&self) -> Census {
         let held = |inbox: &crate::inbox::Inbox| inbox.held.len();

@@ -147,6 +147,17 @@ pub struct UnnamedOp {
     pub statement: Option<Arc<Statement>>,
 }
 
+/// What was sent already when a COPY from the client began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyIn {
+    /// How many Syncs PostgreSQL eats.
+    pub eaten: usize,
+    /// Its end.
+    pub ended: bool,
+    /// A message that has no place in it, before its end.
+    pub breaks: bool,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -303,11 +314,22 @@ impl Ledger {
     }
 
     /// PostgreSQL began a COPY from the client, for the entry in front, and eats every Sync up to
-    /// its end. Takes those out that were sent already. Returns how many, and whether the end was
-    /// sent already, too.
-    pub fn begin_copy_in(&mut self) -> (usize, bool) {
+    /// its end. Takes those out that were sent already. What else stands there breaks the COPY; of
+    /// a Query's, that is eaten, too, and what follows is answered. (An Execute's error has all
+    /// skipped up to a Sync.)
+    pub fn begin_copy_in(&mut self) -> CopyIn {
+        let copies = |e: &Entry| {
+            use Reply::{CopyEnd, MadeClose, MadeParse, Refused, Sync};
+            matches!(e.reply, Sync | Refused | CopyEnd | MadeParse | MadeClose)
+        };
         let end = self.entries.iter().position(|e| e.reply == Reply::CopyEnd);
         let reach = end.unwrap_or(self.entries.len());
+        let breaks = (1..reach).find(|at| !copies(&self.entries[*at]));
+        let simple = self.front().is_some_and(|e| e.reply == Reply::Query);
+        if let (Some(at), true) = (breaks, simple) {
+            self.take_out(at);
+        }
+        let reach = breaks.unwrap_or(reach);
         let mut at = 0;
         let mut eaten = 0;
         self.entries.retain(|entry| {
@@ -327,7 +349,37 @@ impl Ledger {
         if extended && self.readies == 0 {
             self.group_open = true;
         }
-        (eaten as usize, end.is_some())
+        CopyIn {
+            eaten: eaten as usize,
+            ended: end.is_some(),
+            breaks: breaks.is_some(),
+        }
+    }
+
+    /// Takes out an entry and what it carries.
+    fn take_out(&mut self, at: usize) {
+        let before = |carries: fn(&Entry) -> bool| {
+            carries(&self.entries[at])
+                .then(|| self.entries.iter().take(at).filter(|e| carries(e)).count())
+        };
+        let (name, set, unnamed) = (
+            before(|e| e.name_op),
+            before(|e| e.set_op),
+            before(|e| e.unnamed_op),
+        );
+        if let Some(at) = name {
+            self.name_ops.remove(at);
+        }
+        if let Some(at) = set {
+            self.set_ops.remove(at);
+        }
+        if let Some(at) = unnamed {
+            self.unnamed_ops.remove(at);
+        }
+        if let Some(entry) = self.entries.remove(at) {
+            self.barriers -= u32::from(entry.barrier);
+            self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        }
     }
 
     /// The client is gone: nothing that is owed has anyone to see it.
@@ -405,13 +457,30 @@ mod tests {
     fn a_copy_eats_syncs_up_to_its_end() {
         use Reply::*;
         let mut open = ledger(&[Execute, Sync, Sync]);
-        assert_eq!(open.begin_copy_in(), (2, false));
+        let begun = open.begin_copy_in();
+        assert_eq!((begun.eaten, begun.ended, begun.breaks), (2, false, false));
         assert_eq!(open.len(), 1);
         let mut closed = ledger(&[Execute, Sync, Refused, CopyEnd, Sync]);
-        assert_eq!(closed.begin_copy_in(), (1, true));
+        let begun = closed.begin_copy_in();
+        assert_eq!((begun.eaten, begun.ended, begun.breaks), (1, true, false));
         assert_eq!(closed.len(), 3);
         assert!(closed.owes_ready());
         closed.check();
+    }
+
+    #[test]
+    fn what_is_no_copy_is_eaten_and_breaks_it() {
+        use Reply::*;
+        let mut simple = ledger(&[Query, Sync, Query, Sync, Query]);
+        let begun = simple.begin_copy_in();
+        assert_eq!((begun.eaten, begun.ended, begun.breaks), (1, false, true));
+        simple.check();
+        let left = std::iter::from_fn(|| simple.pop()).map(|entry| entry.reply);
+        assert_eq!(left.collect::<Vec<_>>(), [Query, Sync, Query]);
+        let mut extended = ledger(&[Execute, Parse, Sync]);
+        let begun = extended.begin_copy_in();
+        assert_eq!((begun.eaten, begun.ended, begun.breaks), (0, false, true));
+        assert_eq!(extended.len(), 3, "the error is followed by the Sync");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub mod console;
 pub mod event;
 pub mod fault;
 mod forced_user;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod inbox;
 pub mod janitor;
 pub mod ledger;

@@ -281,8 +281,13 @@ impl Pooler {
         }
     }
 
-    /// Forgets waiters at the front that have left, so that ages are those of who still waits.
+    /// Forgets waiters at the front that have left, so that ages are those of who still waits, and
+    /// newcomers that have.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
+        let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
+        let awaits = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        pool.newcomers
+            .retain(|id| clients.get(*id).is_some_and(awaits));
         while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
             let client = self.clients.get(*client);
             if client.is_some_and(client::Client::waits) {
@@ -672,13 +677,12 @@ impl Pooler {
     /// A lent server tells what no server of our own has told yet: those who wait for that are
     /// welcome. (There may be no permit for a server of our own.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
-        if self.pools.at(pool_id).welcome.is_some() {
-            return;
+        // One that is known may come from a server that was lost before it was ready.
+        if self.pools.at(pool_id).welcome.is_none() {
+            let tracked = self.shared.params.intern((*welcome.tracked).clone());
+            self.pools.at_mut(pool_id).welcome = Some(Welcome { tracked, ..welcome });
         }
-        let tracked = self.shared.params.intern((*welcome.tracked).clone());
-        let pool = self.pools.at_mut(pool_id);
-        pool.welcome = Some(Welcome { tracked, ..welcome });
-        for client in std::mem::take(&mut pool.newcomers) {
+        for client in std::mem::take(&mut self.pools.at_mut(pool_id).newcomers) {
             self.welcome(client, out);
         }
     }
@@ -722,6 +726,7 @@ impl Server {
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,
+            answering: false,
             copy_both: false,
             eaten: 0,
             sql_prepared: false,

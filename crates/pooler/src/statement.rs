@@ -222,6 +222,11 @@ impl Interner {
         }
     }
 
+    /// All changes of the schema that are known of, as a sum.
+    pub fn schema(&self) -> u64 {
+        self.schema
+    }
+
     /// How many are known, those about to be purged included.
     pub fn len(&self) -> usize {
         self.statements.len()
@@ -304,6 +309,17 @@ impl ServerSet {
                 Some(_) => key = key.wrapping_add(1),
             }
         }
+    }
+
+    /// The key of a definition that the server has, in the newest of its meanings to us.
+    pub fn key_of(&self, meaning: u64, definition: &[u8]) -> Option<u128> {
+        let of = |entry: &SetEntry| {
+            entry.statement.meaning == meaning && *entry.statement.definition == *definition
+        };
+        let found = self.entries.iter().filter(|(_, entry)| of(entry));
+        found
+            .max_by_key(|(_, entry)| entry.used)
+            .map(|(key, _)| *key)
     }
 
     /// Notes what was sent or confirmed about a key.

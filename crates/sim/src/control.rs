@@ -150,6 +150,15 @@ impl Admin {
         self.awaits.as_deref()
     }
 
+    /// Gives an order at once, unless it is done or awaits an answer.
+    pub fn at_once(&mut self, text: &str) {
+        let idle = self.socket.is_some() && self.awaits.is_none();
+        if idle && !self.orders.is_empty() && !self.stopped {
+            self.orders.push_front((0, text.into()));
+            self.rests_until = Time(0);
+        }
+    }
+
     /// No further orders.
     pub fn stop(&mut self) {
         self.orders.clear();

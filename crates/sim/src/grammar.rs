@@ -239,6 +239,7 @@ impl<'a> Speaker<'a> {
                 let text = text[self.chance.within(0..=2)];
                 self.run(text);
             }
+            9 if self.chance.once_in(4) => self.run("create function"),
             9 => {
                 let text = self.set("");
                 self.run(&text);

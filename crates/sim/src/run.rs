@@ -344,7 +344,16 @@ impl Play {
         if self.workers.len() > 1 && self.chance.once_in(4) {
             return;
         }
+        let parting = self.workers[at].decisions().parting;
         self.workers[at].turn(Some(Time(0)));
+        let parts = self.workers[at].decisions().parting > parting;
+        if parts && stalls && self.chance.once_in(3) {
+            // It gives a server away, and is slow to hear that all are called in.
+            self.admin.at_once("RECONNECT");
+            let until = Time(now.0 + self.chance.number() % (20 * MILLI));
+            self.stalled_until[at] = until;
+            self.world.borrow_mut().alarm(until);
+        }
         let out = self.workers[at].sockets().driver().buffers_out();
         if out > 0 {
             self.violate("memory", format!("worker {at} keeps {out} receive buffers"));
@@ -555,6 +564,12 @@ impl Play {
             sockets += worker.sockets().len();
             driven += worker.sockets().driver().connections();
             memory += worker.sockets().output_memory();
+        }
+        let mut schemas = { self.workers.iter_mut() }.map(|w| w.decisions().pooler.schema());
+        if let Some(first) = schemas.next()
+            && schemas.any(|schema| schema != first)
+        {
+            return Some("workers do not agree about DDL".into());
         }
         let sessions = self.postgres.sessions();
         let processes = self.postgres.processes();

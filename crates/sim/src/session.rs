@@ -438,6 +438,7 @@ impl Session {
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
+            Sql::Create => "CREATE FUNCTION".into(),
             Sql::Deallocate(None) => {
                 self.forget_named();
                 "DEALLOCATE ALL".into()

@@ -78,6 +78,8 @@ pub enum Sql {
     Reset(Option<String>),
     /// DISCARD ALL.
     DiscardAll,
+    /// DDL.
+    Create,
     /// DEALLOCATE of one statement, or all.
     Deallocate(Option<String>),
     /// PREPARE name AS text.
@@ -158,6 +160,7 @@ fn read(text: &str) -> Option<Sql> {
         "reset" if lower == "all" => Sql::Reset(None),
         "reset" => Sql::Reset(Some(rest.into())),
         "discard" if lower == "all" => Sql::DiscardAll,
+        "create" => Sql::Create,
         "deallocate" if lower == "all" => Sql::Deallocate(None),
         "deallocate" => Sql::Deallocate(Some(rest.into())),
         "prepare" => {

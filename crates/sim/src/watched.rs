@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
+use howdah_pooler::cancel::Keys;
 use howdah_pooler::census::{Link, Waiter};
 use howdah_pooler::event::{Action, ClientId, Event, Out, Peer, Time};
 use howdah_pooler::mail::Mail;
@@ -17,6 +18,8 @@ pub struct Watched {
     pub pooler: Pooler,
     /// Servers given to other workers.
     pub lends: u64,
+    /// Servers that the driver was told to let go of for that.
+    pub parting: u64,
     /// Who waited, and who had a server, after the last event.
     waiters: Vec<Waiter>,
     links: Vec<Link>,
@@ -26,6 +29,9 @@ pub struct Watched {
     /// waited since their login.
     pub served: Vec<Waiter>,
     known: HashSet<ClientId>,
+    /// Who has too much to be sent, and who is not received from.
+    congested: HashSet<Peer>,
+    silent: HashSet<Peer>,
     worker: u16,
     world: Shared,
 }
@@ -36,11 +42,14 @@ impl Watched {
         Watched {
             pooler,
             lends: 0,
+            parting: 0,
             waiters: Vec::new(),
             links: Vec::new(),
             called_in: Time(0),
             served: Vec::new(),
             known: HashSet::new(),
+            congested: HashSet::new(),
+            silent: HashSet::new(),
             worker,
             world,
         }
@@ -63,23 +72,91 @@ impl Watched {
             let served = &link.waiter;
             if link.connected < self.called_in {
                 let text = format!("on worker {}: {link:?} after RECONNECT", self.worker);
-                let mut world = self.world.borrow_mut();
-                world
-                    .story
-                    .violate("orders", &[Who::Worker(self.worker)], text);
+                self.violate("orders", text);
             }
             let overtaken = |w: &&Waiter| w.pool == served.pool && w.since < served.since;
             if let Some(waiter) = self.waiters.iter().find(overtaken) {
                 let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.worker);
-                let mut world = self.world.borrow_mut();
-                world
-                    .story
-                    .violate("order", &[Who::Worker(self.worker)], text);
+                self.violate("order", text);
             }
             if !self.known.insert(served.client) {
                 self.served.push(served.clone());
             }
         }
+    }
+
+    /// Mail of which we know for whom it is, is theirs.
+    fn check_address(&self, mail: &Mail) {
+        let right = match mail {
+            Mail::Cancel { pid, .. } => Keys::worker(*pid).0,
+            Mail::Broker(_) => 0,
+            _ => return,
+        };
+        if right != self.worker {
+            self.violate("mail", format!("on worker {}: {mail:?}", self.worker));
+        }
+    }
+
+    /// A server from before a RECONNECT that arrives behind it is closed.
+    fn check_arrival(&self, connected: Time, out: &Out) {
+        if connected >= self.called_in {
+            return;
+        }
+        let mut actions = out.actions.iter();
+        let peer = actions.find_map(|action| match action {
+            Action::Attach(peer, _) => Some(*peer),
+            _ => None,
+        });
+        let closes =
+            |action: &Action| matches!(action, Action::Close { peer: p, .. } if Some(*p) == peer);
+        if peer.is_some() && !out.actions.iter().any(closes) {
+            let text = format!(
+                "on worker {}: {peer:?} is kept after RECONNECT",
+                self.worker
+            );
+            self.violate("orders", text);
+        }
+    }
+
+    fn notice_congestion(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Congested(peer) => drop(self.congested.insert(*peer)),
+            Event::Drained(peer) => drop(self.congested.remove(peer)),
+            Event::Closed { peer, .. } | Event::Detached(peer, _) => {
+                self.congested.remove(peer);
+                self.silent.remove(peer);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whoever's output is full makes the other side of its link wait.
+    fn check_congestion(&mut self, out: &Out) {
+        for action in &out.actions {
+            match action {
+                Action::Receive { peer, on: false } => drop(self.silent.insert(*peer)),
+                Action::Receive { peer, on: true } => drop(self.silent.remove(peer)),
+                _ => {}
+            }
+        }
+        for link in &self.links {
+            let (client, server) = (Peer::Client(link.waiter.client), Peer::Server(link.server));
+            for (full, other) in [(client, server), (server, client)] {
+                if self.congested.contains(&full) && !self.silent.contains(&other) {
+                    let (full, other) = (name(full), name(other));
+                    let text =
+                        format!("on worker {}: {full} is full, {other} goes on", self.worker);
+                    self.violate("congestion", text);
+                }
+            }
+        }
+    }
+
+    fn violate(&self, checker: &'static str, text: String) {
+        let mut world = self.world.borrow_mut();
+        world
+            .story
+            .violate(checker, &[Who::Worker(self.worker)], text);
     }
 
     fn tell(&self, line: impl FnOnce() -> String) {
@@ -99,6 +176,14 @@ impl Decide for Watched {
                 self.called_in = *world.orders.entry(order).or_insert(now);
             }
         }
+        let mut arrived = None;
+        if let Event::Mail(mail) = &event {
+            self.check_address(mail);
+            if let Mail::Server(parcel) = mail {
+                arrived = Some(parcel.connected);
+            }
+        }
+        self.notice_congestion(&event);
         let told = self.world.borrow().story.told;
         let mut received = Vec::new();
         if told {
@@ -120,7 +205,13 @@ impl Decide for Watched {
         self.pooler.check();
         let lent = |action: &&Action| matches!(action, Action::Post(_, Mail::Server(_)));
         self.lends += out.actions.iter().filter(lent).count() as u64;
+        let parts = |action: &&Action| matches!(action, Action::Detach(Peer::Server(_)));
+        self.parting += out.actions.iter().filter(parts).count() as u64;
         self.check_order();
+        self.check_congestion(out);
+        if let Some(connected) = arrived {
+            self.check_arrival(connected, out);
+        }
         if told {
             for action in &out.actions {
                 let line = match action {

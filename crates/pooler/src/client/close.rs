@@ -8,6 +8,7 @@ use crate::console;
 use crate::event::{Action, ClientId, Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
+use crate::link::downstream::COPY_FAILED;
 use crate::mail::{Mail, ToBroker};
 use crate::note::Level;
 use crate::pool::PoolKey;
@@ -202,7 +203,7 @@ impl Pooler {
         }
         if server.eaten > 0 {
             // Whether PostgreSQL ate them, or answers them yet, is not known.
-            server.close_why = Some("copy failed");
+            server.close_why = Some(COPY_FAILED);
         }
         if server.copy_in {
             server.copy_in = false;

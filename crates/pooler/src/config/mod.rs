@@ -15,7 +15,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 mod user;
-mod userlist;
+pub(crate) mod userlist;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};

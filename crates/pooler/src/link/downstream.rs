@@ -22,6 +22,9 @@ const HELD_MESSAGE_MAX: usize = 1 << 20;
 /// SQLSTATE come first) and the rest only passes.
 const ERROR_FRONT: usize = 64 << 10;
 
+/// Why a server is closed that may answer yet what a failed COPY seemed to have eaten.
+pub const COPY_FAILED: &str = "copy failed";
+
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
 pub enum Flow {
@@ -124,6 +127,10 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag)));
         }
         let header = read.map_err(broken)?;
+        self.server.answering |= !matches!(
+            tag,
+            tag::READY | tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS
+        );
         match tag {
             tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
                 self.whole(chunk, header)
@@ -220,10 +227,16 @@ impl Downstream<'_> {
     }
 
     fn copy_begins(&mut self) {
-        let (eaten, ended) = self.server.ledger.begin_copy_in();
-        self.server.eaten += eaten as u32;
+        let simple = self
+            .server
+            .ledger
+            .front()
+            .is_some_and(|entry| entry.reply == Reply::Query);
+        let begun = self.server.ledger.begin_copy_in();
+        let ended = begun.ended || begun.breaks;
+        self.server.eaten += begun.eaten as u32;
         self.server.copy_in = !ended;
-        self.server.copy_broken = false;
+        self.server.copy_broken = begun.breaks && simple;
         let stays = self
             .client
             .as_ref()
@@ -233,7 +246,7 @@ impl Downstream<'_> {
             self.server.copy_in = false;
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if self.server.eaten > 0 {
-                self.server.close_why = Some("copy failed");
+                self.server.close_why = Some(COPY_FAILED);
             }
         }
     }
@@ -266,8 +279,14 @@ impl Downstream<'_> {
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
         let front = self.server.ledger.front();
         let reply = front.map(|entry| entry.reply);
-        let stray = !matches!(reply, Some(Reply::Query | Reply::Sync));
-        if stray && self.server.close_why.is_none() {
+        // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
+        // COPY seemed to have eaten when a cancel hit it.
+        let unanswered = reply == Some(Reply::Query)
+            && !self.server.answering
+            && self.server.close_why == Some(COPY_FAILED);
+        let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
+        self.server.answering = false;
+        if stray && self.server.close_why != Some(COPY_FAILED) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
         let part = front.map(|entry| entry.part);
@@ -424,7 +443,7 @@ impl Downstream<'_> {
         if self.server.eaten > 0 || self.server.copy_broken {
             // PostgreSQL may have failed before it ate what has no place in a COPY, and would
             // answer it yet: that answer must not meet another client.
-            self.server.close_why = Some("copy failed");
+            self.server.close_why = Some(COPY_FAILED);
         }
         if matches!(fields.severity(), b"FATAL" | b"PANIC") {
             self.server.close_why = Some("server conn crashed?");

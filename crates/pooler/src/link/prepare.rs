@@ -14,6 +14,9 @@ use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
 use crate::statement::{self, Held, Named, Statement, server_name};
 
+/// What a `DEALLOCATE name` is bound to: as in a Parse.
+const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
+
 impl Upstream<'_> {
     /// Returns only if what a name means is certain at this point of the stream: nothing before it
     /// in other groups, or able to forget it, is still unanswered.
@@ -99,8 +102,7 @@ impl Upstream<'_> {
             self.wait_for(name)?;
             void = self.lookup(name).is_some();
             if void {
-                let text = b"DEALLOCATE howdah_void\0\0\0";
-                let deallocate = self.interner.intern(self.client.meaning, text);
+                let deallocate = self.interner.intern(self.client.meaning, VOID_DEALLOCATION);
                 let key = self.ensure(&deallocate)?;
                 found.name = Some(ServerName::Of(server_name(key)));
             }
@@ -401,11 +403,25 @@ pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
         },
         None => {
             let mut names = client.names.iter();
-            let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named)?;
-            (kept.0.clone(), kept.1.statement.clone())
+            let kept = names.find(|(_, named)| front.named != 0 && named.number == front.named);
+            match kept {
+                Some(kept) => (kept.0.clone(), kept.1.statement.clone()),
+                None if front.reply == Reply::Bind && front.named == 0 => {
+                    (Box::default(), client.unnamed.clone()?)
+                }
+                None => return None,
+            }
         }
     };
-    let (key, _) = server.set.find(&statement);
+    // A DEALLOCATE of a name was bound to another statement.
+    let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
+    let replaced = (front.reply == Reply::Bind && server.portals.iter().any(void))
+        .then(|| server.set.key_of(client.meaning, VOID_DEALLOCATION));
+    let key = match replaced.flatten() {
+        Some(key) => key,
+        None if name.is_empty() => return None,
+        None => server.set.find(&statement).0,
+    };
     Some(Concerned {
         server_name: server_name(key)[..].into(),
         name,

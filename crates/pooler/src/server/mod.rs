@@ -115,6 +115,8 @@ pub struct Server {
     pub copy_in: bool,
     /// Its client has sent what has no place in that COPY.
     pub copy_broken: bool,
+    /// Something that answers a request has come since the last ReadyForQuery.
+    pub answering: bool,
     /// It streams both ways (replication).
     pub copy_both: bool,
     /// Syncs that a COPY has eaten, or that will be answered if it had already failed.
