@@ -31,12 +31,63 @@ pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
 pub struct Keys {
     worker: WorkerId,
     secret: [u8; 32],
+    /// What must not change while connections live, from one process to its successor.
+    lasting: [u8; 32],
+    /// Keys that clients were given by processes before this one, by their first halves.
+    old: std::collections::BTreeMap<u32, Vec<(Box<[u8]>, ClientId)>>,
+}
+
+/// A cancel key that was given by another process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OldKey {
+    /// Its first half.
+    pub pid: u32,
+    /// Its second half.
+    pub secret: Box<[u8]>,
 }
 
 impl Keys {
     /// For one worker; the secret is the same for all.
     pub fn new(worker: WorkerId, secret: [u8; 32]) -> Self {
-        Keys { worker, secret }
+        Keys {
+            worker,
+            secret,
+            lasting: secret,
+            old: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// What a successor must know, so that statements and small pools are where they were.
+    pub fn lasting(&self) -> [u8; 32] {
+        self.lasting
+    }
+
+    /// This process goes on with another's connections.
+    pub fn inherit(&mut self, lasting: [u8; 32]) {
+        self.lasting = lasting;
+    }
+
+    /// A client has a key of another process.
+    pub fn remember(&mut self, key: OldKey, id: ClientId) {
+        self.old.entry(key.pid).or_default().push((key.secret, id));
+    }
+
+    /// A client that may have had a key of another process is gone.
+    pub fn forget(&mut self, key: Option<Box<OldKey>>, id: ClientId) {
+        let Some(key) = key else { return };
+        if let Some(keys) = self.old.get_mut(&key.pid) {
+            keys.retain(|(_, of)| *of != id);
+            if keys.is_empty() {
+                self.old.remove(&key.pid);
+            }
+        }
+    }
+
+    /// The client that was given this key by another process.
+    fn inherited(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
+        let mut keys = self.old.get(&pid)?.iter();
+        let found = keys.find(|(of, _)| bool::from(secret.ct_eq(of)));
+        found.map(|(_, id)| *id)
     }
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
@@ -53,12 +104,12 @@ impl Keys {
 
     /// The key that the salts of unknown users come from: the same for the process and its life.
     pub fn salts(&self) -> &[u8; 32] {
-        &self.secret
+        &self.lasting
     }
 
     /// The hasher of settings' meanings, the same on all workers.
     pub fn meaning(&self) -> crate::Seeded {
-        let (front, _) = self.secret.split_first_chunk::<8>().expect("32 bytes");
+        let (front, _) = self.lasting.split_first_chunk::<8>().expect("32 bytes");
         crate::seeded(u64::from_be_bytes(*front))
     }
 
@@ -75,7 +126,7 @@ impl Keys {
     /// The worker where a small pool lives: all workers find the same.
     pub fn home(&self, database: &str, user: &str, workers: u16) -> WorkerId {
         let mut hash = Sha256::new();
-        hash.update(self.secret);
+        hash.update(self.lasting);
         hash.update(b"home");
         hash.update(database.as_bytes());
         hash.update([0]);
@@ -106,10 +157,8 @@ impl Errand {
 impl Pooler {
     /// A client sent a CancelRequest: it goes to the worker that the key names.
     pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        let worker = Keys::worker(pid);
-        if worker.0 >= self.workers {
-            return self.cancel_done(id, false, out);
-        }
+        // A process before us may have had more workers: its clients were spread like that.
+        let worker = WorkerId(Keys::worker(pid).0 % self.workers);
         let from = (self.worker, id);
         out.push(Action::Post(
             worker,
@@ -135,13 +184,15 @@ impl Pooler {
         again: bool,
         out: &mut Out,
     ) {
-        let found = self.clients.key_at(Keys::slot(pid)).filter(|id| {
+        let own = self.clients.key_at(Keys::slot(pid)).filter(|id| {
             let Some(client) = self.clients.get(*id) else {
                 return false;
             };
             let (_, ours, length) = self.keys.of(*id, client.long_key);
-            client.welcomed && bool::from(secret[..].ct_eq(&ours[..length]))
+            let of_here = Keys::worker(pid) == self.worker && client.old_key.is_none();
+            of_here && client.welcomed && bool::from(secret[..].ct_eq(&ours[..length]))
         });
+        let found = own.or_else(|| self.keys.inherited(pid, &secret));
         let Some(id) = found else {
             out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
             return;

@@ -23,6 +23,7 @@ pub mod mail;
 pub mod note;
 pub mod orders;
 pub mod params;
+pub mod parcel;
 pub mod place;
 pub mod pool;
 pub mod pooling;
@@ -30,7 +31,9 @@ pub mod server;
 pub mod spelling;
 pub mod statement;
 pub mod stats;
+pub mod suspend;
 pub mod table;
+pub mod takeover;
 pub mod timers;
 
 mod pooler;

@@ -31,6 +31,11 @@ impl Pooler {
                 });
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
+            Order::Suspend => self.suspend(out),
+            Order::HandOver => self.begin_takeover(out),
+            Order::Unsuspend => self.unsuspend(out),
+            Order::Pack => self.pack(out),
+            Order::Drain => self.drain_behind(out),
             Order::Reconnect(database) => {
                 self.janitor.epoch += 1;
                 for id in self.pools_of(database.as_deref()) {
@@ -101,6 +106,7 @@ impl Pooler {
 
     fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
         match database {
+            None if self.janitor.holds() => return self.unsuspend(out),
             // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),

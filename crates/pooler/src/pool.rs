@@ -111,6 +111,8 @@ pub struct Pool {
     pub hosts_failed: u32,
     /// PAUSE: no server is given out.
     pub paused: bool,
+    /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
+    pub held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
     /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
@@ -146,6 +148,7 @@ impl Pool {
             failure: None,
             hosts_failed: 0,
             paused: false,
+            held: false,
             scram_keys: None,
             found_secret: None,
             next_host: 0,
@@ -154,6 +157,11 @@ impl Pool {
             older_stats: Stats::default(),
             quiet: now,
         }
+    }
+
+    /// Servers are given out.
+    pub fn gives(&self) -> bool {
+        !self.paused && !self.held
     }
 
     /// How long the oldest waiter has waited, in nanoseconds.

@@ -31,6 +31,7 @@ impl Pooler {
         let terms = self.terms(&key, database.clone());
         let mut pool = Pool::new(Arc::new(key), terms, self.now);
         pool.paused = self.janitor.is_paused(&pool.key.database);
+        pool.held = self.janitor.holds();
         self.pools.insert(pool)
     }
 
@@ -90,7 +91,7 @@ impl Pooler {
         let replication = client.replication.any();
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
-            && !pool.paused
+            && pool.gives()
             && !replication
             && let Some(server) = self.take_idle(pool_id, out)
         {
@@ -132,7 +133,7 @@ impl Pooler {
         loop {
             let pool = self.pools.at(pool_id);
             let tested = pool.testing as usize >= pool.waiting.len();
-            if pool.paused || tested || pool.idle.is_empty() {
+            if !pool.gives() || tested || pool.idle.is_empty() {
                 return;
             }
             let Some(client) = self.next_waiter(pool_id) else {
@@ -200,14 +201,16 @@ impl Pooler {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
         server.since = now;
-        if !pool.hungry.is_empty()
+        let held = pool.held;
+        if !held
+            && !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
         {
             let (worker, _) = pool.hungry.swap_remove(index);
             return self.lend(id, worker, out);
         }
         let pool_id = server.pool;
-        if let Some(client) = self.next_waiter(pool_id) {
+        if !held && let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
         let Some(server) = self.servers.get_mut(id) else {
@@ -264,7 +267,7 @@ impl Pooler {
         self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
-        let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
+        let held_back = pool.need || pool.connecting > 0 || !pool.gives() || tested;
         let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
         if waited_for && !held_back && !self.backs_off(pool_id) {
             self.tell_need(pool_id, out);
@@ -371,7 +374,7 @@ impl Pooler {
         let wanted = found.filter(|id| {
             let pool = self.pools.at(*id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            (warm || waited_for) && !pool.paused && !self.backs_off(*id)
+            (warm || waited_for) && pool.gives() && !self.backs_off(*id)
         });
         if let Some(pool_id) = found
             && !warm
@@ -412,7 +415,7 @@ impl Pooler {
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.hungry.retain(|(who, _)| *who != worker);
-        if pool.paused {
+        if !pool.gives() {
             return;
         }
         if pool.waiting.is_empty()
@@ -470,17 +473,15 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
+        if matches!(server.state, server::State::Packed) {
+            return self.server_packed(id, socket, out);
+        }
         let server::State::Lent(to) = server.state else {
             // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
             return self.server_closed(id, true, out);
         };
-        let fit = server.close_why.is_none()
-            && server.ledger.is_empty()
-            && server.inbox.held.is_empty()
-            && server.inbox.at_boundary()
-            && server.cancels == 0;
-        if !fit {
+        if !server.may_travel() {
             // It said something odd on the way out: it comes back only to be closed.
             out.push(Action::Attach(Peer::Server(id), socket));
             return self.close_server(id, "idle server got dirty", Close::Await, out);
@@ -559,11 +560,12 @@ impl Pooler {
             self.learn_welcome(pool_id, welcome, out);
         }
         let unused = self.needs_test(parcel.since) && !self.pools.at(pool_id).waiting.is_empty();
-        if unused && !stale && !self.pools.at(pool_id).paused {
+        if unused && !stale && self.pools.at(pool_id).gives() {
             self.test_server(id, out);
         } else {
             self.checkin(id, out);
         }
+        self.suspend_server(id, out);
         self.need(pool_id, out);
     }
 
@@ -603,6 +605,15 @@ impl Pooler {
 }
 
 impl Server {
+    /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
+    pub(crate) fn may_travel(&self) -> bool {
+        self.close_why.is_none()
+            && self.ledger.is_empty()
+            && self.inbox.held.is_empty()
+            && self.inbox.at_boundary()
+            && self.cancels == 0
+    }
+
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: crate::Seeded, now: Time) -> Self {
         Server {

@@ -46,7 +46,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
+    pub(crate) fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         Statement {
             definition: definition.into(),
@@ -202,6 +202,11 @@ impl Interner {
             .hash_one(self.noticed);
         self.schema = self.schema.wrapping_add(change);
         self.untold = self.untold.wrapping_add(change);
+    }
+
+    /// What tells the schema as it is known here from what it was before.
+    pub fn schema(&self) -> u64 {
+        self.schema
     }
 
     /// What other workers noticed.

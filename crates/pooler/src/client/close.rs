@@ -81,6 +81,18 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        let suspends = match &client.state {
+            State::Console(session) => session.suspends(),
+            State::Successor => true,
+            _ => false,
+        };
+        if suspends {
+            self.order_everywhere(&crate::event::Order::Unsuspend, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        self.keys.forget(client.old_key.take(), id);
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();
@@ -114,7 +126,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if matches!(client.state, State::Moving(_)) {
+        if matches!(client.state, State::Moving(_) | State::Packed(_)) {
             // Lost instead of detached: it goes nowhere.
             client.state = State::Startup;
         }
@@ -242,6 +254,7 @@ impl Pooler {
             self.end_client(id, Close::Abort, true, out);
         }
         self.clients.remove(id);
+        self.unpacked(Peer::Client(id), out);
     }
 
     /// True for the state of a client that talks to the console.

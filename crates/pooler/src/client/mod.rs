@@ -45,6 +45,10 @@ pub enum State {
     Console(Box<crate::console::Session>),
     /// It asked to cancel another client's query.
     Canceller,
+    /// On its way to our successor, as it was.
+    Packed(crate::parcel::Standing),
+    /// A process that takes over; its socket goes to the control thread.
+    Successor,
     /// Its `Close` was asked for.
     Closing,
 }
@@ -102,6 +106,8 @@ pub struct Client {
     pub server_options: Option<Box<[u8]>>,
     /// Protocol 3.2 or newer: cancel keys are long.
     pub long_key: bool,
+    /// The cancel key it was given by a process that we took over from.
+    pub old_key: Option<Box<crate::cancel::OldKey>>,
     /// When it connected.
     pub connected: Time,
     /// When it last sent something that began a request.

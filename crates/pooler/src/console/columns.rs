@@ -2,7 +2,7 @@
 
 use super::show::Show;
 
-/// Names of columns, and of their types: `s` text, `i` int4, `q` int8, `n` numeric.
+/// Names of columns, and of their types: `s` text, `i` int4, `q` int8, `n` numeric, `b` bytea.
 pub type Columns = &'static [(&'static str, char)];
 
 impl Show {
@@ -11,6 +11,7 @@ impl Show {
         match self {
             Show::Clients | Show::Servers => CLIENTS,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
+            Show::Fds => FDS,
             Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
             Show::DnsZones => &[("zonename", 's'), ("serial", 'q'), ("count", 'i')],
             Show::Mem => MEM,
@@ -64,6 +65,24 @@ const WORKERS: Columns = &[
     ("servers", 'i'),
     ("xact_count", 'n'),
     ("lends", 'n'),
+];
+
+const FDS: Columns = &[
+    ("fd", 'i'),
+    ("task", 's'),
+    ("user", 's'),
+    ("database", 's'),
+    ("addr", 's'),
+    ("port", 'i'),
+    ("cancel", 'q'),
+    ("link", 'i'),
+    ("client_encoding", 's'),
+    ("std_strings", 's'),
+    ("datestyle", 's'),
+    ("timezone", 's'),
+    ("password", 's'),
+    ("scram_client_key", 'b'),
+    ("scram_server_key", 'b'),
 ];
 
 const CLIENTS: Columns = &[

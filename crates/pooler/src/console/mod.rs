@@ -25,6 +25,7 @@ use crate::fault::Fault;
 use crate::inbox::HELD_MAX;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
+use crate::parcel::Standing;
 use crate::pooler::Pooler;
 use crate::stats::Stats;
 
@@ -65,6 +66,8 @@ pub struct Session {
     in_query: bool,
     /// What an answer is awaited for.
     wait: Option<Wait>,
+    /// It gave SUSPEND, which ends with it.
+    suspender: bool,
     /// Tells answers to this wait from late ones to an earlier.
     serial: u64,
 }
@@ -86,6 +89,8 @@ enum Goal {
     Show(show::Show),
     /// All workers' obedience, for this command tag; a cancel request gives the other order.
     Order(&'static str, Option<Order>),
+    /// Rest, so that a successor can take over.
+    HandOver,
     /// Whether any worker had the client.
     KillClient,
     /// The control thread's word on a RELOAD.
@@ -107,6 +112,8 @@ pub enum Want {
     Servers,
     /// Rows of SHOW SOCKETS.
     Sockets,
+    /// Rows of SHOW FDS.
+    Fds,
     /// Obedience.
     Order(Order),
     /// That the client of this number is disconnected.
@@ -168,6 +175,29 @@ impl Default for Consoles {
     }
 }
 
+impl Session {
+    /// One that begins.
+    pub fn of(admin: bool) -> Session {
+        Session {
+            admin,
+            ..Session::default()
+        }
+    }
+
+    /// What it ordered holds only while it is there.
+    pub fn suspends(&self) -> bool {
+        let takes_over = |wait: &Wait| matches!(wait.goal, Goal::HandOver);
+        self.suspender || self.wait.as_ref().is_some_and(takes_over)
+    }
+
+    /// How it stands, if nothing is under way.
+    pub fn at_rest(&self) -> Option<Standing> {
+        let busy = self.wait.is_some() || self.in_query || !self.statements.is_empty();
+        let admin = self.admin;
+        (!busy).then_some(Standing::Console { admin })
+    }
+}
+
 impl Consoles {
     /// The name of who has not said one yet.
     pub fn nobody(&self) -> Arc<str> {
@@ -226,10 +256,7 @@ impl Pooler {
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
-        client.state = State::Console(Box::new(Session {
-            admin,
-            ..Session::default()
-        }));
+        client.state = State::Console(Box::new(Session::of(admin)));
         client.welcomed = true;
         self.consoles.stats.logins += 1;
         let (pid, secret, length) = self.keys.of(id, client.long_key);
@@ -430,6 +457,7 @@ impl Pooler {
                 rows.extend(self.server_rows());
                 Part::Rows(rows)
             }
+            Want::Fds => Part::Rows(self.fd_rows()),
             Want::KillClient(number) => Part::Found(self.kill_client(*number, out)),
             Want::Order(order) => {
                 self.order(order, out);
@@ -473,6 +501,8 @@ impl Pooler {
                             | Server::Cancel(_)
                     )
             }),
+            Want::Order(Order::Suspend) => self.is_suspended(),
+            Want::Order(Order::HandOver) => self.is_at_rest(),
             Want::Closed(database) => !self
                 .servers
                 .iter()
@@ -520,6 +550,13 @@ impl Pooler {
                 out.send_with(Peer::Client(id), |buf| table.write(buf));
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),
+            Goal::HandOver => {
+                self.complete(id, "TAKEOVER", out);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.state = State::Successor;
+                    out.push(Action::Detach(Peer::Client(id)));
+                }
+            }
             Goal::KillClient => {
                 if wait
                     .parts

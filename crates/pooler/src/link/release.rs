@@ -66,8 +66,8 @@ impl Pooler {
             client::State::Startup => self.startup_bytes(id, bytes, out),
             client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
-            client::State::Moving(_) => client.inbox.held.extend_from_slice(bytes),
-            client::State::Canceller | client::State::Closing => {}
+            client::State::Moving(_) | client::State::Packed(_) => client.inbox.held.extend_from_slice(bytes),
+            client::State::Canceller | client::State::Successor | client::State::Closing => {}
         }
     }
 
@@ -203,6 +203,9 @@ impl Pooler {
             return;
         };
         // More than that may be held only of a message that must be whole, whose rest is wanted.
+        if self.janitor.suspension.is_some() {
+            return;
+        }
         if !client.paused || (client.holds_back() && client.inbox.held.len() > HELD_MAX) {
             return;
         }
@@ -293,7 +296,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        if server.paused {
+        if server.paused && self.janitor.suspension.is_none() {
             server.paused = false;
             out.push(Action::Receive {
                 peer: Peer::Server(id),

@@ -257,6 +257,9 @@ impl World {
                     }
                     self.asked.push(format!("{question:?}"));
                 }
+                Action::TellFlushed(peer) => {
+                    self.events.push_back((worker, Happening::Flushed(peer)));
+                }
                 Action::Receive { .. } | Action::Discard(_) | Action::Note(_) => {}
             }
         }

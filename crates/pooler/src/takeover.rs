@@ -1,0 +1,517 @@
+//! A successor takes over: links come to their ends, then everything at rest travels.
+//!
+//! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our
+//! user id). Then, on every worker: no server is given out and nothing is accepted
+//! ([`Order::HandOver`](crate::event::Order)) until each link has ended or `suspend_timeout` has
+//! passed; the drivers let go of all that is at rest, and it goes to the control thread as
+//! [`Parcel`]s ([`Order::Pack`](crate::event::Order)). If the successor confirms that it has
+//! everything, those left behind are served here until they leave ([`Order::Drain`](crate::event::Order));
+//! if not, the parcels come back, as they would come to a successor ([`Pooler::adopt`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::cancel::OldKey;
+use crate::client::{self, Client};
+use crate::console::Session;
+use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
+use crate::fault::Fault;
+use crate::mail::{Mail, ServerParcel, ToBroker};
+use crate::orders::Ending;
+use crate::params::Params;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::pooling::nanos;
+use crate::server;
+use crate::statement::Named;
+
+/// How long logins under way may take before their clients are left behind, in nanoseconds.
+const LOGIN_NS: u64 = 1_000_000_000;
+
+/// How far a takeover is.
+#[derive(Debug, Default)]
+pub enum Takeover {
+    /// There is none.
+    #[default]
+    No,
+    /// Links are awaited.
+    Holding {
+        /// Since when.
+        since: Time,
+        /// Until when.
+        until: Time,
+    },
+    /// The driver is asked for what is at rest.
+    Packing {
+        /// When who is not detached yet is closed.
+        until: Time,
+        /// Who is not.
+        left: BTreeSet<Peer>,
+    },
+    /// The successor has everything, but for those left behind.
+    Over,
+}
+
+impl Takeover {
+    /// No server is given out.
+    pub fn holds(&self) -> bool {
+        matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
+    }
+
+    /// A successor has taken over.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Takeover::Over)
+    }
+
+    /// It does not come to pass.
+    pub fn give_up(&mut self) {
+        if self.holds() {
+            *self = Takeover::No;
+        }
+    }
+}
+
+impl Pooler {
+    /// Links are to end.
+    pub(crate) fn begin_takeover(&mut self, out: &mut Out) {
+        if self.janitor.holds() {
+            return;
+        }
+        let limit = nanos(self.config.globals.suspend_timeout);
+        self.janitor.takeover = Takeover::Holding {
+            since: self.now,
+            until: Time(self.now.0.saturating_add(limit)),
+        };
+        self.accept(false, out);
+        self.hold_pools(out);
+    }
+
+    /// Nothing is left to wait for before packing: also when it took too long.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let Takeover::Holding { since, until } = self.janitor.takeover else {
+            return true;
+        };
+        self.now >= until || !(self.a_server_works() || self.a_client_logs_in(since))
+    }
+
+    fn a_server_works(&self) -> bool {
+        use server::State;
+        self.servers.iter().any(|(_, server)| match server.state {
+            State::Idle | State::Used | State::Packed | State::Closing => false,
+            // They are closed: the successor opens its own.
+            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => false,
+            // These stay here, however long they last.
+            State::Linked(client) => !self.has_session(client),
+            _ => true,
+        })
+    }
+
+    /// The client keeps its server beyond its transactions.
+    fn has_session(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            client.replication.any() || client.pool.is_some_and(|pool| self.is_session(pool))
+        })
+    }
+
+    fn a_client_logs_in(&self, since: Time) -> bool {
+        use client::State;
+        let patient = self.now.0 < since.0.saturating_add(LOGIN_NS);
+        patient
+            && self.clients.iter().any(|(_, client)| match client.state {
+                State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
+                State::Welcome => client.pool.is_none(),
+                _ => false,
+            })
+    }
+
+    /// The successor is there: everything at rest goes to it.
+    pub(crate) fn pack(&mut self, out: &mut Out) {
+        let limit = nanos(self.config.globals.suspend_timeout);
+        self.janitor.takeover = Takeover::Packing {
+            until: Time(self.now.0.saturating_add(limit)),
+            left: BTreeSet::new(),
+        };
+        self.hold_pools(out);
+        for (_, pool) in self.pools.iter() {
+            let lore = PoolLore {
+                key: pool.key.clone(),
+                database: pool.terms.database.fingerprint(),
+                welcome: pool.welcome.clone(),
+                scram_keys: pool.scram_keys.clone(),
+                found_secret: pool.found_secret.clone(),
+            };
+            out.push(packed(Parcel::Pool(Box::new(lore))));
+        }
+        let mut leaving = BTreeSet::new();
+        for id in self.servers.keys() {
+            if self.pack_server(id, out) {
+                leaving.insert(Peer::Server(id));
+            }
+        }
+        for id in self.clients.keys() {
+            if self.pack_client(id, out) {
+                leaving.insert(Peer::Client(id));
+            }
+        }
+        for peer in &leaving {
+            out.push(Action::Detach(*peer));
+        }
+        if leaving.is_empty() {
+            return self.all_packed(out);
+        }
+        if let Takeover::Packing { left, .. } = &mut self.janitor.takeover {
+            *left = leaving;
+        }
+    }
+
+    /// True if the server travels.
+    fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
+        use server::State;
+        let Some(server) = self.servers.get_mut(id) else {
+            return false;
+        };
+        match server.state {
+            State::Idle if server.may_travel() => {
+                server.state = State::Packed;
+                let pool = self.pools.at_mut(server.pool);
+                pool.idle.retain(|idle| *idle != id);
+                return true;
+            }
+            State::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
+            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
+                self.close_server(id, "obsolete connection", Close::Abort, out);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// True if the client travels.
+    fn pack_client(&mut self, id: ClientId, out: &mut Out) -> bool {
+        use client::State;
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        let standing = match &client.state {
+            _ if client.leaving || client.replication.any() => None,
+            State::Startup => Some(Standing::Startup),
+            State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
+            State::Idle | State::Waiting => Some(Standing::Ready),
+            State::Console(session) => session.at_rest(),
+            _ => None,
+        };
+        if let Some(standing) = standing {
+            client.state = State::Packed(standing);
+            return true;
+        }
+        // In the middle of proving who it is, or about to be placed: nobody could go on there.
+        if matches!(
+            client.state,
+            State::Login(_) | State::Lookup | State::Welcome | State::Moving(_)
+        ) {
+            self.disconnect(id, Fault::ShuttingDown, out);
+        }
+        false
+    }
+
+    /// The driver has let go of a client that travels; it is in no table any more.
+    pub(crate) fn client_packed(
+        &mut self,
+        id: ClientId,
+        client: Client,
+        standing: Standing,
+        socket: LooseSocket,
+        out: &mut Out,
+    ) {
+        if let Some(pool) = client.pool {
+            let pool = self.pools.at_mut(pool);
+            pool.clients -= 1;
+            pool.quiet = self.now;
+        }
+        if client.admitted {
+            let login = Arc::new(PoolKey {
+                database: client.database.clone(),
+                user: client.user.clone(),
+            });
+            let left = ToBroker::Left { login };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+        }
+        let (pid, secret, length) = self.keys.of(id, client.long_key);
+        let own = || OldKey {
+            pid,
+            secret: secret[..length].into(),
+        };
+        let key = client.old_key.as_deref().cloned().unwrap_or_else(own);
+        self.keys.forget(client.old_key, id);
+        let names = client.names.into_iter();
+        let passenger = Passenger {
+            socket,
+            standing,
+            ends: client.ends,
+            number: client.number,
+            connected: client.connected,
+            request: client.request,
+            quiet: client.quiet,
+            database: client.database.to_string(),
+            user: client.user.to_string(),
+            admitted: client.admitted,
+            long_key: client.long_key,
+            key,
+            params: client.params,
+            asked: client.asked,
+            meaning: client.meaning,
+            names: names
+                .map(|(name, named)| (name, named.number, named.statement))
+                .collect(),
+            names_given: client.names_given,
+            unnamed: client.unnamed,
+            group_failed: client.group_failed,
+            held: client.inbox.held,
+            left: client.inbox.left,
+            tag: client.inbox.tag,
+        };
+        out.push(packed(Parcel::Client(Box::new(passenger))));
+        self.unpacked(Peer::Client(id), out);
+    }
+
+    /// Likewise of a server, which is in the table still.
+    pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
+        let fit = self.servers.get(id).is_some_and(|s| s.may_travel());
+        if !fit {
+            // It said something odd on the way out: it comes back only to be closed.
+            out.push(Action::Attach(Peer::Server(id), socket));
+            self.close_server(id, "idle server got dirty", Close::Await, out);
+            return self.unpacked(Peer::Server(id), out);
+        }
+        let Some(mut server) = self.servers.remove(id) else {
+            return;
+        };
+        let pool = self.pools.at_mut(server.pool);
+        pool.servers -= 1;
+        let database = pool.terms.database.fingerprint();
+        let freed = ToBroker::Freed {
+            worker: self.worker,
+            pool: pool.key.clone(),
+        };
+        let parcel = ServerParcel {
+            socket,
+            ends: server.ends.take().expect("a server at rest is connected"),
+            number: server.number,
+            pool: pool.key.clone(),
+            key: server.key.take(),
+            params: server.params.clone(),
+            statements: server.set.drain(),
+            status: server.status,
+            connected: server.connected,
+            since: server.since,
+            welcome: None,
+            epoch: u64::MAX,
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+        let parcel = Box::new(parcel);
+        out.push(packed(Parcel::Server { parcel, database }));
+        self.unpacked(Peer::Server(id), out);
+    }
+
+    /// A peer need not be waited for any more: it travels, or is gone.
+    pub(crate) fn unpacked(&mut self, peer: Peer, out: &mut Out) {
+        if let Takeover::Packing { left, .. } = &mut self.janitor.takeover
+            && left.remove(&peer)
+            && left.is_empty()
+        {
+            self.all_packed(out);
+        }
+    }
+
+    fn all_packed(&mut self, out: &mut Out) {
+        let last_number = self.number();
+        let disabled = self.janitor.disabled.iter().cloned();
+        let estate = Estate {
+            lasting: self.keys.lasting(),
+            schema: self.shared.statements.schema(),
+            last_number,
+            disabled: disabled.collect(),
+            tracked: self.shared.tracked.names().to_vec(),
+        };
+        out.push(Action::Ask(Question::AllPacked(Box::new(estate))));
+    }
+
+    /// Closes those for whom the kernel takes nothing, so that the others need not wait.
+    pub(crate) fn drop_unpacked(&mut self, out: &mut Out) {
+        let Takeover::Packing { until, left } = &self.janitor.takeover else {
+            return;
+        };
+        if self.now < *until {
+            return;
+        }
+        for peer in left.clone() {
+            self.close_late(peer, out);
+            self.unpacked(peer, out);
+        }
+    }
+
+    /// The successor has everything: who was left behind is served until they leave.
+    pub(crate) fn drain_behind(&mut self, out: &mut Out) {
+        self.janitor.takeover = Takeover::Over;
+        self.hold_pools(out);
+        self.janitor.ending = Some(Ending::Clients);
+        self.maybe_end(out);
+    }
+}
+
+/// The other side.
+impl Pooler {
+    /// This process goes on where another was.
+    pub(crate) fn inherit(&mut self, estate: &Estate) {
+        self.keys.inherit(estate.lasting);
+        self.shared
+            .statements
+            .schema_changed_elsewhere(estate.schema);
+        self.next_number = estate.last_number / u64::from(self.workers) + 1;
+        let disabled = estate.disabled.iter().cloned();
+        self.janitor.disabled.extend(disabled);
+    }
+
+    /// A connection came from the process before this one, or comes back.
+    pub(crate) fn adopt(&mut self, parcel: Parcel, out: &mut Out) {
+        match parcel {
+            Parcel::Pool(lore) => self.adopt_pool(*lore, out),
+            Parcel::Server { parcel, database } => {
+                if !self.leads_there(&parcel.pool, database) {
+                    return out.push(Action::Discard(parcel.socket));
+                }
+                let (worker, pool) = (self.worker, parcel.pool.clone());
+                let entered = ToBroker::ServerEntered { worker, pool };
+                out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+                self.server_arrived(*parcel, out);
+            }
+            Parcel::Client(passenger) => self.adopt_client(*passenger, out),
+        }
+    }
+
+    /// Our settings have the pool's servers connect to the same place.
+    fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
+        let database = self.config.database(&key.database);
+        database.is_some_and(|database| database.fingerprint() == fingerprint)
+    }
+
+    fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
+        let Some(database) = self.config.database(&lore.key.database) else {
+            return;
+        };
+        let key = PoolKey {
+            database: self.consoles.name(&lore.key.database),
+            user: self.consoles.name(&lore.key.user),
+        };
+        let same = self.leads_there(&key, lore.database);
+        let id = self.pool_for(key, &database);
+        let pool = self.pools.at_mut(id);
+        pool.scram_keys = pool.scram_keys.take().or(lore.scram_keys);
+        pool.found_secret = pool.found_secret.take().or(lore.found_secret);
+        if let Some(welcome) = lore.welcome.filter(|_| same) {
+            self.learn_welcome(id, welcome, out);
+        }
+    }
+
+    fn adopt_client(&mut self, passenger: Passenger, out: &mut Out) {
+        let id = self.new_client(passenger.ends, passenger.number, passenger.connected);
+        out.push(Action::Attach(Peer::Client(id), passenger.socket));
+        let database = self.consoles.name(&passenger.database);
+        let user = self.consoles.name(&passenger.user);
+        if passenger.admitted {
+            let (database, user) = (database.clone(), user.clone());
+            let login = Arc::new(PoolKey { database, user });
+            let entered = ToBroker::ClientEntered { login };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.held = passenger.held;
+        client.request = passenger.request;
+        client.quiet = passenger.quiet;
+        client.admitted = passenger.admitted;
+        client.long_key = passenger.long_key;
+        client.database = database;
+        client.user = user;
+        match passenger.standing {
+            Standing::Startup => {
+                self.watch_client(id, out);
+                return self.startup_bytes(id, b"", out);
+            }
+            Standing::Console { admin } => {
+                client.welcomed = true;
+                client.state = client::State::Console(Box::new(Session::of(admin)));
+                self.keep_key(id, passenger.key);
+                return self.console_run(id, out);
+            }
+            Standing::Newcomer | Standing::Ready => {}
+        }
+        client.inbox.left = passenger.left;
+        client.inbox.tag = passenger.tag;
+        client.inbox.fate = crate::inbox::Fate::Drop;
+        client.group_failed = passenger.group_failed;
+        client.meaning = passenger.meaning;
+        client.names_given = passenger.names_given;
+        let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
+        client.params = passenger.params.map(&mut own);
+        client.asked = passenger.asked.map(&mut own);
+        let statements = &mut self.shared.statements;
+        client.unnamed = passenger.unnamed.map(|text| statements.adopt(text));
+        for (name, number, statement) in passenger.names {
+            let statement = statements.adopt(statement);
+            client.names.insert(name, Named { statement, number });
+        }
+        self.seat(id, passenger.standing, passenger.key, out);
+    }
+
+    /// A client has a key that another process gave it.
+    fn keep_key(&mut self, id: ClientId, key: OldKey) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.old_key = Some(Box::new(key.clone()));
+            self.keys.remember(key, id);
+        }
+    }
+
+    /// Gives a client its place in its pool.
+    fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.welcomed = standing == Standing::Ready;
+        let (name, user) = (client.database.clone(), client.user.clone());
+        let Some(database) = self.config.database(&name) else {
+            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+        };
+        let pool = PoolKey {
+            user: self.pool_user(&database, user),
+            database: name,
+        };
+        let pool_id = self.pool_for(pool, &database);
+        let pool = self.pools.at_mut(pool_id);
+        pool.clients += 1;
+        let welcomed = pool.welcome.is_some();
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.pool = Some(pool_id);
+        if standing == Standing::Ready {
+            client.state = client::State::Idle;
+            self.keep_key(id, key);
+            self.resume(id, out);
+            return self.watch_client(id, out);
+        }
+        client.state = client::State::Welcome;
+        if welcomed {
+            return self.welcome(id, out);
+        }
+        self.pools.at_mut(pool_id).newcomers.push(id);
+        self.watch_client(id, out);
+        self.need(pool_id, out);
+    }
+}
+
+fn packed(parcel: Parcel) -> Action {
+    Action::Ask(Question::Packed(Box::new(parcel)))
+}
