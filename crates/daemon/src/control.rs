@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
@@ -14,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next};
+use crate::handover::{HandOver, Sent};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::signals::{Signals, Wish};
@@ -43,6 +45,8 @@ pub enum Heard {
     Derived(Derived),
     /// The configuration was read.
     Loaded(Box<Loaded>),
+    /// A successor has everything, or has not.
+    Sent(Box<Sent>),
 }
 
 /// Where workers ask; never blocks.
@@ -100,7 +104,14 @@ impl Desk {
     }
 
     /// Serves the workers and the operator until the process ends.
-    pub fn serve(self, log: Log, source: Source, config: Arc<Config>, workers: Vec<PostBox>) -> ! {
+    pub fn serve(
+        self,
+        log: Log,
+        source: Source,
+        config: Arc<Config>,
+        workers: Vec<PostBox>,
+        listeners: Vec<Listener>,
+    ) -> ! {
         let Desk {
             runtime,
             mut signals,
@@ -117,6 +128,7 @@ impl Desk {
             names: Names::new(),
             deriver,
             reloads: VecDeque::new(),
+            handover: HandOver::new(listeners),
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -133,19 +145,20 @@ impl Desk {
     }
 }
 
-struct Control {
-    log: Log,
+pub struct Control {
+    pub log: Log,
     source: Source,
     /// In force.
-    config: Arc<Config>,
-    workers: Vec<PostBox>,
-    ear: Ear,
+    pub config: Arc<Config>,
+    pub workers: Vec<PostBox>,
+    pub ear: Ear,
     names: Names<Asker>,
     deriver: Deriver<Asker>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     reloads: VecDeque<Option<Asker>>,
+    pub handover: HandOver,
     /// The process ends as soon as it may.
-    ending: bool,
+    pub ending: bool,
     /// Workers that wait for nothing more.
     idle: HashSet<WorkerId>,
     /// What has been told of this `stats_period`, and by whom.
@@ -222,6 +235,7 @@ impl Control {
                 }
             }
             Heard::Loaded(loaded) => self.loaded(*loaded),
+            Heard::Sent(sent) => self.sent(*sent),
         }
     }
 
@@ -259,6 +273,10 @@ impl Control {
                     leave(0);
                 }
             }
+            Question::Accept(on) => self.accept(on),
+            Question::HandOver(socket) => self.begin_handover(socket),
+            Question::Packed(parcel) => self.handover.take(from, *parcel),
+            Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
         }
@@ -350,16 +368,22 @@ impl Control {
         self.post_to_all(|| Letter::Settings(self.config.clone()));
     }
 
-    fn stop_listening(&mut self, keep_unix: bool) {
+    fn accept(&self, on: bool) {
+        if !self.ending {
+            self.post_to_all(|| Letter::Order(Instruction::Accept(on)));
+        }
+    }
+
+    pub fn stop_listening(&mut self, keep_unix: bool) {
         self.ending = true;
         self.post_to_all(|| Letter::Order(Instruction::StopListening { keep_unix }));
     }
 
-    fn order(&self, order: &Order) {
+    pub fn order(&self, order: &Order) {
         self.post_to_all(|| Letter::Operator(order.clone()));
     }
 
-    fn post_to_all(&self, letter: impl Fn() -> Letter) {
+    pub fn post_to_all(&self, letter: impl Fn() -> Letter) {
         for worker in &self.workers {
             worker.post(letter());
         }
@@ -369,7 +393,7 @@ impl Control {
         self.workers[usize::from(worker.0)].post(Letter::Answer(answer));
     }
 
-    fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         self.log.say(Level::Log, text);
     }
 }

@@ -101,10 +101,7 @@ fn listener() -> (u16, Listener) {
     let address = Address::Tcp(name.ip(), name.port());
     (
         name.port(),
-        Listener {
-            address,
-            socket: Arc::new(socket.into()),
-        },
+        Listener::new(address, socket.into()),
     )
 }
 

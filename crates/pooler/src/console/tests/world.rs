@@ -46,6 +46,7 @@ enum Happening {
     Connected(ServerId),
     Closed(Peer),
     Detached(Peer),
+    Flushed(Peer),
     ToServer(Peer, Vec<u8>),
 }
 
@@ -208,6 +209,7 @@ impl World {
                     let socket = self.socket(worker, peer);
                     self.handle(worker, Event::Detached(peer, LooseSocket(socket)), &[]);
                 }
+                Happening::Flushed(peer) => self.handle(worker, Event::Flushed(peer), &[]),
                 Happening::ToServer(peer, bytes) => {
                     let reply = postgres(&bytes);
                     self.handle(worker, Event::Received(peer, &reply), &reply);
