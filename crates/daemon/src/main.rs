@@ -143,6 +143,7 @@ fn take_over(
     let inherited = inherited.map(|(address, socket)| Listener::new(address, tighten(socket)));
     let listeners = listen::open(globals, inherited.collect(), log)?;
     predecessor.confirm()?;
+    takeover::settle(&freight);
     let (clients, servers) = takeover::count(&freight);
     let text = format!("took over {clients} clients and {servers} servers from the old process");
     log.say(Level::Log, text);

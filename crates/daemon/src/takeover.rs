@@ -137,11 +137,7 @@ impl Predecessor {
         let before = sockets.len();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
-                for socket in received {
-                    // As all our drivers take them.
-                    rustix::io::ioctl_fionbio(&socket, false)?;
-                    sockets.push(loosen(socket));
-                }
+                sockets.extend(received.map(loosen));
             }
         }
         if sockets.len() == before {
@@ -269,6 +265,15 @@ pub fn copies(
     listeners.iter().map(copy).collect()
 }
 
+/// Makes connections what all our drivers take: the process before us may have used another one.
+/// Not before they are ours alone, because both processes have the same flags.
+pub fn settle(freight: &Freight) {
+    for socket in code::sockets(freight) {
+        // If this fails the socket is not worth more: its driver meets the error.
+        let _ = rustix::io::ioctl_fionbio(look_at(socket), false);
+    }
+}
+
 /// Closes our copies of what another process has now.
 pub fn close(freight: Freight) {
     for (_, socket) in freight.listeners {
@@ -278,7 +283,12 @@ pub fn close(freight: Freight) {
         match parcel {
             Parcel::Pool(_) => {}
             Parcel::Server { parcel, .. } => drop(tighten(parcel.socket)),
-            Parcel::Client(passenger) => drop(tighten(passenger.socket)),
+            Parcel::Client(passenger) => {
+                drop(tighten(passenger.socket));
+                if let Some((server, _)) = passenger.server {
+                    drop(tighten(server.socket));
+                }
+            }
         }
     }
 }
@@ -287,6 +297,10 @@ pub fn close(freight: Freight) {
 pub fn count(freight: &Freight) -> (usize, usize) {
     let parcels = || freight.parcels.iter().map(|(_, parcel)| parcel);
     let clients = parcels().filter(|parcel| matches!(parcel, Parcel::Client(_)));
-    let servers = parcels().filter(|parcel| matches!(parcel, Parcel::Server { .. }));
+    let servers = parcels().filter(|parcel| match parcel {
+        Parcel::Server { .. } => true,
+        Parcel::Client(passenger) => passenger.server.is_some(),
+        Parcel::Pool(_) => false,
+    });
     (clients.count(), servers.count())
 }

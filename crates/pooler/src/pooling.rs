@@ -516,7 +516,7 @@ impl Pooler {
     }
 
     /// A server came from another worker.
-    pub(crate) fn server_arrived(&mut self, parcel: ServerParcel, out: &mut Out) {
+    pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
             Some(id) => Some(self.pools.at(id).terms.database.clone()),
             None => self.config.database(&parcel.pool.database),
@@ -530,13 +530,37 @@ impl Pooler {
             return;
         };
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
+        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let (welcome, since) = (parcel.welcome.take(), parcel.since);
+        let id = self.insert_server(pool_id, parcel, stale, out);
+        self.sated(pool_id, out);
+        if !stale && let Some(welcome) = welcome {
+            self.learn_welcome(pool_id, welcome, out);
+        }
+        let unused = self.needs_test(since) && !self.pools.at(pool_id).waiting.is_empty();
+        if unused && !stale && self.pools.at(pool_id).gives() {
+            self.test_server(id, out);
+        } else {
+            self.checkin(id, out);
+        }
+        self.suspend_server(id, out);
+        self.need(pool_id, out);
+    }
+
+    /// A server that was elsewhere is here now.
+    pub(crate) fn insert_server(
+        &mut self,
+        pool_id: PoolId,
+        parcel: ServerParcel,
+        stale: bool,
+        out: &mut Out,
+    ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
         for (key, statement) in parcel.statements {
             let own = self.shared.statements.adopt(statement);
             set.mark(key, &own, Held::Sure);
         }
         let params = self.shared.params.intern((*parcel.params).clone());
-        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
         let (now, connected) = (self.now, parcel.connected);
         let id = self.servers.insert(|_| Server {
             state: server::State::Idle,
@@ -552,21 +576,9 @@ impl Pooler {
             close_why: stale.then_some("database configuration changed"),
             ..Server::blank(pool_id, self.seeded, now)
         });
-        let pool = self.pools.at_mut(pool_id);
-        pool.servers += 1;
-        self.sated(pool_id, out);
+        self.pools.at_mut(pool_id).servers += 1;
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
-        if !stale && let Some(welcome) = parcel.welcome {
-            self.learn_welcome(pool_id, welcome, out);
-        }
-        let unused = self.needs_test(parcel.since) && !self.pools.at(pool_id).waiting.is_empty();
-        if unused && !stale && self.pools.at(pool_id).gives() {
-            self.test_server(id, out);
-        } else {
-            self.checkin(id, out);
-        }
-        self.suspend_server(id, out);
-        self.need(pool_id, out);
+        id
     }
 
     /// A lent server tells what no server of our own has told yet: those who wait for that are

@@ -60,6 +60,7 @@ impl Pooler {
         }
         self.janitor.suspension = None;
         self.janitor.takeover.give_up();
+        self.unpark(out);
         for id in self.clients.keys() {
             self.unpause_client(id, out);
         }

@@ -8,7 +8,7 @@
 //! everything, those left behind are served here until they leave ([`Order::Drain`](crate::event::Order));
 //! if not, the parcels come back, as they would come to a successor ([`Pooler::adopt`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cancel::OldKey;
@@ -20,10 +20,10 @@ use crate::mail::{Mail, ServerParcel, ToBroker};
 use crate::orders::Ending;
 use crate::params::Params;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
-use crate::pool::PoolKey;
+use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::pooling::nanos;
-use crate::server;
+use crate::server::{self, Server};
 use crate::statement::Named;
 
 /// How long logins under way may take before their clients are left behind, in nanoseconds.
@@ -48,6 +48,11 @@ pub enum Takeover {
         until: Time,
         /// Who is not.
         left: BTreeSet<Peer>,
+        /// Servers of sessions that are not detached yet, with their clients, whose turn comes
+        /// then: all that a server says goes to its client first.
+        bound: BTreeMap<ServerId, ClientId>,
+        /// Those that are, by their clients.
+        carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
     },
     /// The successor has everything, but for those left behind.
     Over,
@@ -85,6 +90,21 @@ impl Pooler {
         };
         self.accept(false, out);
         self.hold_pools(out);
+        // Sessions between two transactions stay there.
+        for id in self.servers.keys() {
+            self.settle(id, out);
+        }
+    }
+
+    /// Sessions go on here.
+    pub(crate) fn unpark(&mut self, out: &mut Out) {
+        for id in self.clients.keys() {
+            if let Some(client) = self.clients.get_mut(id)
+                && std::mem::take(&mut client.parked)
+            {
+                self.resume(id, out);
+            }
+        }
     }
 
     /// Nothing is left to wait for before packing: also when it took too long.
@@ -101,16 +121,11 @@ impl Pooler {
             State::Idle | State::Used | State::Packed | State::Closing => false,
             // They are closed: the successor opens its own.
             State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => false,
-            // These stay here, however long they last.
-            State::Linked(client) => !self.has_session(client),
+            State::Linked(client) => self.clients.get(client).is_some_and(|client| {
+                // Replication stays here, however long it lasts.
+                !client.parked && !client.replication.any()
+            }),
             _ => true,
-        })
-    }
-
-    /// The client keeps its server beyond its transactions.
-    fn has_session(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| {
-            client.replication.any() || client.pool.is_some_and(|pool| self.is_session(pool))
         })
     }
 
@@ -131,6 +146,8 @@ impl Pooler {
         self.janitor.takeover = Takeover::Packing {
             until: Time(self.now.0.saturating_add(limit)),
             left: BTreeSet::new(),
+            bound: BTreeMap::new(),
+            carried: BTreeMap::new(),
         };
         self.hold_pools(out);
         for (_, pool) in self.pools.iter() {
@@ -143,26 +160,42 @@ impl Pooler {
             };
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
-        let mut leaving = BTreeSet::new();
+        let (mut leaving, mut sessions) = (BTreeSet::new(), BTreeMap::new());
         for id in self.servers.keys() {
-            if self.pack_server(id, out) {
-                leaving.insert(Peer::Server(id));
+            if let Some(client) = self.pack_session(id) {
+                sessions.insert(id, client);
+            } else if !self.pack_server(id, out) {
+                continue;
             }
+            leaving.insert(Peer::Server(id));
+            out.push(Action::Detach(Peer::Server(id)));
         }
         for id in self.clients.keys() {
             if self.pack_client(id, out) {
                 leaving.insert(Peer::Client(id));
+                out.push(Action::Detach(Peer::Client(id)));
             }
         }
-        for peer in &leaving {
-            out.push(Action::Detach(*peer));
-        }
+        leaving.extend(sessions.values().map(|client| Peer::Client(*client)));
         if leaving.is_empty() {
             return self.all_packed(out);
         }
-        if let Takeover::Packing { left, .. } = &mut self.janitor.takeover {
-            *left = leaving;
+        if let Takeover::Packing { left, bound, .. } = &mut self.janitor.takeover {
+            (*left, *bound) = (leaving, sessions);
         }
+    }
+
+    /// The client of a server, if its session is between two transactions and both travel.
+    fn pack_session(&mut self, id: ServerId) -> Option<ClientId> {
+        let server = self.servers.get_mut(id)?;
+        let client_id = server.link()?;
+        let client = self.clients.get_mut(client_id)?;
+        if !client.parked || client.leaving || !server.may_travel() {
+            return None;
+        }
+        client.state = client::State::Packed(Standing::Bound);
+        server.state = server::State::Packed;
+        Some(client_id)
     }
 
     /// True if the server travels.
@@ -244,6 +277,10 @@ impl Pooler {
         };
         let key = client.old_key.as_deref().cloned().unwrap_or_else(own);
         self.keys.forget(client.old_key, id);
+        let server = match &mut self.janitor.takeover {
+            Takeover::Packing { carried, .. } => carried.remove(&id),
+            _ => None,
+        };
         let names = client.names.into_iter();
         let passenger = Passenger {
             socket,
@@ -270,6 +307,7 @@ impl Pooler {
             held: client.inbox.held,
             left: client.inbox.left,
             tag: client.inbox.tag,
+            server,
         };
         out.push(packed(Parcel::Client(Box::new(passenger))));
         self.unpacked(Peer::Client(id), out);
@@ -277,7 +315,9 @@ impl Pooler {
 
     /// Likewise of a server, which is in the table still.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
-        let fit = self.servers.get(id).is_some_and(|s| s.may_travel());
+        // A session whose client has gone is nobody else's.
+        let alone = self.session_of(id).is_some_and(|(_, there)| !there);
+        let fit = !alone && self.servers.get(id).is_some_and(Server::may_travel);
         if !fit {
             // It said something odd on the way out: it comes back only to be closed.
             out.push(Action::Attach(Peer::Server(id), socket));
@@ -310,14 +350,56 @@ impl Pooler {
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
         let parcel = Box::new(parcel);
-        out.push(packed(Parcel::Server { parcel, database }));
+        if let Takeover::Packing { bound, carried, .. } = &mut self.janitor.takeover
+            && let Some(client) = bound.remove(&id)
+        {
+            carried.insert(client, (parcel, database));
+            out.push(Action::Detach(Peer::Client(client)));
+        } else {
+            out.push(packed(Parcel::Server { parcel, database }));
+        }
         self.unpacked(Peer::Server(id), out);
+    }
+
+    /// The client whose session a server that travels is, and whether it is there still.
+    pub(crate) fn session_of(&self, id: ServerId) -> Option<(ClientId, bool)> {
+        let Takeover::Packing { bound, .. } = &self.janitor.takeover else {
+            return None;
+        };
+        let client = *bound.get(&id)?;
+        let there = self.clients.get(client);
+        let there = there.is_some_and(|c| matches!(c.state, client::State::Packed(_)));
+        Some((client, there))
     }
 
     /// A peer need not be waited for any more: it travels, or is gone.
     pub(crate) fn unpacked(&mut self, peer: Peer, out: &mut Out) {
-        if let Takeover::Packing { left, .. } = &mut self.janitor.takeover
-            && left.remove(&peer)
+        let Takeover::Packing {
+            left,
+            bound,
+            carried,
+            ..
+        } = &mut self.janitor.takeover
+        else {
+            return;
+        };
+        let removed = left.remove(&peer);
+        match peer {
+            Peer::Server(id) => {
+                // It is gone, or dirty: so is its session.
+                if let Some(client) = bound.remove(&id) {
+                    left.remove(&Peer::Client(client));
+                    self.disconnect(client, Fault::ServerGone, out);
+                }
+            }
+            Peer::Client(id) => {
+                if let Some((server, _)) = carried.remove(&id) {
+                    out.push(Action::Discard(server.socket));
+                }
+            }
+        }
+        if let Takeover::Packing { left, .. } = &self.janitor.takeover
+            && removed
             && left.is_empty()
         {
             self.all_packed(out);
@@ -339,7 +421,7 @@ impl Pooler {
 
     /// Closes those for whom the kernel takes nothing, so that the others need not wait.
     pub(crate) fn drop_unpacked(&mut self, out: &mut Out) {
-        let Takeover::Packing { until, left } = &self.janitor.takeover else {
+        let Takeover::Packing { until, left, .. } = &self.janitor.takeover else {
             return;
         };
         if self.now < *until {
@@ -354,6 +436,7 @@ impl Pooler {
     /// The successor has everything: who was left behind is served until they leave.
     pub(crate) fn drain_behind(&mut self, out: &mut Out) {
         self.janitor.takeover = Takeover::Over;
+        self.unpark(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Ending::Clients);
         self.maybe_end(out);
@@ -446,7 +529,7 @@ impl Pooler {
                 self.keep_key(id, passenger.key);
                 return self.console_run(id, out);
             }
-            Standing::Newcomer | Standing::Ready => {}
+            Standing::Newcomer | Standing::Ready | Standing::Bound => {}
         }
         client.inbox.left = passenger.left;
         client.inbox.tag = passenger.tag;
@@ -463,7 +546,46 @@ impl Pooler {
             let statement = statements.adopt(statement);
             client.names.insert(name, Named { statement, number });
         }
+        if let Some(server) = passenger.server {
+            return self.seat_session(id, server, passenger.key, out);
+        }
         self.seat(id, passenger.standing, passenger.key, out);
+    }
+
+    /// Gives a client its place in its pool, with the server of its session.
+    fn seat_session(
+        &mut self,
+        id: ClientId,
+        (parcel, fingerprint): (Box<ServerParcel>, [u8; 32]),
+        key: OldKey,
+        out: &mut Out,
+    ) {
+        let same = self.leads_there(&parcel.pool, fingerprint);
+        let Some(pool_id) = self.join_pool(id, out) else {
+            return out.push(Action::Discard(parcel.socket));
+        };
+        let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
+        let entered = ToBroker::ServerEntered { worker, pool };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+        // If it leads elsewhere now, it lasts as long as its session.
+        let server_id = self.insert_server(pool_id, *parcel, !same, out);
+        if let Some(server) = self.servers.get_mut(server_id) {
+            server.state = server::State::Linked(id);
+            server.served = true;
+            // Nobody has looked here.
+            server.sql_prepared = true;
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.state = client::State::Linked(server_id);
+            client.welcomed = true;
+        }
+        self.keep_key(id, key);
+        self.resume(id, out);
+        self.watch_client(id, out);
+        let linked = self.clients.get(id).is_some_and(|c| c.link().is_some());
+        if linked && self.pools.at(pool_id).terms.watched {
+            self.watch_link(id);
+        }
     }
 
     /// A client has a key that another process gave it.
@@ -480,22 +602,13 @@ impl Pooler {
             return;
         };
         client.welcomed = standing == Standing::Ready;
-        let (name, user) = (client.database.clone(), client.user.clone());
-        let Some(database) = self.config.database(&name) else {
-            return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+        let Some(pool_id) = self.join_pool(id, out) else {
+            return;
         };
-        let pool = PoolKey {
-            user: self.pool_user(&database, user),
-            database: name,
-        };
-        let pool_id = self.pool_for(pool, &database);
-        let pool = self.pools.at_mut(pool_id);
-        pool.clients += 1;
-        let welcomed = pool.welcome.is_some();
+        let welcomed = self.pools.at(pool_id).welcome.is_some();
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.pool = Some(pool_id);
         if standing == Standing::Ready {
             client.state = client::State::Idle;
             self.keep_key(id, key);
@@ -509,6 +622,26 @@ impl Pooler {
         self.pools.at_mut(pool_id).newcomers.push(id);
         self.watch_client(id, out);
         self.need(pool_id, out);
+    }
+}
+
+impl Pooler {
+    /// Puts a client into its pool; it is told if there is no such database any more.
+    fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
+        let client = self.clients.get(id)?;
+        let (name, user) = (client.database.clone(), client.user.clone());
+        let Some(database) = self.config.database(&name) else {
+            self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+            return None;
+        };
+        let key = PoolKey {
+            user: self.pool_user(&database, user),
+            database: name,
+        };
+        let pool_id = self.pool_for(key, &database);
+        self.pools.at_mut(pool_id).clients += 1;
+        self.clients.get_mut(id)?.pool = Some(pool_id);
+        Some(pool_id)
     }
 }
 

@@ -86,6 +86,8 @@ pub struct Client {
     pub group_failed: bool,
     /// What it sends next waits for answers that are under way.
     pub stalled: bool,
+    /// A successor takes over: its session is between two transactions and stays there.
+    pub parked: bool,
     /// Receiving from it is off.
     pub paused: bool,
     /// Its server's replies fill its send queue.
@@ -152,7 +154,7 @@ impl Client {
     /// What it has sent can't be worked through for now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, State::Linked(_) | State::Idle);
-        self.stalled || self.leaving || !works
+        self.stalled || self.parked || self.leaving || !works
     }
 }
 

@@ -70,6 +70,7 @@ impl Pooler {
             unnamed: None,
             group_failed: false,
             stalled: false,
+            parked: false,
             paused: false,
             congested: false,
             leaving: false,

@@ -42,9 +42,9 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).stats.received += bytes.len() as u64;
                 }
-                if !client.inbox.held.is_empty() || client.leaving {
+                if !client.inbox.held.is_empty() || client.leaving || client.parked {
                     client.inbox.held.extend_from_slice(bytes);
-                    if !client.stalled && !client.leaving {
+                    if !client.stalled && !client.leaving && !client.parked {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -76,6 +76,9 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.parked {
+            return;
+        }
         client.stalled = false;
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
@@ -352,11 +355,14 @@ impl Pooler {
     }
 
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
+        // On its way to a successor, what it says is still for its client.
+        let session = self.session_of(id).map(|(client, _)| client);
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
         let linked = match server.state {
             server::State::Linked(client) => Some(client),
+            server::State::Packed => session,
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
@@ -498,6 +504,8 @@ impl Pooler {
             let watched = pool.terms.watched;
             if let Some(client) = self.clients.get_mut(client_id) {
                 client.quiet = self.now;
+                // Its session goes to the successor as it is now.
+                client.parked |= self.janitor.takeover.holds() && !client.replication.any();
             }
             if watched {
                 self.watch_client(client_id, out);

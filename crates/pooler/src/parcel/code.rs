@@ -53,11 +53,15 @@ pub fn write(freight: &Freight) -> Vec<u8> {
 /// The sockets of freight, in the order in which [`read`] wants them.
 pub fn sockets(freight: &Freight) -> Vec<&LooseSocket> {
     let listeners = freight.listeners.iter().map(|(_, socket)| socket);
-    let parcels = freight.parcels.iter().filter_map(|(_, parcel)| match parcel {
-        Parcel::Pool(_) => None,
-        Parcel::Server { parcel, .. } => Some(&parcel.socket),
-        Parcel::Client(passenger) => Some(&passenger.socket),
+    let parcels = freight.parcels.iter().flat_map(|(_, parcel)| match parcel {
+        Parcel::Pool(_) => [None, None],
+        Parcel::Server { parcel, .. } => [Some(&parcel.socket), None],
+        Parcel::Client(passenger) => {
+            let server = passenger.server.as_ref();
+            [Some(&passenger.socket), server.map(|(server, _)| &server.socket)]
+        }
     });
+    let parcels = parcels.flatten();
     listeners.chain(parcels).collect()
 }
 
@@ -275,6 +279,7 @@ impl Writer {
             Standing::Ready => 2,
             Standing::Console { admin: false } => 3,
             Standing::Console { admin: true } => 4,
+            Standing::Bound => 5,
         });
         self.ends(&client.ends);
         self.number(client.number);
@@ -303,6 +308,10 @@ impl Writer {
         self.string(&client.held);
         self.number(client.left.into());
         self.byte(client.tag);
+        self.maybe(client.server.as_ref(), |w, (server, database)| {
+            w.bytes.extend_from_slice(database);
+            w.server(server);
+        });
     }
 }
 
@@ -497,13 +506,14 @@ impl Reader<'_> {
             2 => Standing::Ready,
             3 => Standing::Console { admin: false },
             4 => Standing::Console { admin: true },
+            5 => Standing::Bound,
             _ => return Err(Damaged),
         };
         let (socket, ends, number) = (self.socket()?, self.ends()?, self.number()?);
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
-        Ok(Passenger {
+        let passenger = Passenger {
             socket,
             standing,
             ends,
@@ -529,7 +539,16 @@ impl Reader<'_> {
             held: self.string()?,
             left: self.small()?,
             tag: self.byte()?,
-        })
+            server: self.maybe(|r| {
+                let database = r.array()?;
+                Ok((Box::new(r.server()?), database))
+            })?,
+        };
+        let bound = passenger.standing == Standing::Bound;
+        if bound != passenger.server.is_some() {
+            return Err(Damaged);
+        }
+        Ok(passenger)
     }
 }
 
@@ -572,11 +591,11 @@ mod tests {
             }),
             found_secret: Some(Secret::classify("secret")),
         };
-        let server = ServerParcel {
-            socket: LooseSocket(12),
+        let server = |socket| ServerParcel {
+            socket: LooseSocket(socket),
             ends: ends(5432),
             number: 4,
-            pool: key,
+            pool: key.clone(),
             key: Some((77, b"four"[..].into())),
             params: params.clone(),
             statements: vec![(statement.key(), statement.clone())],
@@ -588,7 +607,7 @@ mod tests {
         };
         let client = Passenger {
             socket: LooseSocket(13),
-            standing: Standing::Ready,
+            standing: Standing::Bound,
             ends: ends(1),
             number: 5,
             connected: Time(3),
@@ -602,19 +621,20 @@ mod tests {
                 pid: 1 << 22 | 1,
                 secret: b"ours"[..].into(),
             },
-            params: Some(params),
+            params: Some(params.clone()),
             asked: None,
             meaning: 9,
             names: vec![(b"s"[..].into(), 1, statement.clone())],
             names_given: 1,
-            unnamed: Some(statement),
+            unnamed: Some(statement.clone()),
             group_failed: true,
             held: b"Q\0\0".to_vec(),
             left: 6,
             tag: b'P',
+            server: Some((Box::new(server(14)), [4; 32])),
         };
         let database = [3; 32];
-        let parcel = Box::new(server);
+        let parcel = Box::new(server(12));
         Freight {
             estate: Estate {
                 lasting: [8; 32],
@@ -633,7 +653,7 @@ mod tests {
     }
 
     fn loose() -> Vec<LooseSocket> {
-        (11..14).map(LooseSocket).collect()
+        (11..15).map(LooseSocket).collect()
     }
 
     /// As text, without what is derived late.
@@ -651,7 +671,7 @@ mod tests {
     fn what_was_written_is_read() {
         let freight = freight();
         let bytes = write(&freight);
-        assert_eq!(count_sockets(&bytes), Ok(3));
+        assert_eq!(count_sockets(&bytes), Ok(4));
         let read = read(&bytes, loose(), &names()).unwrap();
         assert_eq!(shown(&read), shown(&freight));
         let Parcel::Client(client) = &read.parcels[2].1 else {
@@ -686,7 +706,7 @@ mod tests {
         }
         assert!(read(&bytes, Vec::new(), &names()).is_err());
         let mut more = loose();
-        more.push(LooseSocket(14));
+        more.push(LooseSocket(15));
         assert!(read(&bytes, more, &names()).is_err());
         let long = [bytes, vec![0]].concat();
         assert!(read(&long, loose(), &names()).is_err());

@@ -82,6 +82,8 @@ pub enum Standing {
     Newcomer,
     /// It was logged in and bound to no server.
     Ready,
+    /// It was between two transactions of its session, with a server of its own.
+    Bound,
     /// It talked to the console.
     Console {
         /// It may give every command.
@@ -136,4 +138,6 @@ pub struct Passenger {
     pub left: u32,
     /// That message's tag.
     pub tag: u8,
+    /// The server of its session, and the fingerprint of that server's database.
+    pub server: Option<(Box<ServerParcel>, [u8; 32])>,
 }
