@@ -367,7 +367,7 @@ def test_other_users_are_refused(make_howdah):
     text = open(howdah.ini_path).read().replace("logfile", ";logfile")
     theirs = os.path.join(howdah.folder, "theirs.ini")
     howdah._write_file(theirs, text)
-    for path, mode in [(howdah.folder, 0o755), (theirs, 0o644), (howdah.users_path, 0o644)]:
+    for path, mode in [(os.path.dirname(howdah.folder), 0o711), (howdah.folder, 0o755), (theirs, 0o644), (howdah.users_path, 0o644)]:
         os.chmod(path, mode)
     with howdah.connect() as client:
         done = subprocess.run(

@@ -532,8 +532,8 @@ impl Pooler {
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
         let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
         let (welcome, since) = (parcel.welcome.take(), parcel.since);
-        let id = self.insert_server(pool_id, parcel, stale, out);
         self.sated(pool_id, out);
+        let id = self.insert_server(pool_id, parcel, stale, out);
         if !stale && let Some(welcome) = welcome {
             self.learn_welcome(pool_id, welcome, out);
         }
