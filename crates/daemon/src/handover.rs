@@ -53,14 +53,20 @@ impl Control {
     /// A successor is at the other end of this socket, and all workers are at rest.
     pub fn begin_handover(&mut self, socket: LooseSocket) {
         let busy = self.ending || self.handover.left > 0 || self.handover.successor.is_some();
+        let mut listeners = self.handover.listeners.iter();
+        let given = listeners.any(|listener| listener.shared.load(Ordering::Acquire));
+        if given {
+            let text = "no new process can take over sockets from the service manager";
+            self.log.say(Level::Warning, text);
+        }
         match Successor::at(socket) {
-            Ok(successor) if !busy => {
+            Ok(successor) if !busy && !given => {
                 self.say("a new process takes over");
                 self.handover.successor = Some(successor);
                 self.handover.left = self.workers.len();
                 self.order(&Order::Pack);
             }
-            _ => self.order(&Order::Unsuspend),
+            _ => self.order(&Order::GiveUp),
         }
     }
 
@@ -156,6 +162,6 @@ impl Control {
             let letter = Letter::Mail(Mail::Adopt(Box::new(parcel)));
             self.workers[usize::from(worker.0)].post(letter);
         }
-        self.order(&Order::Unsuspend);
+        self.order(&Order::GiveUp);
     }
 }

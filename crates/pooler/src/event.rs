@@ -138,8 +138,10 @@ pub enum Order {
     Suspend,
     /// A successor takes over: bring every link to its end, give out no server.
     HandOver,
-    /// Undo either.
+    /// Undo `Suspend`.
     Unsuspend,
+    /// The takeover does not come to pass.
+    GiveUp,
     /// Send the successor everything that is at rest.
     Pack,
     /// The successor has it: serve who was left behind until they leave, then end.
@@ -262,7 +264,7 @@ pub enum Question {
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
     /// A successor talks on this socket, a console's that was told so: everything goes there.
-    /// [`Order::Pack`] answers, later [`Order::Drain`] or [`Order::Unsuspend`].
+    /// [`Order::Pack`] answers, later [`Order::Drain`] or [`Order::GiveUp`].
     HandOver(LooseSocket),
     /// A connection for the successor. No answer.
     Packed(Box<Parcel>),

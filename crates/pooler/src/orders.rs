@@ -34,6 +34,7 @@ impl Pooler {
             Order::Suspend => self.suspend(out),
             Order::HandOver => self.begin_takeover(out),
             Order::Unsuspend => self.unsuspend(out),
+            Order::GiveUp => self.give_up_takeover(out),
             Order::Pack => self.pack(out),
             Order::Drain => self.drain_behind(out),
             Order::Reconnect(database) => {
@@ -106,7 +107,8 @@ impl Pooler {
 
     fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
         match database {
-            None if self.janitor.holds() => return self.unsuspend(out),
+            None if self.janitor.suspension.is_some() => return self.unsuspend(out),
+            None if self.janitor.takeover.holds() => return,
             // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),

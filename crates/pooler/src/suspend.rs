@@ -35,7 +35,7 @@ enum Step {
 impl Pooler {
     /// SUSPEND.
     pub(crate) fn suspend(&mut self, out: &mut Out) {
-        if self.janitor.suspension.is_some() {
+        if self.janitor.holds() {
             return;
         }
         let limit = nanos(self.config.globals.suspend_timeout);
@@ -53,14 +53,11 @@ impl Pooler {
         }
     }
 
-    /// Undoes SUSPEND, and gives up a takeover that has not come to pass.
+    /// Undoes SUSPEND.
     pub(crate) fn unsuspend(&mut self, out: &mut Out) {
-        if !self.janitor.holds() {
+        if self.janitor.suspension.take().is_none() {
             return;
         }
-        self.janitor.suspension = None;
-        self.janitor.takeover.give_up();
-        self.unpark(out);
         for id in self.clients.keys() {
             self.unpause_client(id, out);
         }

@@ -69,12 +69,6 @@ impl Takeover {
         matches!(self, Takeover::Over)
     }
 
-    /// It does not come to pass.
-    pub fn give_up(&mut self) {
-        if self.holds() {
-            *self = Takeover::No;
-        }
-    }
 }
 
 impl Pooler {
@@ -96,8 +90,19 @@ impl Pooler {
         }
     }
 
+    /// It does not come to pass: everything goes on here.
+    pub(crate) fn give_up_takeover(&mut self, out: &mut Out) {
+        if !self.janitor.takeover.holds() {
+            return;
+        }
+        self.janitor.takeover = Takeover::No;
+        self.unpark(out);
+        self.accept(true, out);
+        self.hold_pools(out);
+    }
+
     /// Sessions go on here.
-    pub(crate) fn unpark(&mut self, out: &mut Out) {
+    fn unpark(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
             if let Some(client) = self.clients.get_mut(id)
                 && std::mem::take(&mut client.parked)

@@ -5,7 +5,7 @@ use howdah_wire::write;
 
 use super::State;
 use crate::console;
-use crate::event::{Action, ClientId, Close, Out, Peer, ServerId};
+use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
 use crate::mail::{Mail, ToBroker};
@@ -81,13 +81,13 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let suspends = match &client.state {
-            State::Console(session) => session.suspends(),
-            State::Successor => true,
-            _ => false,
+        let undo = match &client.state {
+            State::Console(session) => session.undo(),
+            State::Successor => Some(Order::GiveUp),
+            _ => None,
         };
-        if suspends {
-            self.order_everywhere(&crate::event::Order::Unsuspend, out);
+        if let Some(undo) = undo {
+            self.order_everywhere(&undo, out);
         }
         let Some(client) = self.clients.get_mut(id) else {
             return;

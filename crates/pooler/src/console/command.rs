@@ -316,6 +316,7 @@ impl Pooler {
                 "suspend" if janitor.pauses_some() => {
                     Some("cannot suspend with paused databases".into())
                 }
+                "resume" if janitor.takeover.holds() => Some("a new process takes over".into()),
                 "resume" if janitor.holds() => None,
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
                     Some("pooler is not paused/suspended".into())

@@ -184,10 +184,13 @@ impl Session {
         }
     }
 
-    /// What it ordered holds only while it is there.
-    pub fn suspends(&self) -> bool {
+    /// What undoes what it ordered, if that holds only while it is there.
+    pub fn undo(&self) -> Option<Order> {
         let takes_over = |wait: &Wait| matches!(wait.goal, Goal::HandOver);
-        self.suspender || self.wait.as_ref().is_some_and(takes_over)
+        if self.wait.as_ref().is_some_and(takes_over) {
+            return Some(Order::GiveUp);
+        }
+        self.suspender.then_some(Order::Unsuspend)
     }
 
     /// How it stands, if nothing is under way.
