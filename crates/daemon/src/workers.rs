@@ -79,11 +79,7 @@ pub fn socket_options(globals: &Globals) -> SocketOptions {
 ///
 /// # Errors
 /// The system refuses threads, descriptors or entropy.
-pub fn start(
-    count: u16,
-    common: &Common,
-    freight: Option<Freight>,
-) -> Result<Vec<PostBox>, Fatal> {
+pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Vec<PostBox>, Fatal> {
     let fail = |why: &std::io::Error| Fatal(format!("cannot start workers: {}", log::text(why)));
     let mut boxes = Vec::new();
     let mut mailboxes = Vec::new();

@@ -7,6 +7,8 @@
 //! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
 //! soon as its client's transaction is over.
 
+use std::collections::BTreeMap;
+
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
@@ -34,8 +36,11 @@ pub struct Keys {
     /// What must not change while connections live, from one process to its successor.
     lasting: [u8; 32],
     /// Keys that clients were given by processes before this one, by their first halves.
-    old: std::collections::BTreeMap<u32, Vec<(Box<[u8]>, ClientId)>>,
+    old: BTreeMap<u32, Vec<Inherited>>,
 }
+
+/// The second half of a key that another process gave, and whose it is.
+type Inherited = (Box<[u8]>, ClientId);
 
 /// A cancel key that was given by another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +58,7 @@ impl Keys {
             worker,
             secret,
             lasting: secret,
-            old: std::collections::BTreeMap::new(),
+            old: BTreeMap::new(),
         }
     }
 

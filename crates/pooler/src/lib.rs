@@ -4,6 +4,7 @@
 //! [`event::Action`]s out. Time, entropy and settings are arguments.
 #![forbid(unsafe_code)]
 
+pub mod adoption;
 pub mod auth;
 pub mod broker;
 pub mod cancel;

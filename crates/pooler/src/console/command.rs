@@ -350,7 +350,8 @@ impl Pooler {
         }
         if version != Some(&*VERSION.to_string()) {
             let version = version.unwrap_or("(none)");
-            let text = format!("takeover version {version} is not known, this process has {VERSION}");
+            let text =
+                format!("takeover version {version} is not known, this process has {VERSION}");
             return Some(text);
         }
         if self.janitor.is_shutting_down() {

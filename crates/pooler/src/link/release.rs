@@ -66,7 +66,9 @@ impl Pooler {
             client::State::Startup => self.startup_bytes(id, bytes, out),
             client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
-            client::State::Moving(_) | client::State::Packed(_) => client.inbox.held.extend_from_slice(bytes),
+            client::State::Moving(_) | client::State::Packed(_) => {
+                client.inbox.held.extend_from_slice(bytes)
+            }
             client::State::Canceller | client::State::Successor | client::State::Closing => {}
         }
     }

@@ -2,6 +2,8 @@
 //! process knows besides. [`code`] writes and reads it as bytes, in a versioned format.
 
 pub mod code;
+#[cfg(test)]
+mod code_tests;
 
 use std::sync::Arc;
 

@@ -231,7 +231,10 @@ fn errors() {
         ("kill_client", "invalid client pointer supplied"),
         ("kill_client x", "invalid client pointer supplied"),
         ("kill_client 999", "client not found"),
-        ("takeover 1", "only user pgbouncer by unix socket, with our user id, may take over"),
+        (
+            "takeover 1",
+            "only user pgbouncer by unix socket, with our user id, may take over",
+        ),
     ] {
         let told = world.query(console, command);
         assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
