@@ -29,6 +29,7 @@ use howdah_pooler::note::Level;
 use howdah_pooler::params::Tracked;
 use howdah_pooler::parcel::{Freight, Parcel, VERSION, code};
 use howdah_wire::write;
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -130,7 +131,9 @@ impl Predecessor {
         let mut byte = [0];
         let mut into = [IoSliceMut::new(&mut byte)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let got = rustix::net::recvmsg(&self.stream, &mut into, &mut control, flags)?;
+        // An io_uring of this thread interrupts it.
+        let got =
+            retry_on_intr(|| rustix::net::recvmsg(&self.stream, &mut into, &mut control, flags))?;
         if got.bytes == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
@@ -227,7 +230,8 @@ impl Successor {
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&sockets));
             let bytes = [IoSlice::new(&[0])];
-            rustix::net::sendmsg(&self.stream, &bytes, &mut control, SendFlags::NOSIGNAL)?;
+            let flags = SendFlags::NOSIGNAL;
+            retry_on_intr(|| rustix::net::sendmsg(&self.stream, &bytes, &mut control, flags))?;
             self.hear()?;
         }
         match self.hear()? {

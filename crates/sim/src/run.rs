@@ -705,7 +705,11 @@ fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
         match chance.within(0..=kinds) {
             0 => orders.push_back((wait, "RECONNECT".into())),
             1 => {
-                let pause = if chance.once_in(3) { "SUSPEND" } else { "PAUSE" };
+                let pause = if chance.once_in(3) {
+                    "SUSPEND"
+                } else {
+                    "PAUSE"
+                };
                 orders.push_back((wait, pause.into()));
                 orders.push_back((chance.within(1..=300) as u64, "RESUME".into()));
             }
