@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listeners = vec![Listener {
         address: Address::Tcp(localhost, port),
         socket,
+        shared: Arc::default(),
     }];
     let (_post, mailbox) = mailbox()?;
     match driver.as_str() {

@@ -127,8 +127,22 @@ pub fn unix_socket(globals: &Globals) -> Option<String> {
 /// # Errors
 /// Somebody does.
 pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
-    let Some(path) = unix_socket(globals) else {
+    let Some(address) = unix_address(globals)? else {
         return Ok(());
+    };
+    match UnixStream::connect_addr(&address) {
+        Ok(_) => Err(Fatal("unix socket is in use, cannot continue".into())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The address of our unix socket, if there is to be one.
+///
+/// # Errors
+/// No socket can have that path.
+pub fn unix_address(globals: &Globals) -> Result<Option<SocketAddr>, Fatal> {
+    let Some(path) = unix_socket(globals) else {
+        return Ok(None);
     };
     let address = match path.strip_prefix('@') {
         Some(name) => {
@@ -137,16 +151,12 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
         }
         None => SocketAddr::from_pathname(&path),
     };
-    let address = address.map_err(|why| {
+    address.map(Some).map_err(|why| {
         Fatal(format!(
             "bad unix socket path '{path}': {}",
             log::text(&why)
         ))
-    })?;
-    match UnixStream::connect_addr(&address) {
-        Ok(_) => Err(Fatal("unix socket is in use, cannot continue".into())),
-        Err(_) => Ok(()),
-    }
+    })
 }
 
 /// Goes into the background. Standard input, output and error become /dev/null.

@@ -59,7 +59,7 @@ Usage:
 Options:
   -d, --daemon           run in the background
   -q, --quiet            print nothing to standard error
-  -R, --reboot           take over from a running process (not built yet)
+  -R, --reboot           take over from a running process
   -u, --user=NAME        become this system user
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit

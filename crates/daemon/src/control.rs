@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
@@ -16,6 +17,7 @@ use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
+use crate::handover::{HandOver, Sent};
 use crate::leave::leave;
 use crate::listen;
 use crate::log::{self, Log};
@@ -52,6 +54,8 @@ pub enum Heard {
     Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
     Loaded(Box<Loaded>),
+    /// A successor has everything, or has not.
+    Sent(Box<Sent>),
 }
 
 /// Where workers ask; never blocks.
@@ -116,6 +120,7 @@ impl Desk {
         config: Arc<Config>,
         resolver: Resolver,
         workers: Vec<PostBox>,
+        listeners: Vec<Listener>,
     ) -> ! {
         let Desk {
             runtime,
@@ -135,6 +140,7 @@ impl Desk {
             deriver,
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
+            handover: HandOver::new(listeners),
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -158,13 +164,13 @@ impl Desk {
     }
 }
 
-struct Control {
-    log: Log,
+pub struct Control {
+    pub log: Log,
     source: Source,
     /// In force.
-    config: Arc<Config>,
-    workers: Vec<PostBox>,
-    ear: Ear,
+    pub config: Arc<Config>,
+    pub workers: Vec<PostBox>,
+    pub ear: Ear,
     names: Names<Asker>,
     resolver: Arc<Resolver>,
     deriver: Deriver<Asker>,
@@ -172,8 +178,9 @@ struct Control {
     nameless: HashMap<u32, Vec<Asker>>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     reloads: VecDeque<Option<Asker>>,
+    pub handover: HandOver,
     /// The process ends as soon as it may.
-    ending: bool,
+    pub ending: bool,
     /// Workers that wait for nothing more.
     idle: HashSet<WorkerId>,
     /// What has been told of this `stats_period`, and by whom.
@@ -266,6 +273,7 @@ impl Control {
                 self.answer(worker, Answer::Forwarded(ticket, result));
             }
             Heard::Loaded(loaded) => self.loaded(*loaded),
+            Heard::Sent(sent) => self.sent(*sent),
         }
     }
 
@@ -318,6 +326,10 @@ impl Control {
                     leave(0);
                 }
             }
+            Question::Accept(on) => self.accept(on),
+            Question::HandOver(socket) => self.begin_handover(socket),
+            Question::Packed(parcel) => self.handover.take(from, *parcel),
+            Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
         }
@@ -447,16 +459,22 @@ impl Control {
         self.post_to_all(|| Letter::Settings(self.config.clone()));
     }
 
-    fn stop_listening(&mut self, keep_unix: bool) {
+    fn accept(&self, on: bool) {
+        if !self.ending {
+            self.post_to_all(|| Letter::Order(Instruction::Accept(on)));
+        }
+    }
+
+    pub fn stop_listening(&mut self, keep_unix: bool) {
         self.ending = true;
         self.post_to_all(|| Letter::Order(Instruction::StopListening { keep_unix }));
     }
 
-    fn order(&self, order: &Order) {
+    pub fn order(&self, order: &Order) {
         self.post_to_all(|| Letter::Operator(order.clone()));
     }
 
-    fn post_to_all(&self, letter: impl Fn() -> Letter) {
+    pub fn post_to_all(&self, letter: impl Fn() -> Letter) {
         for worker in &self.workers {
             worker.post(letter());
         }
@@ -466,7 +484,7 @@ impl Control {
         self.workers[usize::from(worker.0)].post(Letter::Answer(answer));
     }
 
-    fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         self.log.say(Level::Log, text);
     }
 }

@@ -5,9 +5,9 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use howdah_daemon::driver::socket::stop_listening;
+use howdah_daemon::driver::socket::Listener;
 use howdah_pooler::note::Level;
 use rustix::process::Pid;
 
@@ -21,18 +21,40 @@ struct Trace {
     inode: u64,
 }
 
+impl Trace {
+    fn remove_if(&self, wanted: impl Fn(&fs::Metadata) -> bool) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|seen| {
+            (seen.dev(), seen.ino()) == (self.device, self.inode) && wanted(&seen)
+        });
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 static TRACES: Mutex<Vec<Trace>> = Mutex::new(Vec::new());
 
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
 
-static LISTENERS: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
 
 /// Has a listening socket shut down when the process ends. The kernel would let go of it only a
 /// while after that, when it has undone io_uring's accepts, and who connects meanwhile would be cut
 /// off instead of refused, or of being taken by another process on the same port.
-pub fn remember_listener(socket: &Arc<OwnedFd>) {
+pub fn remember_listener(listener: &Listener) {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.push(socket.clone());
+    listeners.push(listener.clone());
+}
+
+/// A successor has our listening sockets and our unix socket's file, and will write a pid file
+/// where ours is: that is removed now, and what is the successor's is left alone.
+pub fn hand_over() {
+    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    listeners.clear();
+    let mut traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner);
+    for trace in traces.drain(..) {
+        trace.remove_if(|seen| seen.file_type().is_file());
+    }
 }
 
 /// Has a file removed when the process ends, unless somebody replaces it before.
@@ -54,7 +76,7 @@ pub fn remember(path: &Path) {
 /// Calls a function for each listening socket.
 pub fn each_listener(mut call: impl FnMut(&OwnedFd)) {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.iter().for_each(|socket| call(socket));
+    listeners.iter().for_each(|listener| call(&listener.socket));
 }
 
 /// Has a log send what it holds when the process ends.
@@ -65,8 +87,8 @@ pub fn remember_log(log: &Log) {
 /// Removes what was remembered and ends the process.
 pub fn leave(code: i32) -> ! {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    for socket in listeners.drain(..) {
-        stop_listening(&socket);
+    for listener in listeners.drain(..) {
+        listener.stop();
     }
     drop(listeners);
     for trace in TRACES
@@ -74,11 +96,7 @@ pub fn leave(code: i32) -> ! {
         .unwrap_or_else(PoisonError::into_inner)
         .drain(..)
     {
-        let ours = fs::symlink_metadata(&trace.path)
-            .is_ok_and(|seen| (seen.dev(), seen.ino()) == (trace.device, trace.inode));
-        if ours {
-            let _ = fs::remove_file(&trace.path);
-        }
+        trace.remove_if(|_| true);
     }
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(log) = log {

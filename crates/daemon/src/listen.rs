@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::driver::socket::{Listener, inherited, listener_name};
 use howdah_pooler::config::Globals;
 use howdah_pooler::event::Address;
 use howdah_pooler::note::Level;
@@ -24,9 +24,20 @@ const DEFER_ACCEPT_SECONDS: u32 = 45;
 ///
 /// # Errors
 /// There is nowhere to listen, or the unix socket cannot be made.
-pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
+///
+/// Sockets of a process that we take over from are used where they are what the settings name.
+pub fn open(
+    globals: &Globals,
+    mut inherited: Vec<Listener>,
+    log: &Log,
+) -> Result<Vec<Listener>, Fatal> {
     let mut listeners = Vec::new();
     for address in tcp_addresses(globals)? {
+        let wanted = Address::Tcp(address.ip(), address.port());
+        if let Some(listener) = take(&mut inherited, &wanted) {
+            listeners.push(listener);
+            continue;
+        }
         match open_tcp(address, globals) {
             Ok(listener) => listeners.push(listener),
             Err((doing, why)) => {
@@ -45,29 +56,72 @@ pub fn open(globals: &Globals, log: &Log) -> Result<Vec<Listener>, Fatal> {
         )));
     }
     if let Some(path) = boot::unix_socket(globals) {
-        let opened = open_unix(&path, globals).map_err(|why| {
-            log.say(
-                Level::Warning,
-                format!("cannot listen on unix:{path}: {why}"),
-            );
-            Fatal("failed to create unix socket".into())
-        })?;
-        listeners.push(opened);
+        let wanted = Address::Unix(path.clone(), globals.listen_port);
+        let listener = match take(&mut inherited, &wanted) {
+            Some(listener) => listener,
+            None => open_unix(&path, globals).map_err(|why| {
+                log.say(
+                    Level::Warning,
+                    format!("cannot listen on unix:{path}: {why}"),
+                );
+                Fatal("failed to create unix socket".into())
+            })?,
+        };
+        listeners.push(listener);
     }
     if listeners.is_empty() {
         return Err(Fatal(
             "nowhere to listen on: set listen_addr, unix_socket_dir or both".into(),
         ));
     }
-    for listener in &listeners {
-        leave::remember_listener(&listener.socket);
-        set_defer_accept(&listener.socket, globals);
-        log.say(
-            Level::Log,
-            format!("listening on {}", shown(&listener.address)),
-        );
-    }
     Ok(listeners)
+}
+
+fn take(inherited: &mut Vec<Listener>, wanted: &Address) -> Option<Listener> {
+    let at = inherited.iter().position(|l| l.address == *wanted)?;
+    Some(inherited.swap_remove(at))
+}
+
+/// From now on these are ours to close and to remove.
+pub fn keep(listeners: &[Listener], log: &Log) {
+    for listener in listeners {
+        leave::remember_listener(listener);
+        if let Address::Unix(path, _) = &listener.address
+            && let Some(file) = boot::is_file_path(path)
+            && !listener.shared.load(Ordering::Acquire)
+        {
+            leave::remember(file);
+        }
+        let shown = shown(&listener.address);
+        log.say(Level::Log, format!("listening on {shown}"));
+    }
+}
+
+/// The sockets that the service manager opened for us, if it did: by sd_listen_fds(3), whatever
+/// their names. To be called first of all.
+///
+/// # Errors
+/// One of them is no listening socket.
+pub fn from_service_manager(globals: &Globals) -> Result<Vec<Listener>, Fatal> {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0);
+    let count = u16::try_from(count).map_err(|_| Fatal("LISTEN_FDS is too large".into()))?;
+    let fail = |why: rustix::io::Errno| {
+        let why = log::text(&why.into());
+        Fatal(format!("a socket of LISTEN_FDS cannot be used: {why}"))
+    };
+    let sockets = inherited(count).map_err(fail)?;
+    let listener = |socket: OwnedFd| {
+        let address = listener_name(&socket, globals.listen_port).map_err(fail)?;
+        let listener = Listener::new(address, socket);
+        // The service manager goes on listening, for the next of us.
+        listener.shared.store(true, Ordering::Release);
+        Ok(listener)
+    };
+    sockets.into_iter().map(listener).collect()
 }
 
 /// Has the kernel keep clients of all TCP sockets that listen until they have sent something, or hand
@@ -135,10 +189,8 @@ fn open_tcp(address: SocketAddr, globals: &Globals) -> Result<Listener, Failed> 
     }
     rustix::net::bind(&socket, &address).map_err(|why| ("bind", why))?;
     rustix::net::listen(&socket, depth(globals.listen_backlog)).map_err(|why| ("listen", why))?;
-    Ok(Listener {
-        address: Address::Tcp(address.ip(), address.port()),
-        socket: Arc::new(socket),
-    })
+    let address = Address::Tcp(address.ip(), address.port());
+    Ok(Listener::new(address, socket))
 }
 
 fn new_socket(family: AddressFamily) -> Result<OwnedFd, Failed> {
@@ -172,10 +224,7 @@ fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
     let listening = rustix::net::listen(&socket, depth(globals.listen_backlog));
     listening.map_err(|why| fail(("listen", why)))?;
     let address = Address::Unix(path.into(), globals.listen_port);
-    Ok(Listener {
-        address,
-        socket: Arc::new(socket),
-    })
+    Ok(Listener::new(address, socket))
 }
 
 fn set_access(file: &Path, globals: &Globals) -> Result<(), String> {

@@ -9,6 +9,7 @@ mod control;
 mod derive;
 mod dns;
 mod forward;
+mod handover;
 mod leave;
 mod listen;
 mod log;
@@ -16,6 +17,7 @@ mod nameserver;
 mod signals;
 mod syslog;
 mod systemd;
+mod takeover;
 mod workers;
 
 use std::convert::Infallible;
@@ -25,8 +27,12 @@ use std::sync::Arc;
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
 use dns::Resolver;
+use howdah_daemon::driver::socket::{Listener, tighten};
+use howdah_pooler::config::Globals;
 use howdah_pooler::note::Level;
+use howdah_pooler::parcel::Freight;
 use log::Log;
+use takeover::Predecessor;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
@@ -52,18 +58,26 @@ fn main() -> ExitCode {
 
 /// Runs the pooler; returns only if it cannot start.
 fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
-    if arguments.reboot {
-        return Err(Fatal(
-            "taking over a running process (-R) is not built yet: stop the old one first".into(),
-        ));
-    }
     let source = Source::new(arguments);
     let (config, warnings) = boot::load(&source, log)?;
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
-    boot::refuse_second(globals)?;
-    leave::check_pidfile(&globals.pidfile, log)?;
+    let given = listen::from_service_manager(globals)?;
+    let predecessor = match arguments.reboot {
+        true if !given.is_empty() => {
+            let why = "-R does not go with sockets from the service manager: it keeps them open";
+            return Err(Fatal(why.into()));
+        }
+        true => takeover::Predecessor::find(globals, log)?,
+        false => None,
+    };
+    if predecessor.is_none() {
+        if given.is_empty() {
+            boot::refuse_second(globals)?;
+        }
+        leave::check_pidfile(&globals.pidfile, log)?;
+    }
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
@@ -84,23 +98,62 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         format!("{count} workers on {cores} cores, {driver_story}"),
     );
 
-    let listeners = listen::open(globals, log)?;
-    leave::write_pidfile(&globals.pidfile)?;
+    let desk = control::Desk::open(cores)?;
+    let (listeners, freight) = match predecessor {
+        None if given.is_empty() => (listen::open(globals, Vec::new(), log)?, None),
+        None => {
+            let text = "sockets passed from service manager, \
+                        ignoring listen_addr and unix_socket_dir";
+            log.say(Level::Warning, text);
+            (given, None)
+        }
+        Some(predecessor) => take_over(predecessor, globals, log)?,
+    };
+    listen::keep(&listeners, log);
+    listen::defer_accept(globals);
+    match leave::write_pidfile(&globals.pidfile) {
+        // Too late to go back: all connections are here.
+        Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
+        written => written?,
+    }
     let config = Arc::new(config);
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
-    let desk = control::Desk::open(cores)?;
+    let took_over = freight.is_some();
     let boxes = workers::start(
         count,
         &workers::Common {
             config: config.clone(),
-            listeners,
+            listeners: listeners.clone(),
             ear: desk.ear(),
             log: log.clone(),
             driver,
             driver_story,
         },
+        freight,
     )?;
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
-    systemd::ready();
-    desk.serve(log.clone(), source, config, resolver, boxes)
+    if took_over {
+        systemd::took_over();
+    } else {
+        systemd::ready();
+    }
+    desk.serve(log.clone(), source, config, resolver, boxes, listeners)
+}
+
+/// Takes everything that the old process has, which then ends or goes on without it.
+fn take_over(
+    mut predecessor: Predecessor,
+    globals: &Globals,
+    log: &Log,
+) -> Result<(Vec<Listener>, Option<Freight>), Fatal> {
+    let mut freight = predecessor.hand_over(globals)?;
+    let inherited = freight.listeners.drain(..);
+    let inherited = inherited.map(|(address, socket)| Listener::new(address, tighten(socket)));
+    let listeners = listen::open(globals, inherited.collect(), log)?;
+    predecessor.confirm()?;
+    takeover::settle(&freight);
+    let (clients, servers) = takeover::count(&freight);
+    let text = format!("took over {clients} clients and {servers} servers from the old process");
+    log.say(Level::Log, text);
+    Ok((listeners, Some(freight)))
 }

@@ -61,6 +61,8 @@ pub struct Sockets<D> {
     limits: BinaryHeap<Reverse<(Time, Key)>>,
     happened: VecDeque<Happening>,
     accepting: Accepting,
+    /// Of whom `Flushed` is to be told.
+    awaited: Vec<Peer>,
     now: Time,
 }
 
@@ -83,6 +85,7 @@ impl<D: Driver> Sockets<D> {
             limits: BinaryHeap::new(),
             happened: VecDeque::new(),
             accepting: Accepting::default(),
+            awaited: Vec::new(),
             now,
         }
     }
@@ -237,6 +240,14 @@ impl<D: Driver> Sockets<D> {
                 self.progress(key);
             }
             _ => self.begin_close(key),
+        }
+    }
+
+    /// Says `Flushed` as soon as nothing is queued for a peer; at once if it is gone.
+    pub fn tell_flushed(&mut self, peer: Peer) {
+        match self.table.find(peer) {
+            Some((_, connection)) if connection.output.is_some() => self.awaited.push(peer),
+            _ => self.tell(Event::Flushed(peer)),
         }
     }
 
@@ -396,6 +407,10 @@ impl<D: Driver> Sockets<D> {
             return self.mark_dirty(key);
         }
         self.drop_output(key);
+        if let Some(at) = self.awaited.iter().position(|awaited| *awaited == peer) {
+            self.awaited.swap_remove(at);
+            self.tell(Event::Flushed(peer));
+        }
         self.progress(key);
     }
 
@@ -453,6 +468,7 @@ impl<D: Driver> Sockets<D> {
         let gone = connection.flags.ended || connection.flags.broken;
         self.drop_output(key);
         self.table.remove(key);
+        self.awaited.retain(|awaited| *awaited != peer);
         self.descriptor_came_free();
         self.tell(Event::Closed { peer, gone });
     }

@@ -9,6 +9,11 @@ pub fn ready() {
     notify("READY=1");
 }
 
+/// We serve, in the place of the process that systemd knows.
+pub fn took_over() {
+    notify(&format!("READY=1\nMAINPID={}", std::process::id()));
+}
+
 /// We read the configuration anew; `ready` follows.
 pub fn reloading() {
     let micros = howdah_daemon::driver::socket::clock().0 / 1000;

@@ -240,6 +240,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                         self.sockets.adopt(Peer::Client(client), socket);
                     }
                 }
+                Action::TellFlushed(peer) => self.sockets.tell_flushed(peer),
                 Action::Connect(server, address) => {
                     self.sockets.connect(Peer::Server(server), &address);
                 }

@@ -14,7 +14,9 @@ use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::config::{Config, Globals, IoDriver};
 use howdah_pooler::event::WorkerId;
+use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Level;
+use howdah_pooler::parcel::Freight;
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::boot::Fatal;
@@ -75,11 +77,11 @@ pub fn socket_options(globals: &Globals) -> SocketOptions {
     }
 }
 
-/// Starts the workers, and gives back how to write to them.
+/// Starts the workers, each with its share of what another process had, and gives back how to write to them.
 ///
 /// # Errors
 /// The system refuses threads, descriptors or entropy.
-pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
+pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Vec<PostBox>, Fatal> {
     let fail = |why: &std::io::Error| Fatal(format!("cannot start workers: {}", log::text(why)));
     let mut boxes = Vec::new();
     let mut mailboxes = Vec::new();
@@ -87,6 +89,9 @@ pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
         let (post, mailbox) = mailbox().map_err(|why| fail(&why))?;
         boxes.push(post);
         mailboxes.push(mailbox);
+    }
+    if let Some(freight) = freight {
+        deal(freight, &boxes);
     }
     let shared_seed = entropy()?;
     let numbers = Arc::default();
@@ -107,6 +112,18 @@ pub fn start(count: u16, common: &Common) -> Result<Vec<PostBox>, Fatal> {
             .map_err(|why| fail(&why))?;
     }
     Ok(boxes)
+}
+
+/// Each worker gets what the worker of its number had: cancel keys name workers.
+fn deal(freight: Freight, boxes: &[PostBox]) {
+    let estate = Arc::new(freight.estate);
+    for post in boxes {
+        post.post(Letter::Mail(Mail::Inherit(estate.clone())));
+    }
+    for (worker, parcel) in freight.parcels {
+        let post = &boxes[usize::from(worker.0) % boxes.len()];
+        post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
+    }
 }
 
 fn entropy() -> Result<[u8; 32], Fatal> {

@@ -67,10 +67,7 @@ fn accepting_pauses_and_resumes<D: Driver>(
     let name = socket.local_addr().unwrap();
     let address = Address::Tcp(name.ip(), name.port());
     let (post, mailbox) = mailbox().unwrap();
-    let listener = Listener {
-        address,
-        socket: Arc::new(socket.into()),
-    };
+    let listener = Listener::new(address, socket.into());
     let driver = make(vec![listener], mailbox.wire());
     let notes = Arc::new(AtomicU32::new(0));
     let count = notes.clone();

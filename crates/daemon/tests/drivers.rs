@@ -99,13 +99,7 @@ fn listener() -> (u16, Listener) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let name = socket.local_addr().unwrap();
     let address = Address::Tcp(name.ip(), name.port());
-    (
-        name.port(),
-        Listener {
-            address,
-            socket: Arc::new(socket.into()),
-        },
-    )
+    (name.port(), Listener::new(address, socket.into()))
 }
 
 impl<P: Decide, D: Make> Stage<P, D> {

@@ -207,12 +207,12 @@ fn a_wrong_configuration_is_told_whole() {
 }
 
 #[test]
-fn what_is_not_built_is_refused() {
+fn a_takeover_needs_a_unix_socket() {
     let place = Place::new();
-    place.configure("");
+    place.configure("unix_socket_dir =\n");
     let seen = place.output(&["-R", "h.ini"]);
     assert_eq!(seen.status.code(), Some(1));
-    assert!(text(&seen.stderr).contains("not built yet"));
+    assert!(text(&seen.stderr).contains("-R needs unix_socket_dir"));
 }
 
 #[test]

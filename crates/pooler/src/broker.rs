@@ -152,6 +152,8 @@ impl Broker {
                     }),
                 );
             }
+            ToBroker::ServerEntered { worker, pool } => self.count_server(&pool, worker),
+            ToBroker::ClientEntered { login } => self.count_client(&login),
             ToBroker::Left { login } => {
                 self.clients -= u32::from(!is_console(&login.database));
                 less(&mut self.database_clients, &login.database);
@@ -294,24 +296,28 @@ impl Broker {
     }
 
     fn permit(&mut self, key: &Arc<PoolKey>, worker: WorkerId, warm: bool, post: Post<'_>) {
+        self.count_server(key, worker);
         let pool = self.pool(key, worker);
-        pool.total += 1;
-        pool.held[usize::from(worker.0)] += 1;
         if !warm {
             pool.hungry[usize::from(worker.0)] = None;
         }
         let reserve = pool.bounds.size > 0 && pool.total > pool.bounds.size;
-        *self
-            .database_servers
-            .entry(key.database.clone())
-            .or_default() += 1;
-        *self.user_servers.entry(key.user.clone()).or_default() += 1;
         let permit = FromBroker::Permit {
             pool: key.clone(),
             reserve,
             warm,
         };
         post(worker, Mail::Brokered(permit));
+    }
+
+    /// A worker has a server more.
+    fn count_server(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
+        let pool = self.pool(key, worker);
+        pool.total += 1;
+        pool.held[usize::from(worker.0)] += 1;
+        let in_database = self.database_servers.entry(key.database.clone());
+        *in_database.or_default() += 1;
+        *self.user_servers.entry(key.user.clone()).or_default() += 1;
     }
 
     fn give_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
@@ -415,14 +421,17 @@ impl Broker {
         if reached(bounds.user, count(&self.user_clients, &login.user)) {
             return Err("client connections exceeded (max_user_client_connections)");
         }
+        self.count_client(login);
+        Ok(())
+    }
+
+    /// A client more is in.
+    fn count_client(&mut self, login: &PoolKey) {
         // max_client_conn does not count who looks at the console.
         self.clients += u32::from(!is_console(&login.database));
-        *self
-            .database_clients
-            .entry(login.database.clone())
-            .or_default() += 1;
+        let in_database = self.database_clients.entry(login.database.clone());
+        *in_database.or_default() += 1;
         *self.user_clients.entry(login.user.clone()).or_default() += 1;
-        Ok(())
     }
 }
 

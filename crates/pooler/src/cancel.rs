@@ -12,10 +12,13 @@
 //! its statement goes on ([`Repeat`]), as long as nothing else of the client was sent; what the
 //! client sends while a repetition is out waits until that is through.
 
+use std::collections::BTreeMap;
+
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::client;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, Time, WorkerId};
@@ -80,12 +83,66 @@ impl Server {
 pub struct Keys {
     worker: WorkerId,
     secret: [u8; 32],
+    /// What must not change while connections live, from one process to its successor.
+    lasting: [u8; 32],
+    /// Keys that clients were given by processes before this one, by their first halves.
+    old: BTreeMap<u32, Vec<Inherited>>,
+}
+
+/// The second half of a key that another process gave, and whose it is.
+type Inherited = (Box<[u8]>, ClientId);
+
+/// A cancel key that was given by another process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OldKey {
+    /// Its first half.
+    pub pid: u32,
+    /// Its second half.
+    pub secret: Box<[u8]>,
 }
 
 impl Keys {
     /// For one worker; the secret is the same for all.
     pub fn new(worker: WorkerId, secret: [u8; 32]) -> Self {
-        Keys { worker, secret }
+        Keys {
+            worker,
+            secret,
+            lasting: secret,
+            old: BTreeMap::new(),
+        }
+    }
+
+    /// What a successor must know, so that statements and small pools are where they were.
+    pub fn lasting(&self) -> [u8; 32] {
+        self.lasting
+    }
+
+    /// This process goes on with another's connections.
+    pub fn inherit(&mut self, lasting: [u8; 32]) {
+        self.lasting = lasting;
+    }
+
+    /// A client has a key of another process.
+    pub fn remember(&mut self, key: OldKey, id: ClientId) {
+        self.old.entry(key.pid).or_default().push((key.secret, id));
+    }
+
+    /// A client that may have had a key of another process is gone.
+    pub fn forget(&mut self, key: Option<Box<OldKey>>, id: ClientId) {
+        let Some(key) = key else { return };
+        if let Some(keys) = self.old.get_mut(&key.pid) {
+            keys.retain(|(_, of)| *of != id);
+            if keys.is_empty() {
+                self.old.remove(&key.pid);
+            }
+        }
+    }
+
+    /// The client that was given this key by another process.
+    pub(crate) fn inherited(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
+        let mut keys = self.old.get(&pid)?.iter();
+        let found = keys.find(|(of, _)| bool::from(secret.ct_eq(of)));
+        found.map(|(_, id)| *id)
     }
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
@@ -102,12 +159,12 @@ impl Keys {
 
     /// The key that the salts of unknown users come from: the same for the process and its life.
     pub fn salts(&self) -> &[u8; 32] {
-        &self.secret
+        &self.lasting
     }
 
     /// The hasher of settings' meanings, the same on all workers.
     pub fn meaning(&self) -> crate::Seeded {
-        let (front, _) = self.secret.split_first_chunk::<8>().expect("32 bytes");
+        let (front, _) = self.lasting.split_first_chunk::<8>().expect("32 bytes");
         crate::seeded(u64::from_be_bytes(*front))
     }
 
@@ -124,7 +181,7 @@ impl Keys {
     /// The worker where a small pool lives: all workers find the same.
     pub fn home(&self, database: &str, user: &str, workers: u16) -> WorkerId {
         let mut hash = Sha256::new();
-        hash.update(self.secret);
+        hash.update(self.lasting);
         hash.update(b"home");
         hash.update(database.as_bytes());
         hash.update([0]);
@@ -155,10 +212,8 @@ impl Errand {
 impl Pooler {
     /// A client sent a CancelRequest: it goes to the worker that the key names.
     pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        let worker = Keys::worker(pid);
-        if worker.0 >= self.workers {
-            return self.cancel_done(id, false, out);
-        }
+        // A process before us may have had more workers: its clients were spread like that.
+        let worker = WorkerId(Keys::worker(pid).0 % self.workers);
         let from = (self.worker, id);
         out.push(Action::Post(
             worker,

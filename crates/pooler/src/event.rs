@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::config::{Config, Host};
 use crate::mail::Mail;
 use crate::note::Note;
+use crate::parcel::{Estate, Parcel};
 use crate::stats::Stats;
 
 /// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
@@ -99,6 +100,8 @@ pub enum Event<'a> {
     /// More than the high-water mark of bytes wait to be sent to this peer. Said once, until
     /// `Drained`.
     Congested(Peer),
+    /// The answer to [`Action::TellFlushed`]: the kernel has taken all that was queued.
+    Flushed(Peer),
     /// Fewer than the low-water mark wait, after `Congested`.
     Drained(Peer),
     /// The socket is gone, for the kernel too: the last event of this peer; its slot may be used
@@ -131,6 +134,18 @@ pub enum Order {
     Pause(Option<String>),
     /// Undo a pause.
     Resume(Option<String>),
+    /// Read from nobody and hand all that is queued to the kernel.
+    Suspend,
+    /// A successor takes over: bring every link to its end, give out no server.
+    HandOver,
+    /// Undo `Suspend`.
+    Unsuspend,
+    /// The takeover does not come to pass.
+    GiveUp,
+    /// Send the successor everything that is at rest.
+    Pack,
+    /// The successor has it: serve who was left behind until they leave, then end.
+    Drain,
     /// Close servers, each when it is given back. Of one database, or all.
     Reconnect(Option<String>),
     /// Take no new clients for a database.
@@ -161,6 +176,8 @@ pub enum Action {
         /// Start, or stop.
         on: bool,
     },
+    /// Say `Flushed` as soon as nothing is queued for this peer.
+    TellFlushed(Peer),
     /// Open a connection; `Connected` answers. Receiving is on from then.
     Connect(ServerId, Address),
     /// End a connection; `Closed` answers. What is queued is sent first, or dropped.
@@ -263,6 +280,15 @@ pub enum Question {
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId),
+    /// Switch accepting on or off, on all listeners. No answer.
+    Accept(bool),
+    /// A successor talks on this socket, a console's that was told so: everything goes there.
+    /// [`Order::Pack`] answers, later [`Order::Drain`] or [`Order::GiveUp`].
+    HandOver(LooseSocket),
+    /// A connection for the successor. No answer.
+    Packed(Box<Parcel>),
+    /// That was all of this worker, and this is what it knows besides. No answer.
+    AllPacked(Box<Estate>),
     /// End the process with this exit code, now.
     Exit(i32),
     /// Close the listening sockets; those of unix kind may stay for the console.

@@ -17,6 +17,8 @@ use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::pooling::nanos;
 use crate::server::{self, Server};
+use crate::suspend::Suspension;
+use crate::takeover::Takeover;
 
 /// PgBouncer's maintenance period.
 const PERIOD_NS: u64 = 333_333_333;
@@ -39,6 +41,8 @@ pub struct Janitor {
     pub(crate) epoch: u64,
     pub(crate) ending: Option<Ending>,
     pub(crate) told_idle: bool,
+    pub(crate) suspension: Option<Suspension>,
+    pub(crate) takeover: Takeover,
     turn: u16,
     stats_at: Time,
     older_stats_at: Time,
@@ -64,6 +68,11 @@ impl Janitor {
     /// PAUSE holds for this database by its name.
     pub fn is_paused_alone(&self, database: &str) -> bool {
         self.paused.contains(database)
+    }
+
+    /// No server is given out, by SUSPEND or because a successor takes over.
+    pub fn holds(&self) -> bool {
+        self.suspension.is_some() || self.takeover.holds()
     }
 
     /// PAUSE holds for some databases by their names.
@@ -151,6 +160,8 @@ impl Pooler {
         }
         self.average(out);
         self.drop_all_waiters(out);
+        self.drop_unsuspended(out);
+        self.drop_unpacked(out);
         self.maybe_end(out);
     }
 
@@ -190,7 +201,7 @@ impl Pooler {
         let worker = self.worker;
         let pool = self.pools.at(id);
         let wanted = pool.terms.min_size;
-        let due = wanted > 0 && pool.connecting == 0 && !pool.paused && !pool.key.user.is_empty();
+        let due = wanted > 0 && pool.connecting == 0 && pool.gives() && !pool.key.user.is_empty();
         if !due || self.backs_off(id) || self.janitor.is_shutting_down() {
             return;
         }

@@ -4,6 +4,7 @@
 //! [`event::Action`]s out. Time, entropy and settings are arguments.
 #![forbid(unsafe_code)]
 
+pub mod adoption;
 pub mod auth;
 pub mod broker;
 pub mod cancel;
@@ -26,6 +27,7 @@ pub mod mail;
 pub mod note;
 pub mod orders;
 pub mod params;
+pub mod parcel;
 pub mod peer;
 pub mod place;
 pub mod pool;
@@ -34,7 +36,9 @@ pub mod server;
 pub mod spelling;
 pub mod statement;
 pub mod stats;
+pub mod suspend;
 pub mod table;
+pub mod takeover;
 pub mod timers;
 
 mod pooler;

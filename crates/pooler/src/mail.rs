@@ -7,6 +7,7 @@ use howdah_wire::backend::Status;
 use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
 use crate::params::Params;
+use crate::parcel::{Estate, Parcel};
 use crate::pool::{PoolKey, Welcome};
 use crate::statement::Statement;
 
@@ -55,6 +56,10 @@ pub enum Mail {
     Survey(Survey),
     /// What a worker has.
     Report(Report),
+    /// A connection of the process that we took over from.
+    Adopt(Box<Parcel>),
+    /// What that process knew besides.
+    Inherit(Arc<Estate>),
 }
 
 /// A client on its way.
@@ -198,6 +203,18 @@ pub enum ToBroker {
     NothingToEvict {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
+    },
+    /// A server came from the process that we took over from: it counts.
+    ServerEntered {
+        /// Who has it.
+        worker: WorkerId,
+        /// In which pool.
+        pool: Arc<PoolKey>,
+    },
+    /// Likewise a client.
+    ClientEntered {
+        /// Which database and user.
+        login: Arc<PoolKey>,
     },
     /// An admitted client has left.
     Left {

@@ -34,6 +34,12 @@ impl Pooler {
                 }
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
+            Order::Suspend => self.suspend(out),
+            Order::HandOver => self.begin_takeover(out),
+            Order::Unsuspend => self.unsuspend(out),
+            Order::GiveUp => self.give_up_takeover(out),
+            Order::Pack => self.pack(out),
+            Order::Drain => self.drain_behind(out),
             Order::Reconnect(database) => {
                 self.janitor.epoch += 1;
                 for id in self.pools_of(database.as_deref()) {
@@ -104,6 +110,8 @@ impl Pooler {
 
     fn resume_pools(&mut self, database: Option<&str>, out: &mut Out) {
         match database {
+            None if self.janitor.suspension.is_some() => return self.unsuspend(out),
+            None if self.janitor.takeover.holds() => return,
             // As in PgBouncer, what was paused by name before a PAUSE of all stays so.
             None if self.janitor.paused_all => self.janitor.paused_all = false,
             None => self.janitor.paused.clear(),

@@ -195,10 +195,9 @@ impl Pooler {
 
     /// The key that a client is told: process id, and secret (4 bytes, or 32 if it is long).
     pub(crate) fn new_key(&mut self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
-        let plain = self.keys.of(id, long);
         let peer = self.config.globals.peer_id as u16;
         if peer == 0 {
-            return plain;
+            return self.own_key(id, long);
         }
         let key = loop {
             let key = PeerKey::new(peer, self.worker, self.random.next_u64());
@@ -208,9 +207,19 @@ impl Pooler {
         };
         self.peering.keys.insert(key, id);
         self.peering.keys_of.insert(id, key);
-        let (_, mut secret, length) = plain;
-        secret[..4].copy_from_slice(&key.0[4..]);
-        (key.pid(), secret, length)
+        self.own_key(id, long)
+    }
+
+    /// The key that a client was told by this process.
+    pub(crate) fn own_key(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
+        let (pid, mut secret, length) = self.keys.of(id, long);
+        match self.peering.keys_of.get(&id) {
+            Some(key) => {
+                secret[..4].copy_from_slice(&key.0[4..]);
+                (key.pid(), secret, length)
+            }
+            None => (pid, secret, length),
+        }
     }
 
     /// The client of this worker that a key belongs to.
@@ -220,7 +229,7 @@ impl Pooler {
                 return false;
             };
             let (ours, mine, length) = self.keys.of(*id, client.long_key);
-            let has_this_form = !self.peering.keys_of.contains_key(id);
+            let has_this_form = client.old_key.is_none() && !self.peering.keys_of.contains_key(id);
             has_this_form && ours == pid && bool::from(secret.ct_eq(&mine[..length]))
         });
         let peered = || {
@@ -230,8 +239,16 @@ impl Pooler {
             let rest = secret.len() == length && bool::from(secret[4..].ct_eq(&mine[4..length]));
             rest.then_some(id)
         };
+        let inherited = || {
+            self.keys.inherited(pid, secret).or_else(|| {
+                let mut fresh = secret.to_vec();
+                let key = PeerKey::read(pid, secret)?.fresh();
+                fresh[..4].copy_from_slice(&key.0[4..]);
+                self.keys.inherited(pid, &fresh)
+            })
+        };
         let welcomed = |id: &ClientId| self.clients.get(*id).is_some_and(|c| c.welcomed);
-        plain.or_else(peered).filter(welcomed)
+        plain.or_else(peered).or_else(inherited).filter(welcomed)
     }
 
     /// A client sent a CancelRequest.
@@ -281,8 +298,9 @@ impl Pooler {
         let Some(search) = self.peering.searches.get_mut(&id) else {
             return;
         };
-        let worker = Keys::worker(search.pid);
-        if !search.plain && worker.0 < self.workers {
+        if !search.plain {
+            // A process before us may have had more workers: its clients were spread like that.
+            let worker = WorkerId(Keys::worker(search.pid).0 % self.workers);
             search.plain = true;
             let (pid, secret) = (search.pid, search.secret.clone());
             return self.post_cancel(worker, id, pid, &secret, out);

@@ -147,6 +147,8 @@ pub struct Pool {
     pub paused: bool,
     /// Its database forces another user since: clients go to that user's pool.
     pub forsaken: bool,
+    /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
+    pub held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
     /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
@@ -184,6 +186,7 @@ impl Pool {
             hosts_failed: 0,
             paused: false,
             forsaken: false,
+            held: false,
             scram_keys: None,
             found_secret: None,
             next_host: 0,
@@ -192,6 +195,11 @@ impl Pool {
             older_stats: Stats::default(),
             quiet: now,
         }
+    }
+
+    /// Servers are given out.
+    pub fn gives(&self) -> bool {
+        !self.paused && !self.held
     }
 
     /// How long the oldest waiter has waited, in nanoseconds.

@@ -96,7 +96,7 @@ pub struct Pooler {
     /// Who asked the control thread, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
     next_ticket: u64,
-    numbers: Arc<AtomicU64>,
+    pub(crate) numbers: Arc<AtomicU64>,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
 }
@@ -167,14 +167,21 @@ impl Pooler {
     pub fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
         self.now = now;
         match event {
-            Event::Received(Peer::Client(id), bytes) => self.client_sent(id, bytes, out),
-            Event::Received(Peer::Server(id), bytes) => self.server_sent(id, bytes, out),
+            Event::Received(Peer::Client(id), bytes) => {
+                self.client_sent(id, bytes, out);
+                self.suspend_client(id, out);
+            }
+            Event::Received(Peer::Server(id), bytes) => {
+                self.server_sent(id, bytes, out);
+                self.suspend_server(id, out);
+            }
             Event::Accepted(ends) => self.accepted(ends, out),
             Event::Connected(id, result) => self.connected(id, result, out),
             Event::Lost(Peer::Client(id), why) => self.client_lost(id, why, out),
             Event::Lost(Peer::Server(id), why) => self.server_lost(id, why, out),
             Event::Congested(peer) => self.congested(peer, out),
             Event::Drained(peer) => self.drained(peer, out),
+            Event::Flushed(peer) => self.flushed(peer),
             Event::Closed {
                 peer: Peer::Client(id),
                 ..
@@ -227,6 +234,8 @@ impl Pooler {
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),
+            Mail::Adopt(parcel) => self.adopt(*parcel, out),
+            Mail::Inherit(estate) => self.inherit(&estate),
         }
     }
 

@@ -38,6 +38,7 @@ impl Pooler {
         let terms = self.terms(&key, database.clone());
         let mut pool = Pool::new(Arc::new(key), terms, self.now);
         pool.paused = self.janitor.is_paused(&pool.key.database);
+        pool.held = self.janitor.holds();
         self.pools.insert(pool)
     }
 
@@ -98,7 +99,7 @@ impl Pooler {
         let pool_id = self.current_pool(id, pool_id);
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
-            && !pool.paused
+            && pool.gives()
             && !replication
             && let Some(server) = self.take_idle(pool_id, out)
         {
@@ -140,7 +141,7 @@ impl Pooler {
         loop {
             let pool = self.pools.at(pool_id);
             let tested = pool.testing as usize >= pool.waiting.len();
-            if pool.paused || tested || pool.idle.is_empty() {
+            if !pool.gives() || tested || pool.idle.is_empty() {
                 return;
             }
             let Some(client) = self.next_waiter(pool_id) else {
@@ -212,17 +213,19 @@ impl Pooler {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
         server.since = now;
-        if !pool.hungry.is_empty()
+        let held = pool.held;
+        if !held
+            && !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
         {
             let (worker, _) = pool.hungry.swap_remove(index);
             return self.lend(id, worker, out);
         }
         let pool_id = server.pool;
-        if pool.starved.is_some() && self.yields(pool_id) {
+        if !held && pool.starved.is_some() && self.yields(pool_id) {
             return self.close_server(id, "evicted", Close::Await, out);
         }
-        if let Some(client) = self.next_waiter(pool_id) {
+        if !held && let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
         let Some(server) = self.servers.get_mut(id) else {
@@ -310,7 +313,7 @@ impl Pooler {
         self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
-        let held_back = pool.need || pool.connecting > 0 || pool.paused || tested;
+        let held_back = pool.need || pool.connecting > 0 || !pool.gives() || tested;
         let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
         // Other workers may have servers to lend even while we can't open any.
         if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
@@ -462,7 +465,7 @@ impl Pooler {
         let wanted = found.filter(|id| {
             let pool = self.pools.at(*id);
             let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            (warm || waited_for) && !pool.paused && !self.backs_off(*id)
+            (warm || waited_for) && pool.gives() && !self.backs_off(*id)
         });
         if let Some(pool_id) = found
             && !warm
@@ -504,7 +507,7 @@ impl Pooler {
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
         pool.hungry.retain(|(who, _)| *who != worker);
-        if pool.paused {
+        if !pool.gives() {
             return;
         }
         if pool.waiting.is_empty()
@@ -575,17 +578,15 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
+        if matches!(server.state, server::State::Packed) {
+            return self.server_packed(id, socket, out);
+        }
         let server::State::Lent(to) = server.state else {
             // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
             return self.server_closed(id, true, out);
         };
-        let fit = server.close_why.is_none()
-            && server.ledger.is_empty()
-            && server.inbox.held.is_empty()
-            && server.inbox.at_boundary()
-            && server.cancels == 0;
-        if !fit {
+        if !server.may_travel() {
             // It said something odd on the way out: it comes back only to be closed.
             out.push(Action::Attach(Peer::Server(id), socket));
             return self.close_server(id, "idle server got dirty", Close::Await, out);
@@ -621,7 +622,7 @@ impl Pooler {
     }
 
     /// A server came from another worker.
-    pub(crate) fn server_arrived(&mut self, parcel: ServerParcel, out: &mut Out) {
+    pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
         let database = match self.pools.find(&parcel.pool) {
             Some(id) => Some(self.pools.at(id).terms.database.clone()),
             None => self.config.database(&parcel.pool.database),
@@ -635,13 +636,37 @@ impl Pooler {
             return;
         };
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
+        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let (welcome, since) = (parcel.welcome.take(), parcel.since);
+        self.sated(pool_id, out);
+        let id = self.insert_server(pool_id, parcel, stale, out);
+        if !stale && let Some(welcome) = welcome {
+            self.learn_welcome(pool_id, welcome, out);
+        }
+        let unused = self.needs_test(since) && !self.pools.at(pool_id).waiting.is_empty();
+        if unused && !stale && self.pools.at(pool_id).gives() {
+            self.test_server(id, out);
+        } else {
+            self.checkin(id, out);
+        }
+        self.suspend_server(id, out);
+        self.need(pool_id, out);
+    }
+
+    /// A server that was elsewhere is here now.
+    pub(crate) fn insert_server(
+        &mut self,
+        pool_id: PoolId,
+        parcel: ServerParcel,
+        stale: bool,
+        out: &mut Out,
+    ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
         for (key, statement) in parcel.statements {
             let own = self.shared.statements.adopt(statement);
             set.mark(key, &own, Held::Sure);
         }
         let params = self.shared.params.intern((*parcel.params).clone());
-        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
         let (now, connected) = (self.now, parcel.connected);
         let id = self.servers.insert(|_| Server {
             state: server::State::Idle,
@@ -658,20 +683,9 @@ impl Pooler {
             close_why: stale.then_some("database configuration changed"),
             ..Server::blank(pool_id, self.seeded, now)
         });
-        let pool = self.pools.at_mut(pool_id);
-        pool.servers += 1;
-        self.sated(pool_id, out);
+        self.pools.at_mut(pool_id).servers += 1;
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
-        if !stale && let Some(welcome) = parcel.welcome {
-            self.learn_welcome(pool_id, welcome, out);
-        }
-        let unused = self.needs_test(parcel.since) && !self.pools.at(pool_id).waiting.is_empty();
-        if unused && !stale && !self.pools.at(pool_id).paused {
-            self.test_server(id, out);
-        } else {
-            self.checkin(id, out);
-        }
-        self.need(pool_id, out);
+        id
     }
 
     /// A lent server tells what no server of our own has told yet: those who wait for that are
@@ -709,6 +723,15 @@ impl Pooler {
 }
 
 impl Server {
+    /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
+    pub(crate) fn may_travel(&self) -> bool {
+        self.close_why.is_none()
+            && self.ledger.is_empty()
+            && self.inbox.held.is_empty()
+            && self.inbox.at_boundary()
+            && self.cancels == 0
+    }
+
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: crate::Seeded, now: Time) -> Self {
         Server {

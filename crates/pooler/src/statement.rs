@@ -46,7 +46,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
+    pub(crate) fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         Statement {
             definition: definition.into(),
@@ -204,6 +204,12 @@ impl Interner {
         self.untold = self.untold.wrapping_add(change);
     }
 
+    /// All changes of the schema that are known of, as a sum: it tells the schema as it is known
+    /// here from what it was before.
+    pub fn schema(&self) -> u64 {
+        self.schema
+    }
+
     /// What other workers noticed.
     pub fn schema_changed_elsewhere(&mut self, changes: u64) {
         self.schema = self.schema.wrapping_add(changes);
@@ -220,11 +226,6 @@ impl Interner {
         if statement.schema == self.schema {
             self.schema_changed();
         }
-    }
-
-    /// All changes of the schema that are known of, as a sum.
-    pub fn schema(&self) -> u64 {
-        self.schema
     }
 
     /// How many are known, those about to be purged included.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use howdah_daemon::mailbox::{Letter, PostBox};
+use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Address, Answer, Question, Time, WorkerId};
 use howdah_wire::frame::header;
@@ -87,6 +87,13 @@ impl Control {
                 Question::Idle(worker) => {
                     self.idle.insert(worker.0);
                 }
+                Question::Accept(on) => {
+                    for post in &self.posts {
+                        post.post(Letter::Order(Instruction::Accept(on)));
+                    }
+                }
+                // No other process takes over here.
+                Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {}
                 Question::Derive { .. }
                 | Question::NameUser { .. }
                 | Question::Forward { .. }

@@ -723,7 +723,12 @@ fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
         match chance.within(0..=kinds) {
             0 => orders.push_back((wait, "RECONNECT".into())),
             1 => {
-                orders.push_back((wait, "PAUSE".into()));
+                let pause = if chance.once_in(3) {
+                    "SUSPEND"
+                } else {
+                    "PAUSE"
+                };
+                orders.push_back((wait, pause.into()));
                 orders.push_back((chance.within(1..=300) as u64, "RESUME".into()));
             }
             2 => {

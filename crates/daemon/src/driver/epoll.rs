@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -52,6 +53,7 @@ struct Listening {
     address: Address,
     /// None after [`Driver::unlisten`].
     socket: Option<Arc<OwnedFd>>,
+    shared: Arc<AtomicBool>,
     armed: bool,
 }
 
@@ -99,6 +101,7 @@ impl Epoll {
         let listeners = listeners.into_iter().map(|listener| Listening {
             address: listener.address,
             socket: Some(listener.socket),
+            shared: listener.shared,
             armed: false,
         });
         Ok(Epoll {
@@ -432,7 +435,7 @@ impl Driver for Epoll {
     fn unlisten(&mut self, index: usize) {
         self.accept(index, false);
         if let Some(socket) = self.listeners[index].socket.take() {
-            socket::stop_listening(&socket);
+            socket::stop_listening(&socket, &self.listeners[index].shared);
         }
     }
 

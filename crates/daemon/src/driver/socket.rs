@@ -1,8 +1,9 @@
 //! Sockets as both kernel drivers use them: opening, options, names.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use howdah_pooler::event::{Address, Ends, LooseSocket, Time, UnixPeer};
@@ -16,11 +17,32 @@ pub struct Listener {
     pub address: Address,
     /// The socket.
     pub socket: Arc<OwnedFd>,
+    /// Another process listens on it, too, or will: it is let go of, but never shut down.
+    pub shared: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// One that is ours alone.
+    pub fn new(address: Address, socket: OwnedFd) -> Listener {
+        Listener {
+            address,
+            socket: Arc::new(socket),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Has it refuse connections at once, unless somebody else listens on it.
+    pub fn stop(&self) {
+        stop_listening(&self.socket, &self.shared);
+    }
 }
 
 /// Has a listening socket refuse connections at once, for everybody who shares it. Closing it does
 /// so only when the last one has closed it and the kernel has undone the last accept under way.
-pub fn stop_listening(socket: &OwnedFd) {
+pub(super) fn stop_listening(socket: &OwnedFd, shared: &AtomicBool) {
+    if shared.load(Ordering::Acquire) {
+        return;
+    }
     // Fails if it was done before.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
@@ -145,15 +167,65 @@ pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
 }
 
 /// The socket becomes a number that can travel.
-pub(super) fn loosen(socket: OwnedFd) -> LooseSocket {
+pub fn loosen(socket: OwnedFd) -> LooseSocket {
     LooseSocket(i64::from(socket.into_raw_fd()))
 }
 
 /// The number becomes a socket again.
-pub(super) fn tighten(socket: LooseSocket) -> OwnedFd {
+pub fn tighten(socket: LooseSocket) -> OwnedFd {
     // SAFETY: a `LooseSocket` is made by `loosen` only, from a descriptor owned by nobody else, and
     // it can be neither copied nor cloned, so this is the one owner again.
     unsafe { OwnedFd::from_raw_fd(socket.0 as i32) }
+}
+
+/// The socket, to be looked at.
+pub fn look_at(socket: &LooseSocket) -> BorrowedFd<'_> {
+    // SAFETY: a `LooseSocket` owns its descriptor, see `tighten`, and outlives what is borrowed.
+    unsafe { BorrowedFd::borrow_raw(socket.0 as i32) }
+}
+
+/// The sockets that the service manager gave to this process: `count` descriptors from 3 on, by
+/// sd_listen_fds(3). To be called once, before anything else is opened.
+///
+/// # Errors
+/// One of them is not open.
+pub fn inherited(count: u16) -> Result<Vec<OwnedFd>, Errno> {
+    let all = 3..3 + i32::from(count);
+    for fd in all.clone() {
+        // SAFETY: it is only asked whether it is open, and nothing else can close it meanwhile.
+        rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) })?;
+    }
+    // SAFETY: they are open, and by the protocol this process alone owns them. Nothing was opened
+    // before, so no other owner in this process can have one of these numbers.
+    let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+    let sockets: Vec<OwnedFd> = all.map(own).collect();
+    for socket in &sockets {
+        rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok(sockets)
+}
+
+/// Where a listening socket listens.
+///
+/// # Errors
+/// The system's; it does not listen for streams, or has no name.
+pub fn listener_name(socket: &OwnedFd, unix_port: u16) -> Result<Address, Errno> {
+    let stream = sockopt::socket_type(socket)? == SocketType::STREAM;
+    if !stream || !sockopt::socket_acceptconn(socket)? {
+        return Err(Errno::INVAL);
+    }
+    let name = rustix::net::getsockname(socket)?;
+    let Ok(unix) = SocketAddrUnix::try_from(name.clone()) else {
+        return tcp_name(name);
+    };
+    let path = match (unix.path(), unix.abstract_name()) {
+        (Some(path), _) => path.to_string_lossy().into_owned(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => return Err(Errno::INVAL),
+    };
+    let port = path.rsplit_once(".s.PGSQL.");
+    let port = port.and_then(|(_, port)| port.parse().ok());
+    Ok(Address::Unix(path, port.unwrap_or(unix_port)))
 }
 
 /// A connect begun.

@@ -9,6 +9,7 @@ mod sending;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use howdah_pooler::event::{Address, LooseSocket, Time};
@@ -85,6 +86,7 @@ struct Listening {
     address: Address,
     /// None after [`Driver::unlisten`], once nothing is armed.
     socket: Option<Arc<OwnedFd>>,
+    shared: Arc<AtomicBool>,
     armed: bool,
     wanted: bool,
     leaving: bool,
@@ -149,6 +151,7 @@ impl Uring {
         let listeners = listeners.into_iter().map(|listener| Listening {
             address: listener.address,
             socket: Some(listener.socket),
+            shared: listener.shared,
             armed: false,
             wanted: false,
             leaving: false,
@@ -555,7 +558,7 @@ impl Driver for Uring {
 
     fn unlisten(&mut self, index: usize) {
         if let Some(socket) = &self.listeners[index].socket {
-            socket::stop_listening(socket);
+            socket::stop_listening(socket, &self.listeners[index].shared);
         }
         self.listeners[index].leaving = true;
         self.accept(index, false);

@@ -5,7 +5,7 @@ use howdah_wire::write;
 
 use super::State;
 use crate::console;
-use crate::event::{Action, ClientId, Close, Out, Peer, ServerId};
+use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
 use crate::link::downstream::COPY_FAILED;
@@ -82,6 +82,18 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        let undo = match &client.state {
+            State::Console(session) => session.undo(),
+            State::Successor => Some(Order::GiveUp),
+            _ => None,
+        };
+        if let Some(undo) = undo {
+            self.order_everywhere(&undo, out);
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        self.keys.forget(client.old_key.take(), id);
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();
@@ -115,7 +127,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if matches!(client.state, State::Moving(_)) {
+        if matches!(client.state, State::Moving(_) | State::Packed(_)) {
             // Lost instead of detached: it goes nowhere.
             client.state = State::Startup;
         }
@@ -244,6 +256,7 @@ impl Pooler {
         }
         self.clients.remove(id);
         self.peering.forget(id);
+        self.unpacked(Peer::Client(id), out);
     }
 
     /// True for the state of a client that talks to the console.

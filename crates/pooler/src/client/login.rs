@@ -324,7 +324,7 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
+    pub(crate) fn pool_user(&mut self, database: &Database, user: Arc<str>) -> Arc<str> {
         match &database.forced_user {
             Some(forced) => self.consoles.name(forced),
             None => user,

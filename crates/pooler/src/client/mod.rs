@@ -46,6 +46,10 @@ pub enum State {
     Console(Box<crate::console::Session>),
     /// It asked to cancel another client's query.
     Canceller,
+    /// On its way to our successor, as it was.
+    Packed(crate::parcel::Standing),
+    /// A process that takes over; its socket goes to the control thread.
+    Successor,
     /// Its `Close` was asked for.
     Closing,
 }
@@ -83,6 +87,8 @@ pub struct Client {
     pub group_failed: bool,
     /// What it sends next waits for answers that are under way.
     pub stalled: bool,
+    /// A successor takes over: its session is between two transactions and stays there.
+    pub parked: bool,
     /// Receiving from it is off.
     pub paused: bool,
     /// Its server's replies fill its send queue.
@@ -103,6 +109,8 @@ pub struct Client {
     pub server_options: Option<Box<[u8]>>,
     /// Protocol 3.2 or newer: cancel keys are long.
     pub long_key: bool,
+    /// The cancel key it was given by a process that we took over from.
+    pub old_key: Option<Box<crate::cancel::OldKey>>,
     /// When it connected.
     pub connected: Time,
     /// When it last sent something that began a request.
@@ -147,7 +155,7 @@ impl Client {
     /// What it has sent can't be worked through for now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, State::Linked(_) | State::Idle);
-        self.stalled || self.leaving || !works
+        self.stalled || self.parked || self.leaving || !works
     }
 }
 

@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use super::{Client, Replication, State};
 use crate::console;
-use crate::event::{Action, ClientId, Ends, LooseSocket, Out, Peer, Time, WorkerId};
+use crate::event::{Action, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
@@ -51,7 +51,7 @@ impl Pooler {
         self.watch_client(id, out);
     }
 
-    fn new_client(&mut self, ends: Ends, number: u64, connected: Time) -> ClientId {
+    pub(crate) fn new_client(&mut self, ends: Ends, number: u64, connected: Time) -> ClientId {
         let (seeded, now) = (self.seeded, self.now);
         let nobody = self.consoles.nobody();
         self.clients.insert(|_| Client {
@@ -70,6 +70,7 @@ impl Pooler {
             unnamed: None,
             group_failed: false,
             stalled: false,
+            parked: false,
             paused: false,
             congested: false,
             leaving: false,
@@ -80,6 +81,7 @@ impl Pooler {
             replication: Replication::None,
             server_options: None,
             long_key: false,
+            old_key: None,
             connected,
             request: now,
             quiet: now,
@@ -288,6 +290,12 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
+        if matches!(client.state, State::Successor) {
+            return out.push(Action::Ask(Question::HandOver(socket)));
+        }
+        if let State::Packed(standing) = client.state {
+            return self.client_packed(id, *client, standing, socket, out);
+        }
         let State::Moving(to) = client.state else {
             out.push(Action::Discard(socket));
             return;
@@ -307,6 +315,7 @@ impl Pooler {
         let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id, out);
+        self.suspend_client(id, out);
         let Some(Ok(size)) = length(&parcel.bytes) else {
             return;
         };
@@ -365,7 +374,9 @@ impl Pooler {
             // Whoever may stop the process is let in, whatever is full.
             return self.begin_login(id, out);
         }
-        if self.janitor.is_shutting_down() && !console {
+        // Who was accepted in the moment of a takeover gets in: it is nobody else's.
+        let ending = self.janitor.is_shutting_down() && !self.janitor.takeover.is_over();
+        if ending && !console {
             return self.disconnect(id, Fault::ShuttingDown, out);
         }
         if self.janitor.is_disabled(&wish.database) {

@@ -138,6 +138,15 @@ impl Database {
         lost
     }
 
+    /// A hash of what [`Database::same_servers`] compares, the same in another process.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        use sha2::{Digest, Sha256};
+        let front = (self.target(), &self.host, &self.hosts, self.port);
+        let back = (&self.forced_user, &self.connect_query, &self.auth_dbname);
+        let rest = (&self.auth_query, self.load_balance_hosts);
+        Sha256::digest(format!("{front:?}{back:?}{rest:?}")).into()
+    }
+
     pub(super) fn new(name: &str) -> Database {
         Database {
             name: name.into(),

@@ -323,7 +323,8 @@ globals! {
     stats_users: List = "", G, reload, Built,
         "Users who may look at the console, but change nothing.";
     suspend_timeout: Duration = "10", G, reload, Built,
-        "How long SUSPEND waits for buffers to empty.";
+        "How long SUSPEND waits for buffers to empty, and a process that is taken over from (`-R`) for \
+         transactions to end.";
     syslog: bool = "0", G, reload, Built,
         "Logs to syslog, too: to the datagram socket /dev/log.";
     syslog_facility: Facility = "daemon", G, reload, Built,

@@ -2,7 +2,8 @@
 
 use super::show::Show;
 
-/// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool.
+/// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool,
+/// `y` bytea.
 pub type Kind = (&'static str, char);
 
 /// The columns of a SHOW.
@@ -14,6 +15,7 @@ impl Show {
         match self {
             Show::Clients | Show::Servers => CLIENTS,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
+            Show::Fds => FDS,
             Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
             Show::DnsZones => &[("zonename", 's'), ("serial", 'q'), ("count", 'i')],
             Show::Mem => MEM,
@@ -67,6 +69,24 @@ const WORKERS: Columns = &[
     ("servers", 'i'),
     ("xact_count", 'n'),
     ("lends", 'n'),
+];
+
+const FDS: Columns = &[
+    ("fd", 'i'),
+    ("task", 's'),
+    ("user", 's'),
+    ("database", 's'),
+    ("addr", 's'),
+    ("port", 'i'),
+    ("cancel", 'q'),
+    ("link", 'i'),
+    ("client_encoding", 's'),
+    ("std_strings", 's'),
+    ("datestyle", 's'),
+    ("timezone", 's'),
+    ("password", 's'),
+    ("scram_client_key", 'y'),
+    ("scram_server_key", 'y'),
 ];
 
 const CLIENTS: Columns = &[

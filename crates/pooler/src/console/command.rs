@@ -11,6 +11,7 @@ use crate::config::Database;
 use crate::event::{Action, ClientId, Order, Out, Peer, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
+use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
 
 /// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
@@ -19,7 +20,7 @@ const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
 
 /// Commands that change something.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "pause",
     "resume",
     "reconnect",
@@ -31,6 +32,7 @@ const COMMANDS: [&str; 11] = [
     "shutdown",
     "reload",
     "suspend",
+    "takeover",
 ];
 
 const NO_ADMIN: &str = "admin access needed";
@@ -325,10 +327,6 @@ impl Pooler {
         if what == "fds" && !self.is_admin(id) {
             return self.refuse(id, NO_ADMIN, out);
         }
-        if what == "fds" {
-            // It serves `-R`, which hands sockets to another process.
-            return self.refuse(id, "SHOW FDS is not built yet", out);
-        }
         let Some(show) = Show::named(&what) else {
             return self.unknown(id, text, out);
         };
@@ -393,7 +391,7 @@ impl Pooler {
                 }
                 None => Some("invalid client pointer supplied".to_string()),
             },
-            "suspend" => Some("SUSPEND is not built yet: use PAUSE".to_string()),
+            "takeover" => self.may_take_over(id, argument.as_deref()),
             _ => self.objection(name, argument.as_deref()),
         };
         if let Some(text) = refusal {
@@ -410,6 +408,10 @@ impl Pooler {
                 );
             }
             "shutdown" => self.shutdown(id, ending, out),
+            "takeover" => {
+                let want = Want::Order(Order::HandOver);
+                self.ask_workers(id, Goal::HandOver, want, out);
+            }
             "wait_close" => {
                 let goal = Goal::Order("WAIT_CLOSE", None);
                 self.ask_workers(id, goal, Want::Closed(argument), out);
@@ -424,10 +426,15 @@ impl Pooler {
         let Some(database) = database else {
             return match name {
                 "disable" | "enable" => Some("a database is required".into()),
-                "pause" | "kill" if janitor.is_paused_all() => {
+                "pause" | "kill" | "suspend" if janitor.is_paused_all() || janitor.holds() => {
                     Some("already suspended/paused".into())
                 }
                 "resume" if janitor.awaits_servers() => Some("pooler is shutting down".into()),
+                "suspend" if janitor.pauses_some() => {
+                    Some("cannot suspend with paused databases".into())
+                }
+                "resume" if janitor.takeover.holds() => Some("a new process takes over".into()),
+                "resume" if janitor.holds() => None,
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
                     let why = if janitor.is_shutting_down() {
                         "pooler is shutting down"
@@ -440,7 +447,7 @@ impl Pooler {
             };
         };
         let verb = match name {
-            "pause" | "kill" if janitor.is_paused_all() => {
+            "pause" | "kill" if janitor.is_paused_all() || janitor.holds() => {
                 return Some("already suspended/paused".into());
             }
             "resume" if janitor.is_paused_alone(database) => return None,
@@ -455,6 +462,24 @@ impl Pooler {
             return Some(format!("cannot {verb} admin db: {database}"));
         }
         (!self.knows(database)).then(|| format!("no such database: {database}"))
+    }
+
+    /// What speaks against handing everything over to the process at this console.
+    fn may_take_over(&self, id: ClientId, version: Option<&str>) -> Option<String> {
+        if !self.is_our_own_user(id) {
+            let text = "only user pgbouncer by unix socket, with our user id, may take over";
+            return Some(text.to_string());
+        }
+        if version != Some(&*VERSION.to_string()) {
+            let version = version.unwrap_or("(none)");
+            let text =
+                format!("takeover version {version} is not known, this process has {VERSION}");
+            return Some(text);
+        }
+        if self.janitor.is_shutting_down() {
+            return Some("pooler is shutting down".to_string());
+        }
+        self.objection("suspend", None)
     }
 
     /// The database stands in the configuration, by name or by `*`.
@@ -494,6 +519,12 @@ impl Pooler {
                 Order::Pause(database.clone()),
                 Some(Order::Resume(database)),
             ),
+            ("suspend", None) => {
+                if let Some(session) = self.session(id) {
+                    session.suspender = true;
+                }
+                ("SUSPEND", Order::Suspend, Some(Order::Unsuspend))
+            }
             ("resume", database) => ("RESUME", Order::Resume(database), None),
             ("reconnect", database) => ("RECONNECT", Order::Reconnect(database), None),
             ("kill", database) => ("KILL", Order::Kill(database), None),
@@ -536,12 +567,13 @@ const HELP: &str = "
 \tSHOW SOCKETS|ACTIVE_SOCKETS|MEM
 \tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW PEERS|PEER_POOLS
-\tSHOW LISTS|STATE|WORKERS
+\tSHOW FDS|LISTS|STATE|WORKERS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
 \tPAUSE [<db>]
 \tRESUME [<db>]
+\tSUSPEND
 \tDISABLE <db>
 \tENABLE <db>
 \tRECONNECT [<db>]

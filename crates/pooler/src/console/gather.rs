@@ -220,7 +220,7 @@ impl Pooler {
             State::Cancel(_) => Seen::ActiveCancel,
             State::BeingCancelled => Seen::BeingCanceled,
             State::Idle if self.is_stale(server) => Seen::Used,
-            State::Idle | State::Lent(_) => Seen::Idle,
+            State::Idle | State::Lent(_) | State::Packed => Seen::Idle,
             State::Used => Seen::Used,
             State::Checking | State::Resetting | State::Draining => Seen::Tested,
             State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
@@ -318,6 +318,66 @@ impl Pooler {
             params: Some(&server.params),
             statements: server.set.len(),
         }))
+    }
+
+    /// Rows of SHOW FDS. PgBouncer's successor gets the sockets with them; ours gets them by
+    /// TAKEOVER. So there is no descriptor's number to tell, and no secret need be told.
+    pub(super) fn fd_rows(&self) -> Vec<Row> {
+        let clients = self.clients.iter().filter_map(|(_, client)| {
+            client.pool?;
+            let link = client.link().and_then(|id| self.servers.get(id));
+            Some(self.fd_row(
+                "client",
+                (&client.database, &client.user),
+                &client.ends,
+                link.map(|server| server.number),
+                client.params.as_deref(),
+            ))
+        });
+        let servers = self.servers.iter().filter_map(|(_, server)| {
+            let key = &self.pools.at(server.pool).key;
+            let link = server.link().and_then(|id| self.clients.get(id));
+            Some(self.fd_row(
+                "server",
+                (&key.database, &key.user),
+                server.ends.as_ref()?,
+                link.map(|client| client.number),
+                Some(&server.params),
+            ))
+        });
+        clients.chain(servers).collect()
+    }
+
+    fn fd_row(
+        &self,
+        task: &str,
+        (database, user): (&str, &str),
+        ends: &Ends,
+        link: Option<u64>,
+        params: Option<&Params>,
+    ) -> Row {
+        let value = |name: &str| {
+            let position = self.shared.tracked.position(name.as_bytes())?;
+            let value = params?.get(position)?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        vec![
+            None,
+            Some(task.to_string()),
+            Some(user.to_string()),
+            Some(database.to_string()),
+            Some(place::host(&ends.remote)),
+            Some(place::port(&ends.remote).to_string()),
+            None,
+            Some(link.unwrap_or(0).to_string()),
+            value("client_encoding"),
+            value("standard_conforming_strings"),
+            value("DateStyle"),
+            value("TimeZone"),
+            None,
+            None,
+            None,
+        ]
     }
 
     fn socket_row(&self, socket: &Socket<'_>) -> Row {

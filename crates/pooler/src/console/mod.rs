@@ -27,6 +27,7 @@ use crate::fault::Fault;
 use crate::inbox::HELD_MAX;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
+use crate::parcel::Standing;
 use crate::pooler::Pooler;
 use crate::stats::Stats;
 use show::Table;
@@ -72,6 +73,8 @@ pub struct Session {
     extended: extended::Extended,
     /// What an answer is awaited for.
     wait: Option<Wait>,
+    /// It gave SUSPEND, which ends with it.
+    suspender: bool,
     /// Tells answers to this wait from late ones to an earlier.
     serial: u64,
 }
@@ -93,6 +96,8 @@ enum Goal {
     Show(show::Show),
     /// All workers' obedience, for this command tag; a cancel request gives the other order.
     Order(&'static str, Option<Order>),
+    /// Rest, so that a successor can take over.
+    HandOver,
     /// Whether any worker had the client.
     KillClient,
     /// The control thread's word on a RELOAD.
@@ -125,6 +130,8 @@ pub enum Want {
     Servers,
     /// Rows of SHOW SOCKETS.
     Sockets,
+    /// Rows of SHOW FDS.
+    Fds,
     /// Obedience.
     Order(Order),
     /// That the client of this number is disconnected.
@@ -186,6 +193,32 @@ impl Default for Consoles {
     }
 }
 
+impl Session {
+    /// One that begins.
+    pub fn of(admin: bool) -> Session {
+        Session {
+            admin,
+            ..Session::default()
+        }
+    }
+
+    /// What undoes what it ordered, if that holds only while it is there.
+    pub fn undo(&self) -> Option<Order> {
+        let takes_over = |wait: &Wait| matches!(wait.goal, Goal::HandOver);
+        if self.wait.as_ref().is_some_and(takes_over) {
+            return Some(Order::GiveUp);
+        }
+        self.suspender.then_some(Order::Unsuspend)
+    }
+
+    /// How it stands, if nothing is under way.
+    pub fn at_rest(&self) -> Option<Standing> {
+        let busy = self.wait.is_some() || self.in_query || !self.statements.is_empty();
+        let admin = self.admin;
+        (!busy).then_some(Standing::Console { admin })
+    }
+}
+
 impl Consoles {
     /// The name of who has not said one yet.
     pub fn nobody(&self) -> Arc<str> {
@@ -244,10 +277,7 @@ impl Pooler {
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
-        client.state = State::Console(Box::new(Session {
-            admin,
-            ..Session::default()
-        }));
+        client.state = State::Console(Box::new(Session::of(admin)));
         client.welcomed = true;
         self.consoles.stats.logins += 1;
         let long = client.long_key;
@@ -478,6 +508,7 @@ impl Pooler {
                 rows.extend(self.server_rows());
                 Part::Rows(rows)
             }
+            Want::Fds => Part::Rows(self.fd_rows()),
             Want::KillClient(number) => Part::Found(self.kill_client(*number, out)),
             Want::Order(order) => {
                 self.order(order, out);
@@ -521,6 +552,8 @@ impl Pooler {
                             | Server::Cancel(_)
                     )
             }),
+            Want::Order(Order::Suspend) => self.is_suspended(),
+            Want::Order(Order::HandOver) => self.is_at_rest(),
             Want::Closed(database) => !self
                 .servers
                 .iter()
@@ -568,6 +601,13 @@ impl Pooler {
                 self.tell(id, table, out);
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),
+            Goal::HandOver => {
+                self.complete(id, "TAKEOVER", out);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.state = State::Successor;
+                    out.push(Action::Detach(Peer::Client(id)));
+                }
+            }
             Goal::KillClient => {
                 if wait
                     .parts

@@ -35,6 +35,8 @@ pub enum Show {
     DnsHosts,
     /// Watched DNS zones: none.
     DnsZones,
+    /// Sockets, as PgBouncer tells its successor of them.
+    Fds,
     /// How many there are of what.
     Lists,
     /// What tables take of memory.
@@ -77,6 +79,7 @@ impl Show {
             "databases" => Show::Databases,
             "dns_hosts" => Show::DnsHosts,
             "dns_zones" => Show::DnsZones,
+            "fds" => Show::Fds,
             "lists" => Show::Lists,
             "mem" => Show::Mem,
             "peers" => Show::Peers,
@@ -102,6 +105,7 @@ impl Show {
             Show::Clients => Some(Want::Clients),
             Show::Servers => Some(Want::Servers),
             Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
+            Show::Fds => Some(Want::Fds),
             Show::Config
             | Show::DnsHosts
             | Show::DnsZones
@@ -156,6 +160,7 @@ pub fn wire_column((name, kind): (&str, char)) -> Column<'_> {
         'q' => (20, 8),
         'n' => (1700, -1),
         'b' => (16, 1),
+        'y' => (17, -1),
         _ => (25, -1),
     };
     Column {
@@ -205,6 +210,7 @@ impl Pooler {
         holdings.sort_by_key(|holding| holding.worker);
         let rows = match show {
             Show::Clients | Show::Servers => sorted_sockets(rows),
+            Show::Fds => rows,
             Show::Sockets => sockets(rows),
             Show::ActiveSockets => {
                 let mut rows = sockets(rows);
@@ -270,10 +276,11 @@ impl Pooler {
     fn show_state(&self) -> Vec<Row> {
         let yes = |is: bool| text(if is { "yes" } else { "no" });
         let paused = self.janitor.is_paused_all();
+        let suspended = self.janitor.holds();
         vec![
-            vec![text("active"), yes(!paused)],
+            vec![text("active"), yes(!paused && !suspended)],
             vec![text("paused"), yes(paused)],
-            vec![text("suspended"), yes(false)],
+            vec![text("suspended"), yes(suspended)],
             vec![text("workers"), number(self.workers)],
             vec![text("io_driver"), text(&self.driver)],
         ]

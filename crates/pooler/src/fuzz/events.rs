@@ -118,6 +118,8 @@ struct World<'a> {
     /// By receiver and sender.
     mail: Vec<Vec<VecDeque<Mail>>>,
     answers: VecDeque<(usize, Answer)>,
+    /// To whom all was sent, and whose worker wants to know.
+    flushed: VecDeque<(usize, Peer)>,
     /// The process was told to end.
     ended: bool,
 }
@@ -185,6 +187,7 @@ impl World<'_> {
                 .map(|_| (0..workers).map(|_| VecDeque::new()).collect())
                 .collect(),
             answers: VecDeque::new(),
+            flushed: VecDeque::new(),
             ended: false,
         }
     }
@@ -415,6 +418,10 @@ impl World<'_> {
     }
 
     fn deliver(&mut self) -> bool {
+        if let Some((worker, peer)) = self.flushed.pop_front() {
+            self.handle(worker, Event::Flushed(peer), &[]);
+            return true;
+        }
         if let Some((worker, answer)) = self.answers.pop_front() {
             self.handle(worker, Event::Answer(answer), &[]);
             return true;
@@ -441,6 +448,9 @@ impl World<'_> {
     }
 
     fn answer(&mut self) {
+        if let Some((worker, peer)) = self.flushed.pop_front() {
+            self.handle(worker, Event::Flushed(peer), &[]);
+        }
         if let Some((worker, answer)) = self.answers.pop_front() {
             self.handle(worker, Event::Answer(answer), &[]);
         }
@@ -683,6 +693,7 @@ impl World<'_> {
                 );
             }
             Action::Post(to, mail) => self.mail[usize::from(to.0)][worker].push_back(mail),
+            Action::TellFlushed(peer) => self.flushed.push_back((worker, peer)),
             Action::Ask(question) => questions.push(question),
             Action::Note(note) => assert!(!note.text.contains(char::is_control)),
         }
@@ -756,7 +767,13 @@ impl World<'_> {
                 self.answers
                     .push_back((worker, Answer::Forwarded(ticket, reached)));
             }
-            Question::LogStats { .. } | Question::Idle(_) | Question::StopListening { .. } => {}
+            Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {
+                panic!("nobody here may take over");
+            }
+            Question::LogStats { .. }
+            | Question::Idle(_)
+            | Question::Accept(_)
+            | Question::StopListening { .. } => {}
         }
     }
 

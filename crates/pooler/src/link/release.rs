@@ -42,9 +42,13 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).stats.received += bytes.len() as u64;
                 }
-                if !client.inbox.held.is_empty() || client.leaving || client.stalled {
+                if !client.inbox.held.is_empty()
+                    || client.leaving
+                    || client.stalled
+                    || client.parked
+                {
                     client.inbox.held.extend_from_slice(bytes);
-                    if !client.stalled && !client.leaving {
+                    if !client.stalled && !client.leaving && !client.parked {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -66,8 +70,10 @@ impl Pooler {
             client::State::Startup => self.startup_bytes(id, bytes, out),
             client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
-            client::State::Moving(_) => client.inbox.held.extend_from_slice(bytes),
-            client::State::Canceller | client::State::Closing => {}
+            client::State::Moving(_) | client::State::Packed(_) => {
+                client.inbox.held.extend_from_slice(bytes)
+            }
+            client::State::Canceller | client::State::Successor | client::State::Closing => {}
         }
     }
 
@@ -76,6 +82,9 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        if client.parked {
+            return;
+        }
         client.stalled = false;
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
@@ -204,6 +213,9 @@ impl Pooler {
             return;
         };
         // More than that may be held only of a message that must be whole, whose rest is wanted.
+        if self.janitor.suspension.is_some() {
+            return;
+        }
         if !client.paused || (client.holds_back() && client.inbox.held.len() > HELD_MAX) {
             return;
         }
@@ -294,7 +306,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        if server.paused {
+        if server.paused && self.janitor.suspension.is_none() {
             server.paused = false;
             out.push(Action::Receive {
                 peer: Peer::Server(id),
@@ -350,11 +362,14 @@ impl Pooler {
     }
 
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
+        // On its way to a successor, what it says is still for its client.
+        let session = self.session_of(id).map(|(client, _)| client);
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
         let linked = match server.state {
             server::State::Linked(client) => Some(client),
+            server::State::Packed => session,
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
@@ -503,6 +518,8 @@ impl Pooler {
             let watched = pool.terms.watched;
             if let Some(client) = self.clients.get_mut(client_id) {
                 client.quiet = self.now;
+                // Its session goes to the successor as it is now.
+                client.parked |= self.janitor.takeover.holds() && !client.replication.any();
             }
             if watched {
                 self.watch_client(client_id, out);

@@ -285,6 +285,7 @@ impl Pooler {
             out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
         }
         self.need(server.pool, out);
+        self.unpacked(Peer::Server(id), out);
     }
 
     /// A server has logged in: its pool can use it.

@@ -54,6 +54,8 @@ pub enum State {
     BeingCancelled,
     /// On its way to another worker.
     Lent(WorkerId),
+    /// On its way to our successor.
+    Packed,
     /// Carries a CancelRequest.
     Cancel(Box<crate::cancel::Errand>),
     /// Its `Close` was asked for.

@@ -279,6 +279,7 @@ impl World {
             }
             "congested" => self.handle(at, Event::Congested(peer), &[]),
             "drained" => self.handle(at, Event::Drained(peer), &[]),
+            "flushed" => self.handle(at, Event::Flushed(peer), &[]),
             "rest" => {
                 let rest = self.rests.remove(name).unwrap();
                 self.receive(name, &rest);
@@ -381,6 +382,9 @@ impl World {
                 self.peers.remove(&name);
                 self.streams.remove(&name);
                 self.closed.push_back((worker, peer));
+            }
+            Action::TellFlushed(peer) => {
+                self.tell(&format!("{} tell when flushed", self.name(worker, peer)));
             }
             Action::Detach(peer) => self.tell(&format!("{} detach", self.name(worker, peer))),
             Action::Attach(peer, socket) => {

@@ -295,8 +295,10 @@ fn errors() {
         ("kill_client", "invalid client pointer supplied"),
         ("kill_client x", "invalid client pointer supplied"),
         ("kill_client 999", "client not found"),
-        ("suspend", "SUSPEND is not built yet: use PAUSE"),
-        ("show fds", "SHOW FDS is not built yet"),
+        (
+            "takeover 1",
+            "only user pgbouncer by unix socket, with our user id, may take over",
+        ),
     ] {
         let told = world.query(console, command);
         assert_eq!(told, format!("ERROR 08P01 {error}\nZ Idle"), "{command}");
@@ -579,6 +581,31 @@ fn pause_waits_for_all_workers() {
     assert_eq!(world.query(client, "select"), "");
     assert_eq!(world.query(console, "resume"), "C RESUME\nZ Idle");
     assert_eq!(world.told(client), "C OK\nZ Idle");
+}
+
+#[test]
+fn suspend_holds_until_resume_or_until_its_console_is_gone() {
+    let (mut world, client, console) = busy();
+    assert_eq!(world.query(console, "suspend"), "C SUSPEND\nZ Idle");
+    let told = world.query(console, "show state");
+    assert!(told.contains("D active|no") && told.contains("D suspended|yes"));
+    for command in ["suspend", "pause", "pause d", "kill"] {
+        let told = world.query(console, command);
+        assert_eq!(told, "ERROR 08P01 already suspended/paused\nZ Idle");
+    }
+    // What was under way when reading stopped is carried out.
+    assert_eq!(world.query(client, "commit"), "C OK\nZ Idle");
+    // Nobody gets a server now.
+    assert_eq!(world.query(client, "select"), "");
+    assert_eq!(world.query(console, "resume"), "C RESUME\nZ Idle");
+    assert_eq!(world.told(client), "C OK\nZ Idle");
+    assert!(world.query(console, "show state").contains("D active|yes"));
+    assert_eq!(world.query(console, "suspend"), "C SUSPEND\nZ Idle");
+    let mut terminate = Vec::new();
+    howdah_wire::write::empty(&mut terminate, b'X');
+    world.send(console, &terminate);
+    let other = world.console(0, "root");
+    assert!(world.query(other, "show state").contains("D suspended|no"));
 }
 
 #[test]

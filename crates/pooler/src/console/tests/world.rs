@@ -46,6 +46,7 @@ enum Happening {
     Connected(ServerId),
     Closed(Peer),
     Detached(Peer),
+    Flushed(Peer),
     ToServer(Peer, Vec<u8>),
 }
 
@@ -210,6 +211,7 @@ impl World {
                     let socket = self.socket(worker, peer);
                     self.handle(worker, Event::Detached(peer, LooseSocket(socket)), &[]);
                 }
+                Happening::Flushed(peer) => self.handle(worker, Event::Flushed(peer), &[]),
                 Happening::ToServer(peer, bytes) => {
                     let reply = postgres(&bytes);
                     self.handle(worker, Event::Received(peer, &reply), &reply);
@@ -258,6 +260,9 @@ impl World {
                         self.ticket = Some((worker, ticket));
                     }
                     self.asked.push(format!("{question:?}"));
+                }
+                Action::TellFlushed(peer) => {
+                    self.events.push_back((worker, Happening::Flushed(peer)));
                 }
                 Action::Receive { .. } | Action::Discard(_) | Action::Note(_) => {}
             }

@@ -1,0 +1,167 @@
+//! The control thread's part in handing everything over to a successor.
+
+use std::sync::atomic::Ordering;
+
+use howdah_daemon::driver::socket::{Listener, tighten};
+use howdah_daemon::mailbox::Letter;
+use howdah_pooler::event::{LooseSocket, Order, WorkerId};
+use howdah_pooler::mail::Mail;
+use howdah_pooler::note::Level;
+use howdah_pooler::parcel::{Estate, Freight, Parcel};
+
+use crate::control::{Control, Heard};
+use crate::leave;
+use crate::log;
+use crate::takeover::{self, Successor};
+
+/// What is on its way.
+pub struct HandOver {
+    listeners: Vec<Listener>,
+    successor: Option<Successor>,
+    parcels: Vec<(WorkerId, Parcel)>,
+    /// Workers that have not given everything yet.
+    left: usize,
+    estate: Estate,
+}
+
+/// What became of it.
+pub struct Sent {
+    successor: Successor,
+    freight: Freight,
+    result: Result<(), String>,
+}
+
+impl HandOver {
+    /// Nothing.
+    pub fn new(listeners: Vec<Listener>) -> HandOver {
+        HandOver {
+            listeners,
+            successor: None,
+            parcels: Vec::new(),
+            left: 0,
+            estate: Estate::default(),
+        }
+    }
+
+    /// A worker gave this.
+    pub fn take(&mut self, from: WorkerId, parcel: Parcel) {
+        self.parcels.push((from, parcel));
+    }
+}
+
+impl Control {
+    /// A successor is at the other end of this socket, and all workers are at rest.
+    pub fn begin_handover(&mut self, socket: LooseSocket) {
+        let busy = self.ending || self.handover.left > 0 || self.handover.successor.is_some();
+        let mut listeners = self.handover.listeners.iter();
+        let given = listeners.any(|listener| listener.shared.load(Ordering::Acquire));
+        if given {
+            let text = "no new process can take over sockets from the service manager";
+            self.log.say(Level::Warning, text);
+        }
+        match Successor::at(socket) {
+            Ok(successor) if !busy && !given => {
+                self.say("a new process takes over");
+                self.handover.successor = Some(successor);
+                self.handover.left = self.workers.len();
+                self.order(&Order::Pack);
+            }
+            _ => self.order(&Order::GiveUp),
+        }
+    }
+
+    /// A worker has given everything; the last one's word starts the sending.
+    pub fn all_packed(&mut self, estate: Estate) {
+        let handover = &mut self.handover;
+        let last_number = handover.estate.last_number.max(estate.last_number);
+        handover.estate = Estate {
+            last_number,
+            ..estate
+        };
+        handover.left = handover.left.saturating_sub(1);
+        if handover.left > 0 {
+            return;
+        }
+        let Some(mut successor) = handover.successor.take() else {
+            return;
+        };
+        let copies = takeover::copies(&handover.listeners);
+        let mut freight = |listeners| Freight {
+            estate: std::mem::take(&mut handover.estate),
+            listeners,
+            parcels: std::mem::take(&mut handover.parcels),
+        };
+        let listeners = match copies {
+            Ok(listeners) => listeners,
+            Err(why) => {
+                let (freight, result) = (freight(Vec::new()), Err(log::text(&why)));
+                return self.sent(Sent {
+                    successor,
+                    freight,
+                    result,
+                });
+            }
+        };
+        let (freight, ear) = (freight(listeners), self.ear.clone());
+        tokio::task::spawn_blocking(move || {
+            let result = successor.send(&freight).map_err(|why| log::text(&why));
+            // Nobody hears when the process is ending.
+            let _ = ear.send(Heard::Sent(Box::new(Sent {
+                successor,
+                freight,
+                result,
+            })));
+        });
+    }
+
+    /// The successor has everything, or it comes back.
+    pub fn sent(&mut self, sent: Sent) {
+        let Sent {
+            successor,
+            freight,
+            result,
+        } = sent;
+        if let Err(why) = result {
+            return self.take_back(freight, &why);
+        }
+        // The pid file must be gone before the successor writes its own.
+        leave::hand_over();
+        for listener in &self.handover.listeners {
+            listener.shared.store(true, Ordering::Release);
+        }
+        if let Err(why) = successor.release() {
+            // It has died in this very moment.
+            for listener in &self.handover.listeners {
+                listener.shared.store(false, Ordering::Release);
+            }
+            crate::listen::keep(&self.handover.listeners, &self.log);
+            if let Err(crate::boot::Fatal(why)) = leave::write_pidfile(&self.config.globals.pidfile)
+            {
+                self.log.say(Level::Warning, why);
+            }
+            return self.take_back(freight, &log::text(&why));
+        }
+        let (clients, servers) = takeover::count(&freight);
+        takeover::close(freight);
+        self.handover.listeners.clear();
+        self.stop_listening(false);
+        self.say(&format!(
+            "a new process took over {clients} clients and {servers} servers; \
+             those left are served until they leave"
+        ));
+        self.order(&Order::Drain);
+    }
+
+    fn take_back(&mut self, freight: Freight, why: &str) {
+        let text = format!("a new process did not take over: {why}; going on");
+        self.log.say(Level::Warning, text);
+        for (_, socket) in freight.listeners {
+            drop(tighten(socket));
+        }
+        for (worker, parcel) in freight.parcels {
+            let letter = Letter::Mail(Mail::Adopt(Box::new(parcel)));
+            self.workers[usize::from(worker.0)].post(letter);
+        }
+        self.order(&Order::GiveUp);
+    }
+}

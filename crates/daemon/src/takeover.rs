@@ -1,0 +1,310 @@
+//! Taking over from a running process (`-R`), and handing over to the next one.
+//!
+//! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the
+//! same user may, and says `TAKEOVER 1`. When everything there is at rest the answer comes, and the
+//! connection is no console any more:
+//!
+//! ```text
+//!   predecessor                                  successor
+//!     length (8 bytes), freight     ---------->
+//!     sockets, some with each byte  ---------->
+//!                                   <----------  a byte for each such byte
+//!                                   <----------  READY: all is read, all is open
+//!     GO: the pid file is removed   ---------->
+//! ```
+//!
+//! Up to GO the predecessor can take everything back, and does if anything fails. A process with
+//! another version of the format refuses at `TAKEOVER`.
+
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use howdah_daemon::driver::socket::{Listener, look_at, loosen, tighten};
+use howdah_pooler::config::Globals;
+use howdah_pooler::event::LooseSocket;
+use howdah_pooler::note::Level;
+use howdah_pooler::params::Tracked;
+use howdah_pooler::parcel::{Freight, Parcel, VERSION, code};
+use howdah_wire::write;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+use crate::boot::{self, Fatal};
+use crate::log::{self, Log};
+
+/// How long one side may keep the other waiting in the middle of the exchange.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long links may take to come to their ends, beyond the predecessor's `suspend_timeout`.
+const REST: Duration = Duration::from_secs(600);
+/// Sockets sent with one byte; the kernel takes up to 253.
+const BATCH: usize = 128;
+/// The longest message of the console that is looked at, in bytes.
+const MESSAGE_MAX: usize = 64 << 10;
+
+const READY: u8 = b'R';
+const GO: u8 = b'G';
+
+/// A process that we may take over from: logged in on its console.
+pub struct Predecessor {
+    stream: UnixStream,
+}
+
+impl Predecessor {
+    /// Finds the process behind our unix socket. None if nobody is there.
+    ///
+    /// # Errors
+    /// There is no unix socket to ask at, or it does not let us in.
+    pub fn find(globals: &Globals, log: &Log) -> Result<Option<Predecessor>, Fatal> {
+        let Some(address) = boot::unix_address(globals)? else {
+            return Err(Fatal("-R needs unix_socket_dir: it asks there".into()));
+        };
+        let Ok(stream) = UnixStream::connect_addr(&address) else {
+            let text = "old process not found, try to continue normally";
+            log.say(Level::Log, text);
+            return Ok(None);
+        };
+        let mut found = Predecessor { stream };
+        found
+            .log_in()
+            .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))?;
+        Ok(Some(found))
+    }
+
+    fn log_in(&mut self) -> Result<(), String> {
+        self.wait_at_most(PATIENCE)?;
+        let mut packet = Vec::new();
+        let names = [("user", "pgbouncer"), ("database", "pgbouncer")];
+        write::startup(&mut packet, 0, names);
+        self.stream.write_all(&packet).map_err(text)?;
+        loop {
+            let (tag, body) = self.message()?;
+            match tag {
+                b'R' if body == [0; 4] => {}
+                b'R' => return Err("it wants a password: is it another user's?".into()),
+                b'Z' => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Has the process bring everything to rest and give it to us.
+    ///
+    /// # Errors
+    /// It refuses, or what it sends can't be read. It goes on as before then.
+    pub fn hand_over(&mut self, globals: &Globals) -> Result<Freight, Fatal> {
+        self.receive(globals)
+            .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))
+    }
+
+    fn receive(&mut self, globals: &Globals) -> Result<Freight, String> {
+        let mut query = Vec::new();
+        write::query(&mut query, format!("TAKEOVER {VERSION}").as_bytes());
+        self.stream.write_all(&query).map_err(text)?;
+        self.wait_at_most(REST)?;
+        while self.message()?.0 != b'C' {}
+        self.wait_at_most(PATIENCE)?;
+        let mut length = [0; 8];
+        self.stream.read_exact(&mut length).map_err(text)?;
+        let mut bytes = Vec::new();
+        let length = u64::from_be_bytes(length);
+        let mut limited = Read::by_ref(&mut self.stream).take(length);
+        limited.read_to_end(&mut bytes).map_err(text)?;
+        let damaged = |_| "it sent what can't be read".to_string();
+        let count = code::count_sockets(&bytes).map_err(damaged)?;
+        let mut sockets = Vec::new();
+        while sockets.len() < count {
+            self.receive_sockets(&mut sockets).map_err(text)?;
+        }
+        let extra = globals.track_extra_parameters.iter().map(String::as_str);
+        code::read(&bytes, sockets, &Tracked::new(extra)).map_err(damaged)
+    }
+
+    fn receive_sockets(&self, sockets: &mut Vec<LooseSocket>) -> std::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut into = [IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        // An io_uring of this thread interrupts it.
+        let got =
+            retry_on_intr(|| rustix::net::recvmsg(&self.stream, &mut into, &mut control, flags))?;
+        if got.bytes == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let before = sockets.len();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                sockets.extend(received.map(loosen));
+            }
+        }
+        if sockets.len() == before {
+            // The kernel drops what goes beyond our limit of descriptors.
+            return Err(std::io::Error::other("too many open files"));
+        }
+        (&self.stream).write_all(&[0])
+    }
+
+    /// Everything is here, and from now on ours alone.
+    ///
+    /// # Errors
+    /// The process did not wait for that: it goes on as before.
+    pub fn confirm(mut self) -> Result<(), Fatal> {
+        let mut answer = [0];
+        let said = self.stream.write_all(&[READY]);
+        let heard = said.and_then(|()| self.stream.read_exact(&mut answer));
+        match heard {
+            Ok(()) if answer == [GO] => Ok(()),
+            _ => Err(Fatal("the old process goes on by itself".into())),
+        }
+    }
+
+    /// The next message; an error is one.
+    fn message(&mut self) -> Result<(u8, Vec<u8>), String> {
+        let mut header = [0; 5];
+        self.stream.read_exact(&mut header).map_err(text)?;
+        let [tag, length @ ..] = header;
+        let length = (u32::from_be_bytes(length) as usize).checked_sub(4);
+        let length = length.filter(|length| *length <= MESSAGE_MAX);
+        let mut body = vec![0; length.ok_or("it does not speak PostgreSQL's protocol")?];
+        self.stream.read_exact(&mut body).map_err(text)?;
+        if tag == b'E' {
+            return Err(error_text(&body));
+        }
+        Ok((tag, body))
+    }
+
+    fn wait_at_most(&self, limit: Duration) -> Result<(), String> {
+        self.stream.set_read_timeout(Some(limit)).map_err(text)?;
+        self.stream.set_write_timeout(Some(limit)).map_err(text)
+    }
+}
+
+/// The text of an ErrorResponse.
+fn error_text(body: &[u8]) -> String {
+    let fields = body.split(|byte| *byte == 0);
+    let mut texts = fields.filter_map(|field| field.strip_prefix(b"M"));
+    let text = texts.next().unwrap_or(b"it refuses");
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn text(why: std::io::Error) -> String {
+    log::text(&why)
+}
+
+/// A process that takes over from us.
+pub struct Successor {
+    stream: UnixStream,
+}
+
+impl Successor {
+    /// At the other end of this socket.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn at(socket: LooseSocket) -> std::io::Result<Successor> {
+        let stream = UnixStream::from(tighten(socket));
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Successor { stream })
+    }
+
+    /// Sends everything and waits until it is there. Blocks.
+    ///
+    /// # Errors
+    /// The successor is gone, or takes too long.
+    pub fn send(&mut self, freight: &Freight) -> std::io::Result<()> {
+        let bytes = code::write(freight);
+        let length = (bytes.len() as u64).to_be_bytes();
+        self.stream.write_all(&length)?;
+        self.stream.write_all(&bytes)?;
+        for batch in code::sockets(freight).chunks(BATCH) {
+            let sockets: Vec<BorrowedFd<'_>> = batch.iter().copied().map(look_at).collect();
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&sockets));
+            let bytes = [IoSlice::new(&[0])];
+            let flags = SendFlags::NOSIGNAL;
+            retry_on_intr(|| rustix::net::sendmsg(&self.stream, &bytes, &mut control, flags))?;
+            self.hear()?;
+        }
+        match self.hear()? {
+            READY => Ok(()),
+            _ => Err(std::io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn hear(&mut self) -> std::io::Result<u8> {
+        let mut byte = [0];
+        self.stream.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    /// Everything is the successor's from now on.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn release(mut self) -> std::io::Result<()> {
+        self.stream.write_all(&[GO])
+    }
+}
+
+/// Sockets of our own for the same listeners, to be sent away.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn copies(
+    listeners: &[Listener],
+) -> std::io::Result<Vec<(howdah_pooler::event::Address, LooseSocket)>> {
+    let copy = |listener: &Listener| {
+        let socket: OwnedFd = listener.socket.try_clone()?;
+        Ok((listener.address.clone(), loosen(socket)))
+    };
+    listeners.iter().map(copy).collect()
+}
+
+/// Makes connections what all our drivers take: the process before us may have used another one.
+/// Not before they are ours alone, because both processes have the same flags.
+pub fn settle(freight: &Freight) {
+    for socket in code::sockets(freight) {
+        // If this fails the socket is not worth more: its driver meets the error.
+        let _ = rustix::io::ioctl_fionbio(look_at(socket), false);
+    }
+}
+
+/// Closes our copies of what another process has now.
+pub fn close(freight: Freight) {
+    for (_, socket) in freight.listeners {
+        drop(tighten(socket));
+    }
+    for (_, parcel) in freight.parcels {
+        match parcel {
+            Parcel::Pool(_) => {}
+            Parcel::Server { parcel, .. } => drop(tighten(parcel.socket)),
+            Parcel::Client(passenger) => {
+                drop(tighten(passenger.socket));
+                if let Some((server, _)) = passenger.server {
+                    drop(tighten(server.socket));
+                }
+            }
+        }
+    }
+}
+
+/// How many clients and servers there are.
+pub fn count(freight: &Freight) -> (usize, usize) {
+    let parcels = || freight.parcels.iter().map(|(_, parcel)| parcel);
+    let clients = parcels().filter(|parcel| matches!(parcel, Parcel::Client(_)));
+    let servers = parcels().filter(|parcel| match parcel {
+        Parcel::Server { .. } => true,
+        Parcel::Client(passenger) => passenger.server.is_some(),
+        Parcel::Pool(_) => false,
+    });
+    (clients.count(), servers.count())
+}

@@ -1,0 +1,218 @@
+//! What came from the process that we take over from, or comes back from a takeover that failed,
+//! is ours.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::cancel::OldKey;
+use crate::client;
+use crate::console::Session;
+use crate::event::{Action, ClientId, Out, Peer};
+use crate::fault::Fault;
+use crate::mail::{Mail, ServerParcel, ToBroker};
+use crate::params::Params;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::server;
+use crate::statement::Named;
+
+impl Pooler {
+    /// This process goes on where another was.
+    pub(crate) fn inherit(&mut self, estate: &Estate) {
+        self.keys.inherit(estate.lasting);
+        self.shared
+            .statements
+            .schema_changed_elsewhere(estate.schema);
+        self.numbers
+            .fetch_max(estate.last_number, Ordering::Relaxed);
+        let disabled = estate.disabled.iter().cloned();
+        self.janitor.disabled.extend(disabled);
+    }
+
+    /// A connection came from the process before this one, or comes back.
+    pub(crate) fn adopt(&mut self, parcel: Parcel, out: &mut Out) {
+        match parcel {
+            Parcel::Pool(lore) => self.adopt_pool(*lore, out),
+            Parcel::Server { parcel, database } => {
+                if !self.leads_there(&parcel.pool, database) {
+                    return out.push(Action::Discard(parcel.socket));
+                }
+                let (worker, pool) = (self.worker, parcel.pool.clone());
+                let entered = ToBroker::ServerEntered { worker, pool };
+                out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+                self.server_arrived(*parcel, out);
+            }
+            Parcel::Client(passenger) => self.adopt_client(*passenger, out),
+        }
+    }
+
+    /// Our settings have the pool's servers connect to the same place.
+    fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
+        let database = self.config.database(&key.database);
+        database.is_some_and(|database| database.fingerprint() == fingerprint)
+    }
+
+    fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
+        let Some(database) = self.config.database(&lore.key.database) else {
+            return;
+        };
+        let key = PoolKey {
+            database: self.consoles.name(&lore.key.database),
+            user: self.consoles.name(&lore.key.user),
+        };
+        let same = self.leads_there(&key, lore.database);
+        let id = self.pool_for(key, &database);
+        let pool = self.pools.at_mut(id);
+        pool.scram_keys = pool.scram_keys.take().or(lore.scram_keys);
+        pool.found_secret = pool.found_secret.take().or(lore.found_secret);
+        if let Some(welcome) = lore.welcome.filter(|_| same) {
+            self.learn_welcome(id, welcome, out);
+        }
+    }
+
+    fn adopt_client(&mut self, passenger: Passenger, out: &mut Out) {
+        let id = self.new_client(passenger.ends, passenger.number, passenger.connected);
+        out.push(Action::Attach(Peer::Client(id), passenger.socket));
+        let database = self.consoles.name(&passenger.database);
+        let user = self.consoles.name(&passenger.user);
+        if passenger.admitted {
+            let (database, user) = (database.clone(), user.clone());
+            let login = Arc::new(PoolKey { database, user });
+            let entered = ToBroker::ClientEntered { login };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.held = passenger.held;
+        client.request = passenger.request;
+        client.quiet = passenger.quiet;
+        client.admitted = passenger.admitted;
+        client.long_key = passenger.long_key;
+        client.database = database;
+        client.user = user;
+        match passenger.standing {
+            Standing::Startup => {
+                self.watch_client(id, out);
+                return self.startup_bytes(id, b"", out);
+            }
+            Standing::Console { admin } => {
+                client.welcomed = true;
+                client.state = client::State::Console(Box::new(Session::of(admin)));
+                self.keep_key(id, passenger.key);
+                return self.console_run(id, out);
+            }
+            Standing::Newcomer | Standing::Ready | Standing::Bound => {}
+        }
+        client.inbox.left = passenger.left;
+        client.inbox.tag = passenger.tag;
+        client.inbox.fate = crate::inbox::Fate::Drop;
+        client.group_failed = passenger.group_failed;
+        client.meaning = passenger.meaning;
+        client.names_given = passenger.names_given;
+        let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
+        client.params = passenger.params.map(&mut own);
+        client.asked = passenger.asked.map(&mut own);
+        let statements = &mut self.shared.statements;
+        client.unnamed = passenger.unnamed.map(|text| statements.adopt(text));
+        for (name, number, statement) in passenger.names {
+            let statement = statements.adopt(statement);
+            client.names.insert(name, Named { statement, number });
+        }
+        if let Some(server) = passenger.server {
+            return self.seat_session(id, server, passenger.key, out);
+        }
+        self.seat(id, passenger.standing, passenger.key, out);
+    }
+
+    /// Gives a client its place in its pool, with the server of its session.
+    fn seat_session(
+        &mut self,
+        id: ClientId,
+        (parcel, fingerprint): (Box<ServerParcel>, [u8; 32]),
+        key: OldKey,
+        out: &mut Out,
+    ) {
+        let same = self.leads_there(&parcel.pool, fingerprint);
+        let Some(pool_id) = self.join_pool(id, out) else {
+            return out.push(Action::Discard(parcel.socket));
+        };
+        let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
+        let entered = ToBroker::ServerEntered { worker, pool };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+        // If it leads elsewhere now, it lasts as long as its session.
+        let server_id = self.insert_server(pool_id, *parcel, !same, out);
+        if let Some(server) = self.servers.get_mut(server_id) {
+            server.state = server::State::Linked(id);
+            server.served = true;
+            // Nobody has looked here.
+            server.sql_prepared = true;
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.state = client::State::Linked(server_id);
+            client.welcomed = true;
+        }
+        self.keep_key(id, key);
+        self.resume(id, out);
+        self.watch_client(id, out);
+        let linked = self.clients.get(id).is_some_and(|c| c.link().is_some());
+        if linked && self.pools.at(pool_id).terms.watched {
+            self.watch_link(id);
+        }
+    }
+
+    /// A client has a key that another process gave it.
+    fn keep_key(&mut self, id: ClientId, key: OldKey) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.old_key = Some(Box::new(key.clone()));
+            self.keys.remember(key, id);
+        }
+    }
+
+    /// Gives a client its place in its pool.
+    fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.welcomed = standing == Standing::Ready;
+        let Some(pool_id) = self.join_pool(id, out) else {
+            return;
+        };
+        let welcomed = self.pools.at(pool_id).welcome.is_some();
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if standing == Standing::Ready {
+            client.state = client::State::Idle;
+            self.keep_key(id, key);
+            self.resume(id, out);
+            return self.watch_client(id, out);
+        }
+        client.state = client::State::Welcome;
+        if welcomed {
+            return self.welcome(id, out);
+        }
+        self.pools.at_mut(pool_id).newcomers.push(id);
+        self.watch_client(id, out);
+        self.need(pool_id, out);
+    }
+
+    /// Puts a client into its pool; it is told if there is no such database any more.
+    fn join_pool(&mut self, id: ClientId, out: &mut Out) -> Option<PoolId> {
+        let client = self.clients.get(id)?;
+        let (name, user) = (client.database.clone(), client.user.clone());
+        let Some(database) = self.config.database(&name) else {
+            self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
+            return None;
+        };
+        let key = PoolKey {
+            user: self.pool_user(&database, user),
+            database: name,
+        };
+        let pool_id = self.pool_for(key, &database);
+        self.pools.at_mut(pool_id).clients += 1;
+        self.clients.get_mut(id)?.pool = Some(pool_id);
+        Some(pool_id)
+    }
+}

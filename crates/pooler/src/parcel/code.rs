@@ -1,0 +1,560 @@
+//! Freight as bytes.
+//!
+//! Numbers are big-endian, byte strings have their length in four bytes before them, optional
+//! values a byte that says whether they are there. Sockets travel beside the bytes, in the order in
+//! which they are named. Statements stand once each in a table before those who have them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
+use crate::auth::{ScramKeys, Secret};
+use crate::cancel::OldKey;
+use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
+use crate::mail::ServerParcel;
+use crate::params::{Params, Tracked};
+use crate::pool::{PoolKey, Welcome};
+use crate::statement::Statement;
+
+/// The bytes are not what they should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Damaged;
+
+type Read<T> = Result<T, Damaged>;
+
+/// Writes freight: the bytes. Its sockets are [`sockets`].
+pub fn write(freight: &Freight) -> Vec<u8> {
+    let mut body = Writer::default();
+    body.size(freight.listeners.len());
+    for (address, _) in &freight.listeners {
+        body.address(address);
+    }
+    body.size(freight.parcels.len());
+    for (worker, parcel) in &freight.parcels {
+        body.number(worker.0.into());
+        body.parcel(parcel);
+    }
+    let mut all = Writer::default();
+    all.size(sockets(freight).len());
+    all.estate(&freight.estate);
+    all.size(body.table.len());
+    for statement in &body.table {
+        all.string(&statement.definition);
+        all.number(statement.meaning);
+        all.number(statement.schema);
+    }
+    all.bytes.extend_from_slice(&body.bytes);
+    all.bytes
+}
+
+/// The sockets of freight, in the order in which [`read`] wants them.
+pub fn sockets(freight: &Freight) -> Vec<&LooseSocket> {
+    let listeners = freight.listeners.iter().map(|(_, socket)| socket);
+    let parcels = freight.parcels.iter().flat_map(|(_, parcel)| match parcel {
+        Parcel::Pool(_) => [None, None],
+        Parcel::Server { parcel, .. } => [Some(&parcel.socket), None],
+        Parcel::Client(passenger) => {
+            let server = passenger.server.as_ref();
+            [
+                Some(&passenger.socket),
+                server.map(|(server, _)| &server.socket),
+            ]
+        }
+    });
+    let parcels = parcels.flatten();
+    listeners.chain(parcels).collect()
+}
+
+/// How many sockets belong to these bytes.
+///
+/// # Errors
+/// They are too short to say.
+pub fn count_sockets(bytes: &[u8]) -> Result<usize, Damaged> {
+    let front = bytes.first_chunk::<4>().ok_or(Damaged)?;
+    Ok(u32::from_be_bytes(*front) as usize)
+}
+
+/// Reads freight. `tracked` is which parameters this process tracks.
+///
+/// # Errors
+/// The bytes are damaged, or there are more or fewer sockets than they name.
+pub fn read(
+    bytes: &[u8],
+    sockets: Vec<LooseSocket>,
+    tracked: &Tracked,
+) -> Result<Freight, Damaged> {
+    let mut reader = Reader {
+        bytes,
+        sockets: sockets.into_iter(),
+        table: Vec::new(),
+        places: Vec::new(),
+        tracked,
+    };
+    reader.size()?;
+    let estate = reader.estate()?;
+    let places = estate.tracked.iter();
+    reader.places = places
+        .map(|name| tracked.position(name.as_bytes()))
+        .collect();
+    for _ in 0..reader.size()? {
+        let definition = reader.string()?;
+        let (meaning, schema) = (reader.number()?, reader.number()?);
+        let statement = Statement::new(meaning, &definition, schema);
+        reader.table.push(Arc::new(statement));
+    }
+    let mut listeners = Vec::new();
+    for _ in 0..reader.size()? {
+        listeners.push((reader.address()?, reader.socket()?));
+    }
+    let mut parcels = Vec::new();
+    for _ in 0..reader.size()? {
+        let worker = WorkerId(u16::try_from(reader.number()?).map_err(|_| Damaged)?);
+        parcels.push((worker, reader.parcel()?));
+    }
+    if !reader.bytes.is_empty() || reader.sockets.next().is_some() {
+        return Err(Damaged);
+    }
+    if estate.tracked != tracked.names() {
+        // What a server has of the others is not known: it can't be given to anybody.
+        for (_, parcel) in &mut parcels {
+            if let Parcel::Server { database, .. } = parcel {
+                *database = [0; 32];
+            }
+        }
+    }
+    Ok(Freight {
+        estate,
+        listeners,
+        parcels,
+    })
+}
+
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+    table: Vec<Arc<Statement>>,
+    /// Places in the table by address.
+    places: BTreeMap<usize, usize>,
+}
+
+impl Writer {
+    fn byte(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    fn number(&mut self, number: u64) {
+        self.bytes.extend_from_slice(&number.to_be_bytes());
+    }
+
+    /// Freight is far below 4 GB a string or table: messages are.
+    fn size(&mut self, size: usize) {
+        let size = u32::try_from(size).expect("less than 4 GB");
+        self.bytes.extend_from_slice(&size.to_be_bytes());
+    }
+
+    fn string(&mut self, string: &[u8]) {
+        self.size(string.len());
+        self.bytes.extend_from_slice(string);
+    }
+
+    fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
+        self.byte(value.is_some().into());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    fn address(&mut self, address: &Address) {
+        let (kind, text, port) = match address {
+            Address::Tcp(ip, port) => (0, ip.to_string(), port),
+            Address::Unix(path, port) => (1, path.clone(), port),
+        };
+        self.byte(kind);
+        self.string(text.as_bytes());
+        self.number(u64::from(*port));
+    }
+
+    fn ends(&mut self, ends: &Ends) {
+        self.address(&ends.remote);
+        self.address(&ends.local);
+        self.maybe(ends.unix_peer, |w, peer| {
+            w.number(peer.pid.into());
+            w.number(peer.uid.into());
+        });
+    }
+
+    fn estate(&mut self, estate: &Estate) {
+        self.bytes.extend_from_slice(&estate.lasting);
+        self.number(estate.schema);
+        self.number(estate.last_number);
+        for names in [&estate.disabled, &estate.tracked] {
+            self.size(names.len());
+            names.iter().for_each(|name| self.string(name.as_bytes()));
+        }
+    }
+
+    fn params(&mut self, params: &Params) {
+        self.size(params.known().count());
+        for (position, value) in params.known() {
+            self.size(position);
+            self.string(value);
+        }
+    }
+
+    fn statement(&mut self, statement: &Arc<Statement>) {
+        let address = Arc::as_ptr(statement).addr();
+        let next = self.table.len();
+        let place = *self.places.entry(address).or_insert(next);
+        if place == next {
+            self.table.push(statement.clone());
+        }
+        self.size(place);
+    }
+
+    fn pool_key(&mut self, key: &PoolKey) {
+        self.string(key.database.as_bytes());
+        self.string(key.user.as_bytes());
+    }
+
+    fn parcel(&mut self, parcel: &Parcel) {
+        match parcel {
+            Parcel::Pool(lore) => {
+                self.byte(0);
+                self.pool(lore);
+            }
+            Parcel::Server { parcel, database } => {
+                self.byte(1);
+                self.bytes.extend_from_slice(database);
+                self.server(parcel);
+            }
+            Parcel::Client(passenger) => {
+                self.byte(2);
+                self.client(passenger);
+            }
+        }
+    }
+
+    fn pool(&mut self, lore: &PoolLore) {
+        self.pool_key(&lore.key);
+        self.bytes.extend_from_slice(&lore.database);
+        self.maybe(lore.welcome.as_ref(), |w, welcome| {
+            w.size(welcome.parameters.len());
+            for (name, value) in &*welcome.parameters {
+                w.string(name);
+                w.string(value);
+            }
+            w.params(&welcome.tracked);
+        });
+        self.maybe(lore.scram_keys.as_ref(), |w, keys| {
+            w.bytes.extend_from_slice(&keys.client_key);
+            w.bytes.extend_from_slice(&keys.server_key);
+            w.string(&keys.salt);
+            w.number(keys.iterations.into());
+        });
+        self.maybe(lore.found_secret.as_ref(), |w, secret| {
+            w.string(secret.text().as_bytes());
+        });
+    }
+
+    fn server(&mut self, server: &ServerParcel) {
+        self.ends(&server.ends);
+        self.number(server.number);
+        self.pool_key(&server.pool);
+        self.maybe(server.key.as_ref(), |w, (pid, secret)| {
+            w.number(u64::from(*pid));
+            w.string(secret);
+        });
+        self.params(&server.params);
+        self.size(server.statements.len());
+        for (key, statement) in &server.statements {
+            self.bytes.extend_from_slice(&key.to_be_bytes());
+            self.statement(statement);
+        }
+        self.number(server.connected.0);
+        self.number(server.since.0);
+        self.byte(server.served.into());
+    }
+
+    fn client(&mut self, client: &Passenger) {
+        self.byte(match client.standing {
+            Standing::Startup => 0,
+            Standing::Newcomer => 1,
+            Standing::Ready => 2,
+            Standing::Console { admin: false } => 3,
+            Standing::Console { admin: true } => 4,
+            Standing::Bound => 5,
+        });
+        self.ends(&client.ends);
+        self.number(client.number);
+        for time in [client.connected, client.request, client.quiet] {
+            self.number(time.0);
+        }
+        self.string(client.database.as_bytes());
+        self.string(client.user.as_bytes());
+        for flag in [client.admitted, client.long_key, client.group_failed] {
+            self.byte(flag.into());
+        }
+        self.number(client.key.pid.into());
+        self.string(&client.key.secret);
+        for params in [&client.params, &client.asked] {
+            self.maybe(params.as_ref(), |w, params| w.params(params));
+        }
+        self.number(client.meaning);
+        self.size(client.names.len());
+        for (name, number, statement) in &client.names {
+            self.string(name);
+            self.number(*number);
+            self.statement(statement);
+        }
+        self.number(client.names_given);
+        self.maybe(client.unnamed.as_ref(), Writer::statement);
+        self.string(&client.held);
+        self.number(client.left.into());
+        self.byte(client.tag);
+        self.maybe(client.server.as_ref(), |w, (server, database)| {
+            w.bytes.extend_from_slice(database);
+            w.server(server);
+        });
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    sockets: std::vec::IntoIter<LooseSocket>,
+    table: Vec<Arc<Statement>>,
+    /// Where our parameters are, by the writer's position.
+    places: Vec<Option<usize>>,
+    tracked: &'a Tracked,
+}
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (front, rest) = self.bytes.split_first_chunk::<N>().ok_or(Damaged)?;
+        self.bytes = rest;
+        Ok(*front)
+    }
+
+    fn byte(&mut self) -> Read<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn flag(&mut self) -> Read<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Damaged),
+        }
+    }
+
+    fn number(&mut self) -> Read<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn small<T: TryFrom<u64>>(&mut self) -> Read<T> {
+        T::try_from(self.number()?).map_err(|_| Damaged)
+    }
+
+    fn size(&mut self) -> Read<usize> {
+        self.array().map(|size| u32::from_be_bytes(size) as usize)
+    }
+
+    fn time(&mut self) -> Read<Time> {
+        self.number().map(Time)
+    }
+
+    fn string(&mut self) -> Read<Vec<u8>> {
+        let size = self.size()?;
+        let (front, rest) = self.bytes.split_at_checked(size).ok_or(Damaged)?;
+        self.bytes = rest;
+        Ok(front.to_vec())
+    }
+
+    fn text(&mut self) -> Read<String> {
+        String::from_utf8(self.string()?).map_err(|_| Damaged)
+    }
+
+    fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
+        match self.flag()? {
+            true => read(self).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn many<T>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+        let size = self.size()?;
+        (0..size).map(|_| read(self)).collect()
+    }
+
+    fn socket(&mut self) -> Read<LooseSocket> {
+        self.sockets.next().ok_or(Damaged)
+    }
+
+    fn address(&mut self) -> Read<Address> {
+        let (kind, text, port) = (self.byte()?, self.text()?, self.small()?);
+        match kind {
+            0 => Ok(Address::Tcp(
+                text.parse::<IpAddr>().map_err(|_| Damaged)?,
+                port,
+            )),
+            1 => Ok(Address::Unix(text, port)),
+            _ => Err(Damaged),
+        }
+    }
+
+    fn ends(&mut self) -> Read<Ends> {
+        Ok(Ends {
+            remote: self.address()?,
+            local: self.address()?,
+            unix_peer: self.maybe(|r| {
+                let (pid, uid) = (r.small()?, r.small()?);
+                Ok(UnixPeer { pid, uid })
+            })?,
+        })
+    }
+
+    fn estate(&mut self) -> Read<Estate> {
+        Ok(Estate {
+            lasting: self.array()?,
+            schema: self.number()?,
+            last_number: self.number()?,
+            disabled: self.many(Self::text)?,
+            tracked: self.many(Self::text)?,
+        })
+    }
+
+    fn params(&mut self) -> Read<Params> {
+        let mut params = Params::unknown(self.tracked);
+        for _ in 0..self.size()? {
+            let position = self.size()?;
+            let value = self.string()?;
+            if let Some(place) = *self.places.get(position).ok_or(Damaged)? {
+                params = params.with(place, &value);
+            }
+        }
+        Ok(params)
+    }
+
+    fn statement(&mut self) -> Read<Arc<Statement>> {
+        let place = self.size()?;
+        self.table.get(place).cloned().ok_or(Damaged)
+    }
+
+    fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
+        Ok(Arc::new(PoolKey {
+            database: self.text()?.into(),
+            user: self.text()?.into(),
+        }))
+    }
+
+    fn parcel(&mut self) -> Read<Parcel> {
+        match self.byte()? {
+            0 => Ok(Parcel::Pool(Box::new(self.pool()?))),
+            1 => {
+                let database = self.array()?;
+                let parcel = Box::new(self.server()?);
+                Ok(Parcel::Server { parcel, database })
+            }
+            2 => Ok(Parcel::Client(Box::new(self.client()?))),
+            _ => Err(Damaged),
+        }
+    }
+
+    fn pool(&mut self) -> Read<PoolLore> {
+        Ok(PoolLore {
+            key: self.pool_key()?,
+            database: self.array()?,
+            welcome: self.maybe(|r| {
+                let parameters = r.many(|r| Ok((r.string()?.into(), r.string()?.into())))?;
+                Ok(Welcome {
+                    parameters: parameters.into(),
+                    tracked: Arc::new(r.params()?),
+                })
+            })?,
+            scram_keys: self.maybe(|r| {
+                Ok(ScramKeys {
+                    client_key: r.array()?,
+                    server_key: r.array()?,
+                    salt: r.string()?.into(),
+                    iterations: r.small()?,
+                })
+            })?,
+            found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+        })
+    }
+
+    fn server(&mut self) -> Read<ServerParcel> {
+        Ok(ServerParcel {
+            socket: self.socket()?,
+            ends: self.ends()?,
+            number: self.number()?,
+            pool: self.pool_key()?,
+            key: self.maybe(|r| Ok((r.small()?, r.string()?.into())))?,
+            params: Arc::new(self.params()?),
+            statements: self.many(|r| {
+                let key = u128::from_be_bytes(r.array()?);
+                Ok((key, r.statement()?))
+            })?,
+            status: Status::Idle,
+            connected: self.time()?,
+            since: self.time()?,
+            served: self.flag()?,
+            welcome: None,
+            epoch: u64::MAX,
+        })
+    }
+
+    fn client(&mut self) -> Read<Passenger> {
+        let standing = match self.byte()? {
+            0 => Standing::Startup,
+            1 => Standing::Newcomer,
+            2 => Standing::Ready,
+            3 => Standing::Console { admin: false },
+            4 => Standing::Console { admin: true },
+            5 => Standing::Bound,
+            _ => return Err(Damaged),
+        };
+        let (socket, ends, number) = (self.socket()?, self.ends()?, self.number()?);
+        let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
+        let (database, user) = (self.text()?, self.text()?);
+        let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
+        let passenger = Passenger {
+            socket,
+            standing,
+            ends,
+            number,
+            connected,
+            request,
+            quiet,
+            database,
+            user,
+            admitted,
+            long_key,
+            group_failed,
+            key: OldKey {
+                pid: self.small()?,
+                secret: self.string()?.into(),
+            },
+            params: self.maybe(|r| r.params().map(Arc::new))?,
+            asked: self.maybe(|r| r.params().map(Arc::new))?,
+            meaning: self.number()?,
+            names: self.many(|r| Ok((r.string()?.into(), r.number()?, r.statement()?)))?,
+            names_given: self.number()?,
+            unnamed: self.maybe(Self::statement)?,
+            held: self.string()?,
+            left: self.small()?,
+            tag: self.byte()?,
+            server: self.maybe(|r| {
+                let database = r.array()?;
+                Ok((Box::new(r.server()?), database))
+            })?,
+        };
+        let bound = passenger.standing == Standing::Bound;
+        if bound != passenger.server.is_some() {
+            return Err(Damaged);
+        }
+        Ok(passenger)
+    }
+}

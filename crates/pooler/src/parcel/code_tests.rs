@@ -1,0 +1,174 @@
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use super::code::{count_sockets, read, write};
+use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
+use crate::auth::{ScramKeys, Secret};
+use crate::cancel::OldKey;
+use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
+use crate::mail::ServerParcel;
+use crate::params::{Params, Tracked};
+use crate::pool::{PoolKey, Welcome};
+use crate::statement::Statement;
+
+fn names() -> Tracked {
+    Tracked::new(["IntervalStyle"])
+}
+
+fn ends(port: u16) -> Ends {
+    Ends {
+        remote: Address::Tcp("127.0.0.1".parse().unwrap(), port),
+        local: Address::Unix("/tmp/.s.PGSQL.6432".into(), 6432),
+        unix_peer: Some(UnixPeer { pid: 7, uid: 70 }),
+    }
+}
+
+fn freight() -> Freight {
+    let tracked = names();
+    let params = Arc::new(
+        Params::unknown(&tracked)
+            .with(1, b"ISO")
+            .with(5, b"iso_8601"),
+    );
+    let statement = Arc::new(Statement::new(9, b"select 1\0\0\0", 11));
+    let key = Arc::new(PoolKey {
+        database: "d".into(),
+        user: "u".into(),
+    });
+    let lore = PoolLore {
+        key: key.clone(),
+        database: [3; 32],
+        welcome: Some(Welcome {
+            parameters: vec![(b"a"[..].into(), b"b"[..].into())].into(),
+            tracked: params.clone(),
+        }),
+        scram_keys: Some(ScramKeys {
+            client_key: [1; 32],
+            server_key: [2; 32],
+            salt: b"salt"[..].into(),
+            iterations: 4096,
+        }),
+        found_secret: Some(Secret::classify("secret")),
+    };
+    let server = |socket| ServerParcel {
+        socket: LooseSocket(socket),
+        ends: ends(5432),
+        number: 4,
+        pool: key.clone(),
+        key: Some((77, b"four"[..].into())),
+        params: params.clone(),
+        statements: vec![(statement.key(), statement.clone())],
+        status: Status::Idle,
+        connected: Time(1),
+        served: true,
+        since: Time(2),
+        welcome: None,
+        epoch: u64::MAX,
+    };
+    let client = Passenger {
+        socket: LooseSocket(13),
+        standing: Standing::Bound,
+        ends: ends(1),
+        number: 5,
+        connected: Time(3),
+        request: Time(4),
+        quiet: Time(5),
+        database: "d".into(),
+        user: "u".into(),
+        admitted: true,
+        long_key: false,
+        key: OldKey {
+            pid: 1 << 22 | 1,
+            secret: b"ours"[..].into(),
+        },
+        params: Some(params.clone()),
+        asked: None,
+        meaning: 9,
+        names: vec![(b"s"[..].into(), 1, statement.clone())],
+        names_given: 1,
+        unnamed: Some(statement.clone()),
+        group_failed: true,
+        held: b"Q\0\0".to_vec(),
+        left: 6,
+        tag: b'P',
+        server: Some((Box::new(server(14)), [4; 32])),
+    };
+    let database = [3; 32];
+    let parcel = Box::new(server(12));
+    Freight {
+        estate: Estate {
+            lasting: [8; 32],
+            schema: 11,
+            last_number: 5,
+            disabled: vec!["off".into()],
+            tracked: tracked.names().to_vec(),
+        },
+        listeners: vec![(ends(6432).local, LooseSocket(11))],
+        parcels: vec![
+            (WorkerId(0), Parcel::Pool(Box::new(lore))),
+            (WorkerId(1), Parcel::Server { parcel, database }),
+            (WorkerId(1), Parcel::Client(Box::new(client))),
+        ],
+    }
+}
+
+fn loose() -> Vec<LooseSocket> {
+    (11..15).map(LooseSocket).collect()
+}
+
+/// As text, without what is derived late.
+fn shown(freight: &Freight) -> String {
+    let text = format!("{freight:?}");
+    let mut parts = text.split("key: OnceLock(");
+    let mut shown = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        shown.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    shown.replace("<uninit>", "")
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let freight = freight();
+    let bytes = write(&freight);
+    assert_eq!(count_sockets(&bytes), Ok(4));
+    let read = read(&bytes, loose(), &names()).unwrap();
+    assert_eq!(shown(&read), shown(&freight));
+    let Parcel::Client(client) = &read.parcels[2].1 else {
+        panic!("a client")
+    };
+    let unnamed = client.unnamed.as_ref().unwrap();
+    assert!(Arc::ptr_eq(&client.names[0].2, unnamed), "one text");
+}
+
+#[test]
+fn who_tracks_other_parameters_trusts_no_server() {
+    let bytes = write(&freight());
+    let other = Tracked::new(["search_path", "IntervalStyle"]);
+    let read = read(&bytes, loose(), &other).unwrap();
+    let Parcel::Client(client) = &read.parcels[2].1 else {
+        panic!("a client")
+    };
+    let params = client.params.as_ref().unwrap();
+    assert_eq!(params.get(6), Some(&b"iso_8601"[..]));
+    assert_eq!(params.get(5), None);
+    assert!(matches!(
+        read.parcels[1].1,
+        Parcel::Server { database, .. } if database == [0; 32]
+    ));
+}
+
+#[test]
+fn damage_is_noticed() {
+    let bytes = write(&freight());
+    for len in 0..bytes.len() {
+        assert!(read(&bytes[..len], loose(), &names()).is_err(), "{len}");
+    }
+    assert!(read(&bytes, Vec::new(), &names()).is_err());
+    let mut more = loose();
+    more.push(LooseSocket(15));
+    assert!(read(&bytes, more, &names()).is_err());
+    let long = [bytes, vec![0]].concat();
+    assert!(read(&long, loose(), &names()).is_err());
+}

@@ -1,0 +1,145 @@
+//! What travels to a successor: connections at rest with all that is known of them, and what a
+//! process knows besides. [`code`] writes and reads it as bytes, in a versioned format.
+
+pub mod code;
+#[cfg(test)]
+mod code_tests;
+
+use std::sync::Arc;
+
+use crate::auth::{ScramKeys, Secret};
+use crate::cancel::OldKey;
+use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
+use crate::mail::ServerParcel;
+use crate::params::Params;
+use crate::pool::{PoolKey, Welcome};
+use crate::statement::Statement;
+
+/// The version of the format, and of what both processes do.
+pub const VERSION: u32 = 1;
+
+/// All that travels.
+#[derive(Debug)]
+pub struct Freight {
+    /// What the process knows besides.
+    pub estate: Estate,
+    /// Its listening sockets.
+    pub listeners: Vec<(Address, LooseSocket)>,
+    /// Everything else, by worker; pools come before their servers and clients.
+    pub parcels: Vec<(WorkerId, Parcel)>,
+}
+
+/// What a process knows besides its connections.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Estate {
+    /// [`crate::cancel::Keys::lasting`].
+    pub lasting: [u8; 32],
+    /// [`crate::statement::Interner::schema`].
+    pub schema: u64,
+    /// The last number that the console has for a connection.
+    pub last_number: u64,
+    /// Databases that DISABLE holds for.
+    pub disabled: Vec<String>,
+    /// Which parameters are tracked, by position.
+    pub tracked: Vec<String>,
+}
+
+/// A piece of it.
+#[derive(Debug)]
+pub enum Parcel {
+    /// What is known of a pool.
+    Pool(Box<PoolLore>),
+    /// A server at rest.
+    Server {
+        /// As it travels between workers.
+        parcel: Box<ServerParcel>,
+        /// [`crate::config::Database::fingerprint`] of where it is connected to.
+        database: [u8; 32],
+    },
+    /// A client at rest.
+    Client(Box<Passenger>),
+}
+
+/// What is known of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolLore {
+    /// Which.
+    pub key: Arc<PoolKey>,
+    /// [`crate::config::Database::fingerprint`].
+    pub database: [u8; 32],
+    /// What PostgreSQL told at the last login.
+    pub welcome: Option<Welcome>,
+    /// For logins to PostgreSQL.
+    pub scram_keys: Option<ScramKeys>,
+    /// Likewise.
+    pub found_secret: Option<Secret>,
+}
+
+/// How a client stood when it was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Its first packet was awaited.
+    Startup,
+    /// It had proved who it is, and was not told so yet.
+    Newcomer,
+    /// It was logged in and bound to no server.
+    Ready,
+    /// It was between two transactions of its session, with a server of its own.
+    Bound,
+    /// It talked to the console.
+    Console {
+        /// It may give every command.
+        admin: bool,
+    },
+}
+
+/// A client at rest.
+#[derive(Debug)]
+pub struct Passenger {
+    /// Its socket.
+    pub socket: LooseSocket,
+    /// How it stood.
+    pub standing: Standing,
+    /// Its ends.
+    pub ends: Ends,
+    /// Its number in the console.
+    pub number: u64,
+    /// When it connected.
+    pub connected: Time,
+    /// When it last began a request.
+    pub request: Time,
+    /// When it last became idle.
+    pub quiet: Time,
+    /// The database it asked for.
+    pub database: String,
+    /// Who it logged in as.
+    pub user: String,
+    /// The Broker counts it.
+    pub admitted: bool,
+    /// Protocol 3.2 or newer.
+    pub long_key: bool,
+    /// Its cancel key.
+    pub key: OldKey,
+    /// Its values of the tracked parameters.
+    pub params: Option<Arc<Params>>,
+    /// Those it asked for at login.
+    pub asked: Option<Arc<Params>>,
+    /// A hash of those that change what statements mean.
+    pub meaning: u64,
+    /// Its named statements, with the number of each name.
+    pub names: Vec<(Box<[u8]>, u64, Arc<Statement>)>,
+    /// How many names it has given so far.
+    pub names_given: u64,
+    /// Its unnamed statement.
+    pub unnamed: Option<Arc<Statement>>,
+    /// A message failed; all up to the next Sync are skipped.
+    pub group_failed: bool,
+    /// What it has sent and we have not handled.
+    pub held: Vec<u8>,
+    /// Bytes of its current message still to come, all of them to be dropped.
+    pub left: u32,
+    /// That message's tag.
+    pub tag: u8,
+    /// The server of its session, and the fingerprint of that server's database.
+    pub server: Option<(Box<ServerParcel>, [u8; 32])>,
+}

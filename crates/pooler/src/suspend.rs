@@ -1,0 +1,243 @@
+//! SUSPEND: nobody is read from any more, each from its next message on, and what is queued for
+//! anybody goes to the kernel. Who does not get there in time is closed.
+
+use std::collections::BTreeMap;
+
+use crate::client;
+use crate::event::{Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId};
+use crate::fault::Fault;
+use crate::mail::Mail;
+use crate::pooler::Pooler;
+use crate::pooling::nanos;
+use crate::server;
+
+/// What those who are closed and the log are told.
+const WHY: &str = "suspend_timeout";
+
+/// SUSPEND holds.
+#[derive(Debug)]
+pub struct Suspension {
+    /// When who is not quiet is closed.
+    until: Time,
+    peers: BTreeMap<Peer, Step>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// In the middle of a message.
+    Reading,
+    /// Not read from; something is queued for it.
+    Flushing,
+    /// Neither.
+    Quiet,
+}
+
+impl Pooler {
+    /// SUSPEND.
+    pub(crate) fn suspend(&mut self, out: &mut Out) {
+        if self.janitor.holds() {
+            return;
+        }
+        let limit = nanos(self.config.globals.suspend_timeout);
+        self.janitor.suspension = Some(Suspension {
+            until: Time(self.now.0.saturating_add(limit)),
+            peers: BTreeMap::new(),
+        });
+        self.hold_pools(out);
+        self.accept(false, out);
+        for id in self.clients.keys() {
+            self.suspend_client(id, out);
+        }
+        for id in self.servers.keys() {
+            self.suspend_server(id, out);
+        }
+    }
+
+    /// Undoes SUSPEND.
+    pub(crate) fn unsuspend(&mut self, out: &mut Out) {
+        if self.janitor.suspension.take().is_none() {
+            return;
+        }
+        for id in self.clients.keys() {
+            self.unpause_client(id, out);
+        }
+        for id in self.servers.keys() {
+            self.unpause_server(id, out);
+        }
+        self.accept(true, out);
+        self.hold_pools(out);
+    }
+
+    /// Has pools give out servers again, or no more.
+    pub(crate) fn hold_pools(&mut self, out: &mut Out) {
+        let held = self.janitor.holds();
+        for id in self.pools.ids() {
+            self.pools.at_mut(id).held = held;
+            self.need(id, out);
+        }
+    }
+
+    /// Switches accepting on or off; one worker does so for all.
+    pub(crate) fn accept(&self, on: bool, out: &mut Out) {
+        if self.worker == Self::BROKER {
+            out.push(Action::Ask(Question::Accept(on)));
+        }
+    }
+
+    /// An order for every worker.
+    pub(crate) fn order_everywhere(&self, order: &Order, out: &mut Out) {
+        for worker in 0..self.workers {
+            out.push(Action::Post(WorkerId(worker), Mail::Order(order.clone())));
+        }
+    }
+
+    /// Under SUSPEND: a client that is new here, or has sent something, is read from to the end of
+    /// its message and no further.
+    pub(crate) fn suspend_client(&mut self, id: ClientId, out: &mut Out) {
+        if self.janitor.suspension.is_none() {
+            return;
+        }
+        use client::State;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let concerned = !matches!(
+            client.state,
+            State::Console(_)
+                | State::Canceller
+                | State::Moving(_)
+                | State::Successor
+                | State::Packed(_)
+                | State::Closing
+        );
+        let between = client.inbox.at_boundary();
+        let link = client.link();
+        if concerned {
+            let stop = between && !client.paused;
+            client.paused |= stop;
+            self.suspend_peer(Peer::Client(id), between, stop, out);
+        }
+        if let Some(server) = link {
+            self.flush_again(Peer::Server(server), out);
+        }
+    }
+
+    /// Likewise a server.
+    pub(crate) fn suspend_server(&mut self, id: ServerId, out: &mut Out) {
+        if self.janitor.suspension.is_none() {
+            return;
+        }
+        use server::State;
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        // Logins and cancels end by themselves, and nobody has begun anything there.
+        let concerned = !matches!(
+            server.state,
+            State::Resolving
+                | State::Connecting
+                | State::Login(_)
+                | State::ConnectQuery
+                | State::Cancel(_)
+                | State::Lent(_)
+                | State::Packed
+                | State::Closing
+        );
+        let between = server.inbox.at_boundary();
+        let link = server.link();
+        if concerned {
+            let stop = between && !server.paused;
+            server.paused |= stop;
+            self.suspend_peer(Peer::Server(id), between, stop, out);
+        }
+        if let Some(client) = link {
+            self.flush_again(Peer::Client(client), out);
+        }
+    }
+
+    fn suspend_peer(&mut self, peer: Peer, between: bool, stop: bool, out: &mut Out) {
+        let Some(suspension) = &mut self.janitor.suspension else {
+            return;
+        };
+        if stop {
+            out.push(Action::Receive { peer, on: false });
+        }
+        let step = suspension.peers.entry(peer).or_insert(Step::Reading);
+        if *step == Step::Reading && between {
+            *step = Step::Flushing;
+            out.push(Action::TellFlushed(peer));
+        }
+    }
+
+    /// What was under way when reading stopped has come, and may have become output.
+    fn flush_again(&mut self, peer: Peer, out: &mut Out) {
+        if let Some(suspension) = &mut self.janitor.suspension
+            && let Some(step) = suspension.peers.get_mut(&peer)
+            && *step == Step::Quiet
+        {
+            *step = Step::Flushing;
+            out.push(Action::TellFlushed(peer));
+        }
+    }
+
+    /// The kernel has all that was queued for a peer.
+    pub(crate) fn flushed(&mut self, peer: Peer) {
+        if let Some(suspension) = &mut self.janitor.suspension
+            && let Some(step) = suspension.peers.get_mut(&peer)
+            && *step == Step::Flushing
+        {
+            *step = Step::Quiet;
+        }
+    }
+
+    fn is_there(&self, peer: Peer) -> bool {
+        match peer {
+            Peer::Client(id) => {
+                let client = self.clients.get(id);
+                client.is_some_and(|c| !matches!(c.state, client::State::Closing))
+            }
+            Peer::Server(id) => {
+                let server = self.servers.get(id);
+                server.is_some_and(|s| !matches!(s.state, server::State::Closing))
+            }
+        }
+    }
+
+    /// SUSPEND is done here (or undone).
+    pub(crate) fn is_suspended(&self) -> bool {
+        let Some(suspension) = &self.janitor.suspension else {
+            return true;
+        };
+        let mut peers = suspension.peers.iter();
+        peers.all(|(peer, step)| *step == Step::Quiet || !self.is_there(*peer))
+    }
+
+    /// Closes who is not quiet in time.
+    pub(crate) fn drop_unsuspended(&mut self, out: &mut Out) {
+        let now = self.now;
+        let Some(suspension) = &mut self.janitor.suspension else {
+            return;
+        };
+        if now < suspension.until {
+            return;
+        }
+        suspension.until = Time(u64::MAX);
+        let late = suspension.peers.iter();
+        let late = late.filter(|(_, step)| **step != Step::Quiet);
+        let late: Vec<Peer> = late.map(|(peer, _)| *peer).collect();
+        for peer in late {
+            self.close_late(peer, out);
+        }
+    }
+
+    /// Closes a peer that could not be brought to rest in time.
+    pub(crate) fn close_late(&mut self, peer: Peer, out: &mut Out) {
+        match peer {
+            Peer::Client(id) => self.disconnect(id, Fault::Server(WHY), out),
+            Peer::Server(id) => {
+                self.drop_linked(id, Fault::Server(WHY), false, out);
+                self.close_server(id, WHY, Close::Abort, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! A successor takes over: links come to their ends, then everything at rest travels.
+//!
+//! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our
+//! user id). Then, on every worker: no server is given out and nothing is accepted
+//! ([`Order::HandOver`](crate::event::Order)) until each link has ended or `suspend_timeout` has
+//! passed; the drivers let go of all that is at rest, and it goes to the control thread as
+//! [`Parcel`]s ([`Order::Pack`](crate::event::Order)). If the successor confirms that it has
+//! everything, those left behind are served here until they leave ([`Order::Drain`](crate::event::Order));
+//! if not, the parcels come back, as they would come to a successor (`adoption.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cancel::OldKey;
+use crate::client::{self, Client};
+use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
+use crate::fault::Fault;
+use crate::mail::{Mail, ServerParcel, ToBroker};
+use crate::orders::Ending;
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+use crate::pooling::nanos;
+use crate::server::{self, Server};
+
+/// How long logins under way may take before their clients are left behind, in nanoseconds.
+const LOGIN_NS: u64 = 1_000_000_000;
+
+/// How far a takeover is.
+#[derive(Debug, Default)]
+pub enum Takeover {
+    /// There is none.
+    #[default]
+    No,
+    /// Links are awaited.
+    Holding {
+        /// Since when.
+        since: Time,
+        /// Until when.
+        until: Time,
+    },
+    /// The driver is asked for what is at rest.
+    Packing {
+        /// When who is not detached yet is closed.
+        until: Time,
+        /// Who is not.
+        left: BTreeSet<Peer>,
+        /// Servers of sessions that are not detached yet, with their clients, whose turn comes
+        /// then: all that a server says goes to its client first.
+        bound: BTreeMap<ServerId, ClientId>,
+        /// Those that are, by their clients.
+        carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
+    },
+    /// The successor has everything, but for those left behind.
+    Over,
+}
+
+impl Takeover {
+    /// No server is given out.
+    pub fn holds(&self) -> bool {
+        matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
+    }
+
+    /// A successor has taken over.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Takeover::Over)
+    }
+}
+
+impl Pooler {
+    /// Links are to end.
+    pub(crate) fn begin_takeover(&mut self, out: &mut Out) {
+        if self.janitor.holds() {
+            return;
+        }
+        let limit = nanos(self.config.globals.suspend_timeout);
+        self.janitor.takeover = Takeover::Holding {
+            since: self.now,
+            until: Time(self.now.0.saturating_add(limit)),
+        };
+        self.accept(false, out);
+        self.hold_pools(out);
+        // Sessions between two transactions stay there.
+        for id in self.servers.keys() {
+            self.settle(id, out);
+        }
+    }
+
+    /// It does not come to pass: everything goes on here.
+    pub(crate) fn give_up_takeover(&mut self, out: &mut Out) {
+        if !self.janitor.takeover.holds() {
+            return;
+        }
+        self.janitor.takeover = Takeover::No;
+        self.unpark(out);
+        self.accept(true, out);
+        self.hold_pools(out);
+    }
+
+    /// Sessions go on here.
+    fn unpark(&mut self, out: &mut Out) {
+        for id in self.clients.keys() {
+            if let Some(client) = self.clients.get_mut(id)
+                && std::mem::take(&mut client.parked)
+            {
+                self.resume(id, out);
+            }
+        }
+    }
+
+    /// Nothing is left to wait for before packing: also when it took too long.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let Takeover::Holding { since, until } = self.janitor.takeover else {
+            return true;
+        };
+        self.now >= until || !(self.a_server_works() || self.a_client_logs_in(since))
+    }
+
+    fn a_server_works(&self) -> bool {
+        use server::State;
+        self.servers.iter().any(|(_, server)| match server.state {
+            State::Idle | State::Used | State::Packed | State::Closing => false,
+            // They are closed: the successor opens its own.
+            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => false,
+            State::Linked(client) => self.clients.get(client).is_some_and(|client| {
+                // Replication stays here, however long it lasts.
+                !client.parked && !client.replication.any()
+            }),
+            _ => true,
+        })
+    }
+
+    fn a_client_logs_in(&self, since: Time) -> bool {
+        use client::State;
+        let patient = self.now.0 < since.0.saturating_add(LOGIN_NS);
+        patient
+            && self.clients.iter().any(|(_, client)| match client.state {
+                State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
+                State::Welcome => client.pool.is_none(),
+                _ => false,
+            })
+    }
+
+    /// The successor is there: everything at rest goes to it.
+    pub(crate) fn pack(&mut self, out: &mut Out) {
+        let limit = nanos(self.config.globals.suspend_timeout);
+        self.janitor.takeover = Takeover::Packing {
+            until: Time(self.now.0.saturating_add(limit)),
+            left: BTreeSet::new(),
+            bound: BTreeMap::new(),
+            carried: BTreeMap::new(),
+        };
+        self.hold_pools(out);
+        for (_, pool) in self.pools.iter() {
+            let lore = PoolLore {
+                key: pool.key.clone(),
+                database: pool.terms.database.fingerprint(),
+                welcome: pool.welcome.clone(),
+                scram_keys: pool.scram_keys.clone(),
+                found_secret: pool.found_secret.clone(),
+            };
+            out.push(packed(Parcel::Pool(Box::new(lore))));
+        }
+        let (mut leaving, mut sessions) = (BTreeSet::new(), BTreeMap::new());
+        for id in self.servers.keys() {
+            if let Some(client) = self.pack_session(id) {
+                sessions.insert(id, client);
+            } else if !self.pack_server(id, out) {
+                continue;
+            }
+            leaving.insert(Peer::Server(id));
+            out.push(Action::Detach(Peer::Server(id)));
+        }
+        for id in self.clients.keys() {
+            if self.pack_client(id, out) {
+                leaving.insert(Peer::Client(id));
+                out.push(Action::Detach(Peer::Client(id)));
+            }
+        }
+        leaving.extend(sessions.values().map(|client| Peer::Client(*client)));
+        if leaving.is_empty() {
+            return self.all_packed(out);
+        }
+        if let Takeover::Packing { left, bound, .. } = &mut self.janitor.takeover {
+            (*left, *bound) = (leaving, sessions);
+        }
+    }
+
+    /// The client of a server, if its session is between two transactions and both travel.
+    fn pack_session(&mut self, id: ServerId) -> Option<ClientId> {
+        let server = self.servers.get_mut(id)?;
+        let client_id = server.link()?;
+        let client = self.clients.get_mut(client_id)?;
+        if !client.parked || client.leaving || !server.may_travel() {
+            return None;
+        }
+        client.state = client::State::Packed(Standing::Bound);
+        server.state = server::State::Packed;
+        Some(client_id)
+    }
+
+    /// True if the server travels.
+    fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
+        use server::State;
+        let Some(server) = self.servers.get_mut(id) else {
+            return false;
+        };
+        match server.state {
+            State::Idle if server.may_travel() => {
+                server.state = State::Packed;
+                let pool = self.pools.at_mut(server.pool);
+                pool.idle.retain(|idle| *idle != id);
+                return true;
+            }
+            State::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
+            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
+                self.close_server(id, "obsolete connection", Close::Abort, out);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// True if the client travels.
+    fn pack_client(&mut self, id: ClientId, out: &mut Out) -> bool {
+        use client::State;
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        let standing = match &client.state {
+            _ if client.leaving || client.replication.any() => None,
+            State::Startup => Some(Standing::Startup),
+            State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
+            State::Idle | State::Waiting => Some(Standing::Ready),
+            State::Console(session) => session.at_rest(),
+            _ => None,
+        };
+        if let Some(standing) = standing {
+            client.state = State::Packed(standing);
+            return true;
+        }
+        // In the middle of proving who it is, or about to be placed: nobody could go on there.
+        if matches!(
+            client.state,
+            State::Login(_) | State::Lookup | State::Welcome | State::Moving(_)
+        ) {
+            self.disconnect(id, Fault::ShuttingDown, out);
+        }
+        false
+    }
+
+    /// The driver has let go of a client that travels; it is in no table any more.
+    pub(crate) fn client_packed(
+        &mut self,
+        id: ClientId,
+        client: Client,
+        standing: Standing,
+        socket: LooseSocket,
+        out: &mut Out,
+    ) {
+        if let Some(pool) = client.pool {
+            let pool = self.pools.at_mut(pool);
+            pool.clients -= 1;
+            pool.quiet = self.now;
+        }
+        if client.admitted {
+            let login = Arc::new(PoolKey {
+                database: client.database.clone(),
+                user: client.user.clone(),
+            });
+            let left = ToBroker::Left { login };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+        }
+        let (pid, secret, length) = self.own_key(id, client.long_key);
+        self.peering.forget(id);
+        let own = || OldKey {
+            pid,
+            secret: secret[..length].into(),
+        };
+        let key = client.old_key.as_deref().cloned().unwrap_or_else(own);
+        self.keys.forget(client.old_key, id);
+        let server = match &mut self.janitor.takeover {
+            Takeover::Packing { carried, .. } => carried.remove(&id),
+            _ => None,
+        };
+        let names = client.names.into_iter();
+        let passenger = Passenger {
+            socket,
+            standing,
+            ends: client.ends,
+            number: client.number,
+            connected: client.connected,
+            request: client.request,
+            quiet: client.quiet,
+            database: client.database.to_string(),
+            user: client.user.to_string(),
+            admitted: client.admitted,
+            long_key: client.long_key,
+            key,
+            params: client.params,
+            asked: client.asked,
+            meaning: client.meaning,
+            names: names
+                .map(|(name, named)| (name, named.number, named.statement))
+                .collect(),
+            names_given: client.names_given,
+            unnamed: client.unnamed,
+            group_failed: client.group_failed,
+            held: client.inbox.held,
+            left: client.inbox.left,
+            tag: client.inbox.tag,
+            server,
+        };
+        out.push(packed(Parcel::Client(Box::new(passenger))));
+        self.unpacked(Peer::Client(id), out);
+    }
+
+    /// Likewise of a server, which is in the table still.
+    pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
+        // A session whose client has gone is nobody else's.
+        let alone = self.session_of(id).is_some_and(|(_, there)| !there);
+        let fit = !alone && self.servers.get(id).is_some_and(Server::may_travel);
+        if !fit {
+            // It said something odd on the way out: it comes back only to be closed.
+            out.push(Action::Attach(Peer::Server(id), socket));
+            self.close_server(id, "idle server got dirty", Close::Await, out);
+            return self.unpacked(Peer::Server(id), out);
+        }
+        let Some(mut server) = self.servers.remove(id) else {
+            return;
+        };
+        let pool = self.pools.at_mut(server.pool);
+        pool.servers -= 1;
+        let database = pool.terms.database.fingerprint();
+        let freed = ToBroker::Freed {
+            worker: self.worker,
+            pool: pool.key.clone(),
+        };
+        let parcel = ServerParcel {
+            socket,
+            ends: server.ends.take().expect("a server at rest is connected"),
+            number: server.number,
+            pool: pool.key.clone(),
+            key: server.key.take(),
+            params: server.params.clone(),
+            statements: server.set.drain(),
+            status: server.status,
+            connected: server.connected,
+            since: server.since,
+            served: server.served,
+            welcome: None,
+            epoch: u64::MAX,
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+        let parcel = Box::new(parcel);
+        if let Takeover::Packing { bound, carried, .. } = &mut self.janitor.takeover
+            && let Some(client) = bound.remove(&id)
+        {
+            carried.insert(client, (parcel, database));
+            out.push(Action::Detach(Peer::Client(client)));
+        } else {
+            out.push(packed(Parcel::Server { parcel, database }));
+        }
+        self.unpacked(Peer::Server(id), out);
+    }
+
+    /// The client whose session a server that travels is, and whether it is there still.
+    pub(crate) fn session_of(&self, id: ServerId) -> Option<(ClientId, bool)> {
+        let Takeover::Packing { bound, .. } = &self.janitor.takeover else {
+            return None;
+        };
+        let client = *bound.get(&id)?;
+        let there = self.clients.get(client);
+        let there = there.is_some_and(|c| matches!(c.state, client::State::Packed(_)));
+        Some((client, there))
+    }
+
+    /// A peer need not be waited for any more: it travels, or is gone.
+    pub(crate) fn unpacked(&mut self, peer: Peer, out: &mut Out) {
+        let Takeover::Packing {
+            left,
+            bound,
+            carried,
+            ..
+        } = &mut self.janitor.takeover
+        else {
+            return;
+        };
+        let removed = left.remove(&peer);
+        match peer {
+            Peer::Server(id) => {
+                // It is gone, or dirty: so is its session.
+                if let Some(client) = bound.remove(&id) {
+                    left.remove(&Peer::Client(client));
+                    self.disconnect(client, Fault::ServerGone, out);
+                }
+            }
+            Peer::Client(id) => {
+                if let Some((server, _)) = carried.remove(&id) {
+                    out.push(Action::Discard(server.socket));
+                }
+            }
+        }
+        if let Takeover::Packing { left, .. } = &self.janitor.takeover
+            && removed
+            && left.is_empty()
+        {
+            self.all_packed(out);
+        }
+    }
+
+    fn all_packed(&mut self, out: &mut Out) {
+        let last_number = self.number();
+        let disabled = self.janitor.disabled.iter().cloned();
+        let estate = Estate {
+            lasting: self.keys.lasting(),
+            schema: self.shared.statements.schema(),
+            last_number,
+            disabled: disabled.collect(),
+            tracked: self.shared.tracked.names().to_vec(),
+        };
+        out.push(Action::Ask(Question::AllPacked(Box::new(estate))));
+    }
+
+    /// Closes those for whom the kernel takes nothing, so that the others need not wait.
+    pub(crate) fn drop_unpacked(&mut self, out: &mut Out) {
+        let Takeover::Packing { until, left, .. } = &self.janitor.takeover else {
+            return;
+        };
+        if self.now < *until {
+            return;
+        }
+        for peer in left.clone() {
+            self.close_late(peer, out);
+            self.unpacked(peer, out);
+        }
+    }
+
+    /// The successor has everything: who was left behind is served until they leave.
+    pub(crate) fn drain_behind(&mut self, out: &mut Out) {
+        self.janitor.takeover = Takeover::Over;
+        self.unpark(out);
+        self.hold_pools(out);
+        self.janitor.ending = Some(Ending::Clients);
+        self.maybe_end(out);
+    }
+}
+
+fn packed(parcel: Parcel) -> Action {
+    Action::Ask(Question::Packed(Box::new(parcel)))
+}

@@ -1,0 +1,447 @@
+"""SUSPEND, and a new process that takes over from a running one (-R)."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from harness import machine, wire
+from harness.howdah import console_rows
+from harness.wire import bind, describe, execute, parse, query, sync
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def admin(howdah):
+    """A console that stays open: nobody else gets in while accepting is suspended."""
+    return howdah.connect(user="admin", database="pgbouncer", password="secret")
+
+
+def state(console):
+    """SHOW STATE as a dictionary."""
+    return {row["key"]: row["value"] for row in console_rows(console, "SHOW STATE")}
+
+
+def refusal(console, command):
+    """The text of the error that a console command gets."""
+    with pytest.raises(wire.Refused) as refused:
+        console_rows(console, command)
+    return refused.value.text
+
+
+# SUSPEND ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_suspend_and_resume(make_howdah, workers):
+    """While it holds, nobody is read from; RESUME has everything go on as if nothing was."""
+    howdah = make_howdah(workers=workers)
+    with admin(howdah) as console, howdah.connect() as idle, howdah.connect() as busy:
+        busy.rows("begin")
+        assert state(console)["active"] == "yes"
+        console_rows(console, "SUSPEND")
+        seen = state(console)
+        assert (seen["active"], seen["paused"], seen["suspended"]) == ("no", "no", "yes")
+        assert all(row["paused"] == "0" for row in console_rows(console, "SHOW DATABASES"))
+        idle.send(query("select 'one'"))
+        busy.send(query("select 'two'"))
+        assert idle.quiet() and busy.quiet()
+        for command in ("SUSPEND", "PAUSE", "PAUSE postgres"):
+            assert refusal(console, command) == "already suspended/paused"
+        console_rows(console, "RESUME")
+        assert idle.read_until()[1].row() == [b"one"]
+        assert busy.read_until()[1].row() == [b"two"]
+        busy.rows("commit")
+        assert state(console)["suspended"] == "no"
+        assert refusal(console, "RESUME") == "pooler is not paused/suspended"
+        console_rows(console, "PAUSE postgres")
+        assert refusal(console, "SUSPEND") == "cannot suspend with paused databases"
+
+
+def test_suspend_ends_with_its_console(make_howdah):
+    """The administrator who gave SUSPEND leaves: RESUME follows by itself."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        with admin(howdah) as console:
+            console_rows(console, "SUSPEND")
+            client.send(query("select 'later'"))
+            assert client.quiet()
+        assert client.read_until()[1].row() == [b"later"]
+
+
+def test_who_does_not_read_is_dropped_by_suspend(make_howdah):
+    """A client that leaves its answer unread keeps SUSPEND from being done: suspend_timeout."""
+    howdah = make_howdah(suspend_timeout=1)
+    with admin(howdah) as console, howdah.raw(receive_buffer=4096) as client:
+        client.login()
+        client.send(query("select repeat('x', 1000000) from generate_series(1, 100)"))
+        client.read_bytes(1000)
+        console_rows(console, "SUSPEND")
+        howdah.wait_for_log("closing because: suspend_timeout")
+        console_rows(console, "RESUME")
+
+
+def test_show_fds(make_howdah):
+    """PgBouncer's columns, for administrators."""
+    howdah = make_howdah()
+    with admin(howdah) as console, howdah.connect() as client:
+        client.rows("set datestyle to 'German'")
+        rows = console_rows(console, "SHOW FDS")
+        assert list(rows[0]) == [
+            "fd", "task", "user", "database", "addr", "port", "cancel", "link", "client_encoding",
+            "std_strings", "datestyle", "timezone", "password", "scram_client_key",
+            "scram_server_key"]
+        assert {row["task"] for row in rows} == {"client", "server"}
+        assert next(r["datestyle"] for r in rows if r["task"] == "client") == "German, DMY"
+
+
+# Takeover ---------------------------------------------------------------------------------------
+
+def begin_takeover(howdah, **changes):
+    """Starts a successor; gives the process that is taken over from."""
+    old = howdah.child
+    howdah.write(**changes)
+    with open(os.path.join(howdah.folder, "stderr"), "a") as errors:
+        howdah.child = howdah.spawn("-R", "--quiet", howdah.ini_path, stdin=subprocess.DEVNULL,
+                                    stdout=errors, stderr=errors)
+    return old
+
+
+def take_over(howdah, **changes):
+    """A successor takes over, and the old process ends."""
+    mark = howdah.log_mark()
+    old = begin_takeover(howdah, **changes)
+    assert old.wait(30) == 0, howdah.said()
+    howdah.wait_for_log("process up", since=mark, seconds=30)
+
+
+class Load:
+    """Clients that never pause and never see an error, each on a thread of its own."""
+
+    def __init__(self, howdah, kinds):
+        self.stop = threading.Event()
+        self.problems = []
+        self.counts = [0] * len(kinds)
+        self.threads = [threading.Thread(target=self._run, args=(howdah, kind, number))
+                        for number, kind in enumerate(kinds)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self, howdah, kind, number):
+        try:
+            with howdah.connect(application_name=f"load {number}") as client:
+                step = kind(client, number)
+                while not self.stop.is_set():
+                    step(self.counts[number])
+                    self.counts[number] += 1
+        except Exception as problem:  # noqa: BLE001: whatever it is, the test must hear of it
+            self.problems.append(f"{kind.__name__} {number}: {problem!r}")
+
+    def wait_for_more(self):
+        """Waits until every client has got something done from now on."""
+        before = list(self.counts)
+        machine.wait_until(
+            lambda: self.problems or all(now > old + 3 for old, now in zip(before, self.counts)),
+            f"all clients to get on: {before}, {self.counts}, {self.problems}", 30)
+        assert not self.problems, self.problems
+
+
+def simple(client, number):
+    """Simple queries; the server shows whose parameters it has."""
+    def step(turn):
+        sql = f"select {turn}, current_setting('application_name')"
+        assert client.rows(sql) == [[str(turn), f"load {number}"]]
+    return step
+
+
+def prepared(client, number):
+    """A statement that is prepared once, before anything else happens."""
+    client.ask(parse(f"select $1::text || ' of {number}'", "mine"), sync())
+
+    def step(turn):
+        got = client.ask(bind("mine", [str(turn).encode()]), execute(), sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[f"{turn} of {number}".encode()]]
+    return step
+
+
+def described(client, number):
+    """A new statement each time, described in a round of its own."""
+    def step(turn):
+        name = f"s{turn}"
+        client.ask(parse(f"select {turn} + $1::int", name), describe(name), sync())
+        got = client.ask(bind(name, [str(number).encode()]), execute(), sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[str(turn + number).encode()]]
+    return step
+
+
+def transactional(client, number):
+    """Transactions of several rounds: all on one server."""
+    def step(turn):
+        client.rows("begin")
+        pid = client.value("select pg_backend_pid()")
+        client.rows(f"set local search_path to 'number_{number}'")
+        assert client.value("show search_path") == f"number_{number}"
+        assert client.value("select pg_backend_pid()") == pid
+        client.rows("commit")
+    return step
+
+
+KINDS = [simple, prepared, described, transactional] * 3
+
+
+@pytest.mark.parametrize("pool_mode", ["transaction", "session"])
+@pytest.mark.parametrize("changing", [False, True], ids=["same driver", "changing drivers"])
+def test_five_takeovers_under_load(make_howdah, driver, changing, pool_mode):
+    """Five successors in a row, and not one client sees an error."""
+    howdah = make_howdah(workers=2, pool_mode=pool_mode, default_pool_size=20,
+                         pidfile=None)
+    howdah.stop()
+    howdah.write(pidfile=os.path.join(howdah.folder, "pid"))
+    howdah.start()
+    other = {"epoll": "io_uring", "io_uring": "epoll"}
+    if changing and not machine.io_uring_works():
+        pytest.skip("this machine has one driver only")
+    with howdah.connect(datestyle="German") as idle, Load(howdah, KINDS) as load:
+        idle.ask(parse("select current_setting('datestyle'), $1::int", "kept"), sync())
+        idle.rows("set timezone to 'Asia/Tokyo'")
+        for turn in range(5):
+            load.wait_for_more()
+            changes = {"io_driver": other[driver] if turn % 2 == 0 else driver} if changing else {}
+            take_over(howdah, **changes)
+            with open(os.path.join(howdah.folder, "pid")) as file:
+                assert int(file.read()) == howdah.child.pid
+        load.wait_for_more()
+        got = idle.ask(bind("kept", [b"7"]), execute(), sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[b"German, DMY", b"7"]]
+        assert idle.value("show timezone") == "Asia/Tokyo"
+        idle.rows("reset datestyle")
+        assert idle.value("show datestyle") == "German, DMY"
+    assert not load.problems, load.problems
+    howdah.stop(signal.SIGINT)
+    assert not os.path.exists(howdah.socket_path)
+
+
+def test_what_clients_have_travels(make_howdah, postgres):
+    """Cancel keys, half a message, waiting clients, consoles, clients of both protocols."""
+    howdah = make_howdah(workers=2, default_pool_size=1)
+    with howdah.connect() as one, howdah.connect() as two, howdah.raw() as new, \
+            howdah.connect() as half, admin(howdah) as console, postgres.connect() as holder:
+        whole = wire.startup("postgres", "postgres")
+        new.send(whole[:7])
+        half.send(query("select 'whole'")[:9])
+        holder.value("select pg_advisory_lock(77)")
+        one.send(query("select pg_advisory_xact_lock(77)"))
+        howdah.wait_for_pool(cl_active=3, sv_active=1)
+        two.send(query("select 'waited'"))
+        howdah.wait_for_pool(cl_waiting=1)
+        servers = {row["remote_pid"] for row in howdah.console("SHOW SERVERS")}
+        old = begin_takeover(howdah)
+        machine.wait_until(lambda: state(console)["suspended"] == "yes", "the successor to ask")
+        holder.value("select pg_advisory_unlock(77)")
+        assert old.wait(30) == 0
+        one.read_until()
+        assert two.read_until()[1].row() == [b"waited"]
+        half.send(query("select 'whole'")[9:])
+        assert half.read_until()[1].row() == [b"whole"]
+        new.send(whole[7:])
+        assert [m.tag for m in new.read_until()][0] == "R"
+        assert {row["remote_pid"] for row in console_rows(console, "SHOW SERVERS")} == servers
+        one.send(query("select pg_sleep(60)"))
+        machine.wait_until(lambda: postgres.value(
+            "select count(*) from pg_stat_activity where query = 'select pg_sleep(60)'") == "1",
+            "it to run")
+        one.cancel()
+        assert [m.fields()["C"] for m in one.read_until() if m.tag == "E"] == ["57014"]
+
+
+def test_takeover_with_an_open_transaction(make_howdah):
+    """Who has not come to an end in suspend_timeout stays where it is until it leaves."""
+    howdah = make_howdah(workers=2, suspend_timeout=1)
+    with howdah.connect() as inside, howdah.connect() as other:
+        inside.rows("begin")
+        mark = howdah.log_mark()
+        old = begin_takeover(howdah)
+        try:
+            howdah.wait_for_log("took over 1 clients", since=mark)
+            assert other.value("select 'served'") == "served"
+            with howdah.connect() as newcomer:
+                assert newcomer.value("select 'in'") == "in"
+            assert old.poll() is None
+            assert inside.value("select 'still'") == "still"
+            inside.rows("commit")
+            assert inside.value("select 'as before'") == "as before"
+            inside.send(wire.terminate())
+            assert old.wait(15) == 0
+            assert other.value("select 'served'") == "served"
+        finally:
+            machine.end(old)
+
+
+def still_serves(howdah, old, client):
+    """A takeover came to nothing: the old process goes on, with clients old and new."""
+    assert howdah.child.wait(30) == 1
+    howdah.child = old
+    assert howdah.running()
+    assert client.value("select 'still'") == "still"
+    with howdah.connect() as newcomer:
+        assert newcomer.value("select 'new'") == "new"
+
+
+def test_takeover_of_a_paused_process_is_refused(make_howdah):
+    """As SUSPEND would be."""
+    howdah = make_howdah()
+    with howdah.connect() as client:
+        client.value("select 1")
+        howdah.console("PAUSE")
+        old = begin_takeover(howdah)
+        howdah.wait_for_log("cannot take over the old process: already suspended/paused")
+        howdah.console("RESUME")
+        still_serves(howdah, old, client)
+
+
+def test_takeover_that_fails_late_is_taken_back(make_howdah):
+    """The successor cannot listen where it should: everything goes back to the old process."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        client.ask(parse("select 'kept'", "mine"), sync())
+        config = os.path.join(howdah.folder, "other.ini")
+        text = open(howdah.ini_path).read()
+        text = text.replace("listen_addr = 127.0.0.1", "listen_addr = 127.0.0.3, nonsense.invalid")
+        howdah._write_file(config, text)
+        code, said = howdah.run_to_end("-R", config)
+        assert code == 1 and "nonsense.invalid" in said + howdah.log()
+        howdah.wait_for_log("a new process did not take over")
+        got = client.ask(bind("mine"), execute(), sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[b"kept"]]
+        with howdah.connect() as newcomer:
+            assert newcomer.value("select 'new'") == "new"
+        take_over(howdah)
+        got = client.ask(bind("mine"), execute(), sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[b"kept"]]
+
+
+def test_takeover_without_anybody_there(make_howdah):
+    """As PgBouncer: it starts as if -R had not been said."""
+    howdah = make_howdah()
+    howdah.stop()
+    begin_takeover(howdah)
+    machine.wait_until(howdah._listens, "it to listen")
+    with howdah.connect() as client:
+        assert client.value("select 1") == "1"
+
+
+def test_other_versions_are_refused(make_howdah, system_programs):
+    """A successor that speaks another version is told so, and nothing has changed."""
+    howdah = make_howdah()
+    with howdah.connect() as client:
+        for command, said in [
+            ("TAKEOVER 99", "takeover version 99 is not known, this process has 1"),
+            ("TAKEOVER", "takeover version (none) is not known, this process has 1"),
+        ]:
+            child = machine.spawn(
+                [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
+                 "-U", "pgbouncer", "-d", "pgbouncer", "-c", command],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output, _ = child.communicate()
+            assert said in output
+        with admin(howdah) as console:
+            assert "may take over" in refusal(console, "TAKEOVER 1")
+        assert client.value("select 1") == "1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+def test_other_users_are_refused(make_howdah):
+    """A process of another user gets nothing."""
+    howdah = make_howdah()
+    program = machine.readable_copy(howdah.program, os.path.dirname(howdah.folder))
+    text = open(howdah.ini_path).read().replace("logfile", ";logfile")
+    theirs = os.path.join(howdah.folder, "theirs.ini")
+    howdah._write_file(theirs, text)
+    for path, mode in [(os.path.dirname(howdah.folder), 0o711), (howdah.folder, 0o755), (theirs, 0o644), (howdah.users_path, 0o644)]:
+        os.chmod(path, mode)
+    with howdah.connect() as client:
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", program, "-R",
+             theirs],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30)
+        assert done.returncode == 1 and "cannot take over the old process" in done.stdout
+        assert client.value("select 1") == "1"
+
+
+# The service manager ----------------------------------------------------------------------------
+
+class Notify:
+    """The socket that systemd listens on for news."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        os.chmod(self.path, 0o777)
+        self.socket.settimeout(15)
+
+    def next(self):
+        """The next message, as a dictionary."""
+        message = self.socket.recv(4096).decode()
+        return dict(line.split("=", 1) for line in message.splitlines())
+
+
+def spawn_activated(howdah, listeners, **environment):
+    """Starts the process with listening sockets that are open already."""
+    program = machine.readable_copy(howdah.program, os.path.dirname(howdah.folder))
+    redirect = " ".join(f"{3 + n}<&{s.fileno()}" for n, s in enumerate(listeners))
+    script = f'LISTEN_PID=$$ LISTEN_FDS={len(listeners)} exec "$0" --quiet "$1" {redirect}'
+    howdah.child = machine.spawn(
+        ["bash", "-c", script, program, howdah.ini_path], stdin=subprocess.DEVNULL,
+        pass_fds=[s.fileno() for s in listeners], env={**os.environ, **environment})
+
+
+def test_sockets_from_the_service_manager(make_howdah):
+    """They are used instead of the addresses in the settings, and outlive the process."""
+    howdah = make_howdah(start=False, workers=2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        howdah.write(listen_port=howdah.port)
+        address = listener.getsockname()
+        for _ in range(2):
+            mark = howdah.log_mark()
+            spawn_activated(howdah, [listener])
+            with wire.connect(address) as client:
+                assert client.value("select 'activated'") == "activated"
+                said = "ignoring listen_addr and unix_socket_dir"
+                howdah.wait_for_log(said, since=mark)
+                with pytest.raises(ConnectionRefusedError):
+                    howdah.raw()
+                client.send(wire.terminate())
+            howdah.signal(signal.SIGTERM)
+            assert howdah.wait() == 0
+        # Nobody serves it now, but it was not shut down: who connects is queued for the next.
+        with socket.create_connection(address) as queued:
+            spawn_activated(howdah, [listener])
+            queued.sendall(wire.startup("postgres", "postgres"))
+            assert queued.recv(1) == b"R"
+
+
+def test_what_the_service_manager_is_told(make_howdah):
+    """READY, then RELOADING with the time and READY again, at last STOPPING."""
+    howdah = make_howdah(start=False)
+    notify = Notify(howdah.folder)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        spawn_activated(howdah, [listener], NOTIFY_SOCKET=notify.path)
+        assert notify.next() == {"READY": "1"}
+        howdah.signal(signal.SIGHUP)
+        reloading = notify.next()
+        assert reloading["RELOADING"] == "1" and int(reloading["MONOTONIC_USEC"]) > 0
+        assert notify.next() == {"READY": "1"}
+        howdah.signal(signal.SIGTERM)
+        assert notify.next() == {"STOPPING": "1"}
+        assert howdah.wait() == 0
