@@ -373,7 +373,7 @@ def test_servers_are_half_open(behind_proxy, postgres):
         client.send(query("select 'lost'"))
     for client in clients:
         errors = [got.fields() for got in client.read_to_end() if got.tag == "E"]
-        assert [error["C"] for error in errors] == ["57014"]
+        assert [error["C"] for error in errors] == ["08P01"]
         client.close()
     # PostgreSQL holds the other ends until it is told; that is its matter, not the pool's.
     health.back(log="closing because: query timeout", check_sessions=False)

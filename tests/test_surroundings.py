@@ -9,6 +9,7 @@ import subprocess
 import threading
 
 import pytest
+from conftest import unique_name
 
 from harness import machine, wire
 from harness.wire import query, sync
@@ -142,10 +143,10 @@ def test_reload_tells_of_what_is_fixed(make_howdah):
     assert "workers =" not in howdah.log()
 
 
-def test_syslog(make_howdah, scratch):
+def test_syslog(make_howdah, scratch, request):
     """Lines go to /dev/log, in the C library's form; RELOAD and SET change name and facility, a
     daemon that was away is found again."""
-    folder = machine.folder(scratch, f"dev{os.getpid()}")
+    folder = machine.folder(scratch, unique_name(request, "dev"))
     path = os.path.join(folder, "log")
     open(os.path.join(folder, "null"), "w").close()
     # A /dev of its own, in which there is no other log.
