@@ -360,10 +360,6 @@ SESSION = {
     "half a query, and silence": Bad(
         session(query("select 1")[:8]), "client_idle_timeout", "57P05",
         settings={"client_idle_timeout": 1}),
-    "a wrong command on the console, by extended query": Bad(
-        lambda howdah: console_bytes(howdah, wire.parse("frobnicate"), wire.bind(),
-                                     wire.execute(), wire.sync(), message("X", b"")),
-        "invalid command 'frobnicate', use SHOW HELP;", "08P01", severity="ERROR"),
     "unknown message on the console": Bad(
         lambda howdah: console_bytes(howdah, message("!", b"x")),
         "unsupported packet type for admin console: 33", "08P01", severity="ERROR"),
