@@ -547,6 +547,8 @@ impl Pooler {
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
             server.portals.clear();
+            // What was to be cancelled is over.
+            server.repeat = None;
             if server.paused {
                 self.unpause_server(server_id, out);
             }
