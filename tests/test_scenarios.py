@@ -22,6 +22,7 @@ from harness.proxy import Proxy
 from harness.wire import (
     bind, close, copy_data, copy_done, describe, execute, flush, parse, query, sync,
 )
+from test_takeover import begin_takeover
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -30,13 +31,11 @@ LAST = 33
 
 
 class Missing(NamedTuple):
-    """What a scenario needs: the feature, and the setting or command that shows it is built."""
+    """What a scenario needs: the feature, and the settings that show it is built."""
 
     scenario: int
     feature: str
-    settings: dict = {}
-    flags: tuple = ()
-    console: str = ""
+    settings: dict
 
 
 TLS = {"client_tls_sslmode": "require", "client_tls_key_file": "/nowhere/key",
@@ -47,7 +46,6 @@ NOT_BUILT = [
     Missing(25, "bytes put in front of a client's TLS handshake", TLS),
     Missing(25, "bytes put in front of a server's TLS handshake",
             {"server_tls_sslmode": "require"}),
-    Missing(29, "taking over from a running process", flags=("-R",)),
 ]
 
 
@@ -55,12 +53,9 @@ def test_what_is_not_built_is_still_not_built(make_howdah):
     """Each feature of the table above is still refused; else its scenario is due."""
     howdah = make_howdah()
     for row in NOT_BUILT:
-        if row.settings:
-            howdah.write(**row.settings)
-            said = howdah.check()[1]
-            howdah.write(**dict.fromkeys(row.settings))
-        else:
-            said = howdah.run_to_end(*row.flags, howdah.ini_path)[1]
+        howdah.write(**row.settings)
+        said = howdah.check()[1]
+        howdah.write(**dict.fromkeys(row.settings))
         assert "not built" in said, f"{row} is built: write its scenario.\n{said}"
 
 
@@ -936,6 +931,28 @@ def test_28_session_lock_of_a_session_pool(make_howdah, postgres):
         machine.wait_until(lambda: b.value("select count(*) from pg_locks where "
                                            "locktype = 'advisory' and objid = 2829") == "0",
                            "the lock to be free")
+
+
+def test_29_takeover(make_howdah):
+    """A new process takes over from a running one while one client is in a transaction, one has a
+    statement and settings, and one will cancel with a key of the old process."""
+    howdah = make_howdah(workers=2, default_pool_size=2)
+    with howdah.connect() as inside, howdah.connect() as keeps, howdah.connect() as cancels:
+        keeps.ask(parse("select $1::int, current_setting('datestyle')", "kept"), sync())
+        keeps.rows("set datestyle to 'German'")
+        inside.rows("begin")
+        pid = inside.value("select pg_backend_pid()")
+        old = begin_takeover(howdah)
+        keeps.send(bind("kept", [b"7"]) + execute() + sync())
+        assert inside.value("select pg_backend_pid()") == pid
+        inside.rows("commit")
+        assert rows(keeps.read_until()) == [["7", "German, DMY"]]
+        assert old.wait(30) == 0, howdah.said()
+        cancels.send(query("select pg_sleep(60)"))
+        howdah.wait_for_pool(sv_active=1)
+        cancels.cancel()
+        assert [m.fields()["C"] for m in cancels.read_until() if m.tag == "E"] == ["57014"]
+        assert inside.value("select 'as before'") == "as before"
 
 
 def test_30_resume_while_draining(make_howdah):
