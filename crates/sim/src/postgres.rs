@@ -30,6 +30,9 @@ pub struct Manners {
     /// The connection of a cancel request breaks once in so many times when the request has arrived,
     /// which is carried out all the same; 0 for never.
     pub cancel_cut_once_in: usize,
+    /// A cancel is missed once in so many times, as one that comes before its statement was read; 0
+    /// for never.
+    pub cancel_missed_once_in: usize,
     /// Once in so many steps, some session says something that nobody asked for; 0 for never.
     pub speaks_once_in: usize,
     /// The connection of a cancel request is closed at most so many milliseconds after it was
@@ -406,12 +409,20 @@ impl Postgres {
         let Some(process) = found.filter(|p| p.secret == *secret) else {
             return;
         };
-        let hit = matches!(process.stage, Stage::Ready) && process.session.cancel();
+        let misses = self.manners.cancel_missed_once_in;
+        let missed = misses > 0 && world.chance.once_in(misses);
+        let hit = !missed && matches!(process.stage, Stage::Ready) && process.session.cancel();
         let owner = process.owner;
         world.story.tell(world.now, Who::Backend(pid), || {
             format!(
                 "is cancelled ({}), last owner {owner:?}",
-                if hit { "hit" } else { "idle" }
+                if missed {
+                    "missed"
+                } else if hit {
+                    "hit"
+                } else {
+                    "idle"
+                }
             )
         });
         if hit {

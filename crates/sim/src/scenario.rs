@@ -298,6 +298,9 @@ impl Scenario {
             if chance.once_in(4) {
                 self.manners.cancel_late_once_in = chance.within(1..=4);
             }
+            if chance.once_in(3) {
+                self.manners.cancel_missed_once_in = chance.within(2..=4);
+            }
         }
         if chance.once_in(4) {
             faults.orders = chance.within(1..=5);
@@ -396,7 +399,9 @@ impl Scenario {
     pub fn cancels_are_prompt(&self) -> bool {
         let manners = &self.manners;
         let faults = &self.faults;
-        let late = manners.cancel_late_once_in + manners.cancel_cut_once_in;
+        let late = manners.cancel_late_once_in
+            + manners.cancel_cut_once_in
+            + manners.cancel_missed_once_in;
         let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
         let held_up = self.weather.delay_once_in + self.accept_fails;
         late + broken + held_up == 0 && !faults.workers_stall
