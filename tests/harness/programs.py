@@ -1,5 +1,6 @@
 """Programs in several languages that use PostgreSQL's drivers: how each is built and run."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -66,6 +67,14 @@ class Program:
         for tool in self.tools:
             if not shutil.which(tool):
                 raise Missing(f"{tool} is missing, which {self.name}'s program needs")
+        os.makedirs(self.folder, exist_ok=True)
+        # Tests in several processes may want it at the same time.
+        with open(f"{self.folder}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._build()
+
+    def _build(self):
+        """Builds it, unless that is done; nobody else does meanwhile."""
         stamp = os.path.join(self.folder, ".built")
         wanted = self.fingerprint()
         if os.path.exists(stamp):
