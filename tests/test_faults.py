@@ -506,7 +506,7 @@ def test_descriptors_run_out(make_howdah, postgres):
 def test_many_clients_and_slow_readers(make_howdah, postgres, long):
     """Clients that are idle, and readers of large results that take their time: memory stays
     within bounds, also when the kernel would not give more."""
-    idle, readers, size = (3000, 40, 64 * MIB) if long else (300, 20, 16 * MIB)
+    idle, readers, size = (10_000, 40, 64 * MIB) if long else (300, 20, 16 * MIB)
     howdah = make_howdah(default_pool_size=readers + 2, max_client_conn=idle + 100, workers=2)
     health = Health(howdah, postgres)
     with open(f"/proc/{health.pid}/statm") as statm:
