@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use howdah_wire::write;
-
 use crate::client;
 use crate::config::{Database, PoolMode, User};
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Inbox;
-use crate::ledger::{Entry, Ledger, Reply};
-use crate::mail::{Bounds, Evict, Mail, ServerParcel, ToBroker};
+use crate::ledger::Ledger;
+use crate::mail::{Bounds, Evict, Mail, ToBroker};
 use crate::note::Level;
 use crate::pool::{Failure, Pool, PoolId, PoolKey, Starved, Terms, Welcome};
 use crate::pooler::Pooler;
-use crate::server::{self, Server, Unnamed};
-use crate::statement::{Held, ServerSet};
+use crate::server::{self, Server, ServerParcel, Unnamed};
+use crate::statement::ServerSet;
 
 /// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
 /// so anew several times a second.
@@ -578,6 +576,7 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
+        let pool_id = server.pool;
         if matches!(server.state, server::State::Packed) {
             return self.server_packed(id, socket, out);
         }
@@ -586,16 +585,10 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return self.server_closed(id, true, out);
         };
-        if !server.may_travel() {
-            // It said something odd on the way out: it comes back only to be closed.
-            out.push(Action::Attach(Peer::Server(id), socket));
-            return self.close_server(id, "idle server got dirty", Close::Await, out);
-        }
-        let Some(mut server) = self.servers.remove(id) else {
+        let Some(parcel) = self.take_out(id, socket, out) else {
             return;
         };
-        let pool = self.pools.at_mut(server.pool);
-        pool.servers -= 1;
+        let pool = self.pools.at_mut(pool_id);
         pool.stats.lends += 1;
         let moved = ToBroker::Moved {
             from: self.worker,
@@ -603,19 +596,9 @@ impl Pooler {
             pool: pool.key.clone(),
         };
         let parcel = ServerParcel {
-            socket,
-            ends: server.ends.take().expect("a server at rest is connected"),
-            number: server.number,
-            served: server.served,
-            pool: pool.key.clone(),
-            key: server.key.take(),
-            params: server.params.clone(),
-            statements: server.set.drain(),
-            status: server.status,
-            connected: server.connected,
-            since: server.since,
             welcome: pool.welcome.clone(),
             epoch: self.janitor.epoch(&pool.key.database),
+            ..parcel
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
         out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
@@ -653,41 +636,6 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// A server that was elsewhere is here now.
-    pub(crate) fn insert_server(
-        &mut self,
-        pool_id: PoolId,
-        parcel: ServerParcel,
-        stale: bool,
-        out: &mut Out,
-    ) -> ServerId {
-        let mut set = ServerSet::new(self.seeded);
-        for (key, statement) in parcel.statements {
-            let own = self.shared.statements.adopt(statement);
-            set.mark(key, &own, Held::Sure);
-        }
-        let params = self.shared.params.intern((*parcel.params).clone());
-        let (now, connected) = (self.now, parcel.connected);
-        let id = self.servers.insert(|_| Server {
-            state: server::State::Idle,
-            pool: pool_id,
-            number: parcel.number,
-            served: parcel.served,
-            ends: Some(parcel.ends),
-            params,
-            set,
-            status: parcel.status,
-            key: parcel.key,
-            permitted: true,
-            connected,
-            close_why: stale.then_some("database configuration changed"),
-            ..Server::blank(pool_id, self.seeded, now)
-        });
-        self.pools.at_mut(pool_id).servers += 1;
-        out.push(Action::Attach(Peer::Server(id), parcel.socket));
-        id
-    }
-
     /// A lent server tells what no server of our own has told yet: those who wait for that are
     /// welcome. (There may be no permit for a server of our own.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
@@ -708,12 +656,7 @@ impl Pooler {
             return;
         };
         server.sql_prepared = false;
-        server.state = server::State::Resetting;
-        server.since = self.now;
-        server.unnamed = Unnamed::Known(None);
-        server.ledger.push(Entry::swallow(Reply::Query), true);
-        out.send_with(Peer::Server(id), |buf| write::query(buf, b"DEALLOCATE ALL"));
-        self.watch_server(id);
+        self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
     }
 
     /// True if sessions are what this pool gives out.
@@ -723,15 +666,6 @@ impl Pooler {
 }
 
 impl Server {
-    /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
-    pub(crate) fn may_travel(&self) -> bool {
-        self.close_why.is_none()
-            && self.ledger.is_empty()
-            && self.inbox.held.is_empty()
-            && self.inbox.at_boundary()
-            && self.cancels == 0
-    }
-
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: crate::Seeded, now: Time) -> Self {
         Server {

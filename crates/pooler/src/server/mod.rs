@@ -10,7 +10,10 @@
 
 pub mod connect;
 pub mod login;
+pub mod parcel;
 pub mod task;
+
+pub use parcel::ServerParcel;
 
 use std::sync::Arc;
 
