@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use howdah_wire::write;
 
 use crate::client::{self, Client};
-use crate::config::{Config, PoolMode};
+use crate::config::{Config, PoolMode, nanos};
 use crate::event::{Action, ClientId, Close, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::forced_user::is_forsaken;
@@ -15,7 +15,6 @@ use crate::note::{Level, Note};
 use crate::orders::Ending;
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
-use crate::pooling::nanos;
 use crate::server::{self, Server};
 use crate::suspend::Suspension;
 use crate::takeover::Takeover;

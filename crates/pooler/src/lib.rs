@@ -31,7 +31,6 @@ pub mod parcel;
 pub mod peer;
 pub mod place;
 pub mod pool;
-pub mod pooling;
 pub mod server;
 pub mod spelling;
 pub mod statement;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::cancel::OldKey;
 use crate::client::{self, Client};
+use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
@@ -20,7 +21,6 @@ use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
-use crate::pooling::nanos;
 use crate::server::{self, ServerParcel};
 
 /// How long logins under way may take before their clients are left behind, in nanoseconds.
