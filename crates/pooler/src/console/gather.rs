@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::show::{Row, date_time};
+use super::rows::{Row, date_time};
 use crate::client::{self, Client, Replication};
 use crate::config::{Database, PoolMode, nanos};
 use crate::event::{Ends, Time, WorkerId};
