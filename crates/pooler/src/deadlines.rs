@@ -87,7 +87,7 @@ impl Pooler {
     }
 
     /// A client's entry has come up: it may be an old one, or corrected since.
-    pub(super) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
+    pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -196,7 +196,8 @@ impl Pooler {
         );
     }
 
-    pub(super) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
+    /// Likewise a server's.
+    pub(crate) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
