@@ -88,7 +88,7 @@ class Howdah:
             f"{quote(user)} {quote(secret)}\n" for user, secret in self.secrets.items()))
 
     def _write_file(self, path, text):
-        with open(path, "w") as file:
+        with open(path, "w", errors="surrogateescape") as file:
             file.write(text)
         machine.hand_over(path)
 
