@@ -107,7 +107,8 @@ class Howdah:
 
     def _listens(self):
         if self.child.poll() is not None:
-            raise RuntimeError(f"ended at once with {self.child.returncode}:\n{self.said()}")
+            why = self.said() or self.check()[1]
+            raise RuntimeError(f"ended at once with {self.child.returncode}:\n{why}")
         try:
             if self.sections["pgbouncer"].get("unix_socket_dir"):
                 wire.Wire(self.socket_path).close()
