@@ -363,7 +363,12 @@ impl Pooler {
         pool.stats.logins += 1;
         client.welcomed = true;
         let asked = client.params.take().map(|asked| {
-            let spelled = canonical(&self.shared.tracked, &asked, &welcome.tracked);
+            let spelled = canonical(
+                &self.shared.tracked,
+                &asked,
+                &welcome.tracked,
+                welcome.major(),
+            );
             self.shared.params.intern(spelled)
         });
         let wanted = match &asked {
