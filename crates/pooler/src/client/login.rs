@@ -318,6 +318,7 @@ impl Pooler {
         } else if welcomed {
             return self.welcome(id, out);
         } else {
+            client.request = self.now;
             self.pools.at_mut(pool_id).newcomers.push(id);
         }
         self.watch_client(id, out);

@@ -12,6 +12,7 @@ use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Warning, access, connstr};
 use crate::auth::Secret;
+use crate::console::is_console;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
@@ -211,7 +212,7 @@ impl Resolver {
     }
 
     fn database(&mut self, name: &str, connstr: &str) -> Result<(), String> {
-        if name == CONSOLE {
+        if is_console(name) {
             return Err(format!(
                 "database name \"{name}\" is reserved for the console"
             ));

@@ -67,6 +67,14 @@ fn a_file_without_the_main_section_is_refused() {
 }
 
 #[test]
+fn the_names_of_the_console_are_reserved() {
+    for name in ["pgbouncer", "howdah"] {
+        let said = mistakes(&format!("[databases]\n{name} = host=h"));
+        assert!(said[0].ends_with("is reserved for the console"), "{said:?}");
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_harm_only_what_they_stand_in() {
     assert_eq!(
         warnings("[pgbouncer]\n; caf\u{fffd}\n# \u{fffd}\npool_mode = session"),
