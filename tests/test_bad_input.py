@@ -681,6 +681,10 @@ BAD_SETTINGS = {
     "broken section": ("[databases", "]"),
     "bad io_driver": ("io_driver = steam", "io_driver"),
     "bad workers": ("workers = -1", "workers"),
+    "no such address": ("listen_addr = 127.0.0.1, 999.1.1.1", "999.1.1.1"),
+    "a socket's path too long": ("unix_socket_dir = /tmp/" + "x" * 120, "unix socket path"),
+    "no such user": ("user = nobody_of_that_name", "nobody_of_that_name"),
+    "bytes that are no text": ("syslog_ident = caf\udce9", "UTF-8"),
     "user settings": ("[users]\nann = pool_mode=carpool", "pool_mode"),
     "unknown user setting": ("[users]\nann = colour=red", "colour"),
 }
@@ -768,6 +772,58 @@ def test_check_reports_every_mistake(make_howdah):
     assert code == 1
     for word in ("colour", "carpool", "shape", "userlist.txt"):
         assert word in said, said
+
+
+def test_check_of_a_group(make_howdah):
+    """A group that is not there: --check and the start say so."""
+    settings = "unix_socket_group = nobodies_of_that_name"
+    howdah, code, said = checked(make_howdah, settings=settings)
+    assert code == 1 and f"pgbouncer.ini:{SETTINGS_LINE}" in said, said
+    howdah._write_file(howdah.ini_path, f"[pgbouncer]\nunix_socket_dir = {howdah.folder}\n"
+                       f"listen_port = {howdah.port}\n{settings}\n")
+    assert "nobodies_of_that_name" in refuses_to_start(howdah)
+
+
+def test_nowhere_to_listen(make_howdah):
+    """Neither addresses nor a socket."""
+    howdah, code, said = checked(make_howdah, settings="listen_addr =")
+    assert code == 1 and f"pgbouncer.ini:{SETTINGS_LINE}" in said, said
+    assert "nowhere to listen on" in said, said
+    assert "nowhere to listen on" in refuses_to_start(howdah)
+
+
+def test_files_in_latin1(make_howdah):
+    """Comments may be in any encoding, as in PgBouncer; a user with such bytes is left out."""
+    howdah = make_howdah(start=False)
+    howdah.write()
+    with open(howdah.ini_path, "ab") as file:
+        file.write(b"; caf\xe9\n")
+    with open(howdah.users_path, "ab") as file:
+        file.write(b"; caf\xe9\n")
+    assert howdah.check()[0] == 0
+    with open(howdah.users_path, "ab") as file:
+        file.write(b'"odd" "caf\xe9"\n"plain_user" "secret"\n')
+    code, said = howdah.check()
+    assert code == 1 and "userlist.txt:4" in said, said
+    howdah.start()
+    howdah.connect(user="plain_user").close()
+    with pytest.raises(wire.Refused):
+        howdah.connect(user="odd")
+
+
+@pytest.mark.parametrize("left", ["", "[databases]\n"])
+def test_empty_file_at_reload(make_howdah, left):
+    """A file that was cut off takes no databases away: PgBouncer refuses it, too."""
+    howdah = make_howdah(databases={"kept": "host=127.0.0.1"})
+    howdah._write_file(howdah.ini_path, left)
+    code, said = howdah.check()
+    assert code == 1 and "main section missing from config file" in said, said
+    with pytest.raises(wire.Refused) as refused:
+        howdah.reload()
+    assert refused.value.code == "F0000"
+    assert "kept" in [row["name"] for row in howdah.console("SHOW DATABASES")]
+    howdah.stop()
+    assert "main section missing from config file" in refuses_to_start(howdah)
 
 
 def test_missing_files(make_howdah):

@@ -56,6 +56,22 @@ def test_client_gives_up_by_psycopg(howdah):
         assert connection.execute("select 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("split", range(1, 6))
+def test_query_behind_a_sync_into_a_failed_copy(howdah, split):
+    """It is answered, or the connection ends: the client does not wait for it in vain."""
+    parts = [wire.parse("copy copied from stdin"), wire.bind(), wire.execute(), copy_data(b"bad\n"),
+             wire.sync(), query("select 'answered'")]
+    with howdah.connect() as client, howdah.connect() as other:
+        client.send(*parts[:split])
+        if 3 <= split:
+            client.read_until("G")
+        client.send(*parts[split:])
+        got = client.read()
+        while not (got.tag == "D" or got.tag == "E" and got.fields()["S"] == "FATAL"):
+            got = client.read()
+        assert other.value("select 'mine'") == "mine"
+
+
 @pytest.mark.parametrize("sent", [0, 1, 5, 7, 70_000, 1_000_000])
 def test_client_vanishes_in_copy_in(howdah, postgres, sent):
     """A client that dies after any number of bytes: nothing of it is kept, the next is served."""

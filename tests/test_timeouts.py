@@ -1,5 +1,7 @@
 """Everything that has a time limit. No test measures time: each waits for what must happen."""
 
+import socket
+
 import pytest
 
 from harness import machine, scripted, wire
@@ -68,6 +70,20 @@ def test_query_wait_timeout(make_howdah):
         assert fatal(waiter.read_to_end()) == ("08P01", "query_wait_timeout")
         holder.rows("commit")
         assert holder.value("select 1") == "1"
+    howdah.wait_for_log("closing because: query_wait_timeout")
+
+
+def test_query_wait_timeout_of_the_first(make_howdah):
+    """Who comes when PostgreSQL can't be reached waits no longer for its login."""
+    # Bound without listening: nobody else gets the port, and who connects is refused.
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        howdah = make_howdah(databases={"postgres": f"host=127.0.0.1 port={port}"},
+                             query_wait_timeout=1, workers=2)
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(seconds=10)
+    assert (refused.value.code, refused.value.text) == ("08P01", "query_wait_timeout")
     howdah.wait_for_log("closing because: query_wait_timeout")
 
 

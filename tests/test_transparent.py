@@ -1201,6 +1201,10 @@ STARTUPS = {
     "plain": {},
     "application_name": {"application_name": "a name"},
     "application_name, long": {"application_name": "long" * 2000},
+    "application_name, accents": {"application_name": "caf\u00e9 \u4e2d"},
+    "application_name, LATIN1": {"application_name": b"caf\xe9", "client_encoding": "LATIN1"},
+    "application_name, SJIS": {"application_name": b"\x95\x5c", "client_encoding": "SJIS"},
+    "application_name, control bytes": {"application_name": "a\x01b\nc\x7f"},
     "client_encoding": {"client_encoding": "LATIN1"},
     "datestyle": {"datestyle": "German, DMY"},
     "datestyle, shortened": {"datestyle": "iso"},
@@ -1295,6 +1299,33 @@ def test_same_greeting(shared_howdah, postgres, mode, name):
         with connect(**STARTUPS[name]) as client:
             shown = [client.value(f"show {key}") for key in STARTUPS[name]]
             found.append((client.parameters, shown))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", [name for name in STARTUPS if "application_name" in name])
+def test_same_names_newest(shared_howdah, newest_postgres, name):
+    """Newer versions of PostgreSQL spell odd names in another way."""
+    howdah = shared_howdah(postgres=newest_postgres, **MODES["transaction-1"])
+    found = []
+    for connect in (newest_postgres.connect, howdah.connect):
+        with connect(**STARTUPS[name]) as client:
+            shown = [client.value(f"show {key}") for key in STARTUPS[name]]
+            found.append((client.parameters, shown))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("options", [
+    "-c application_name=a\\ b\\\\c -cclient_encoding=latin1",
+    "--application-name=x --client-encoding=latin1",
+    "-c Application-Name=x",
+])
+def test_same_options(shared_howdah, postgres, options):
+    """Settings in the start-up parameter `options`."""
+    howdah = shared_howdah(**MODES["transaction-1"])
+    found = []
+    for connect in (postgres.connect, howdah.connect):
+        with connect(options=options) as client:
+            found.append((client.parameters, client.value("show application_name")))
     assert found[0] == found[1]
 
 

@@ -74,8 +74,22 @@ def users_own(url):
                                 or machine.unprivileged_user().pw_name)
     password = urllib.parse.unquote(parts.password or os.environ.get("PGPASSWORD", ""))
     database = urllib.parse.unquote(parts.path.lstrip("/")) or user
-    host = parts.hostname or more.pop("host", "") or "127.0.0.1"
-    return Target(urllib.parse.unquote(host), parts.port or 5432, user, password, database)
+    host = more.pop("host", "") or urllib.parse.unquote(parts.hostname or "") or "127.0.0.1"
+    try:
+        port = int(more.pop("port", "") or parts.port or 5432)
+    except ValueError:
+        sys.exit(f"--to has no port that is a number: {url}")
+    return Target(host, port, user, password, database)
+
+
+def ini_name(name):
+    """A name as a key of the ini file."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def ini_value(value):
+    """A value of a connection string."""
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def find_pgbench():
@@ -144,27 +158,30 @@ def select_one(scratch):
 
 def start(options, scratch, target, secret):
     """Howdah in front of the target; clients log in as they would at PostgreSQL."""
-    entry = f"host={target.host} port={target.port} dbname={target.database}"
+    where = {"host": target.host, "port": target.port, "dbname": target.database}
+    entry = " ".join(f"{key}={ini_value(value)}" for key, value in where.items())
     say(f"Starting Howdah: {POOL} server connections, transaction pooling")
     # Without a password there is nothing to ask clients for; only this machine can connect.
     howdah = Howdah(
         os.path.abspath(options.howdah), scratch, "howdah", start=False, workers=0,
-        databases={target.database: entry},
+        databases={ini_name(target.database): entry},
         auth_type="scram-sha-256" if secret else "trust",
         admin_users=f"{ADMIN}, {target.user}",
         default_pool_size=POOL, max_client_conn=1000,
     )
-    howdah.secrets = {target.user: secret, ADMIN: secrets.token_hex(16)}
+    howdah.secrets = {ADMIN: secrets.token_hex(16), target.user: secret}
     howdah.write()
     return howdah.start()
 
 
 def how_to_connect(howdah, target):
     """Ready-made lines for a shell."""
-    login = target.user + (f":{target.password}" if target.password else "")
+    def quoted(text):
+        return urllib.parse.quote(text, safe="")
+    login = quoted(target.user) + (f":{quoted(target.password)}" if target.password else "")
     base = f"postgres://{login}@{howdah.host}:{howdah.port}"
     print()
-    print(f"Connect:   psql '{base}/{target.database}'")
+    print(f"Connect:   psql '{base}/{quoted(target.database)}'")
     print(f"Console:   psql '{base}/pgbouncer' -c 'SHOW POOLS'")
     print(f"Config:    {howdah.ini_path}")
 

@@ -88,7 +88,7 @@ class Howdah:
             f"{quote(user)} {quote(secret)}\n" for user, secret in self.secrets.items()))
 
     def _write_file(self, path, text):
-        with open(path, "w") as file:
+        with open(path, "w", errors="surrogateescape") as file:
             file.write(text)
         machine.hand_over(path)
 
@@ -107,7 +107,8 @@ class Howdah:
 
     def _listens(self):
         if self.child.poll() is not None:
-            raise RuntimeError(f"ended at once with {self.child.returncode}:\n{self.said()}")
+            why = self.said() or self.check()[1]
+            raise RuntimeError(f"ended at once with {self.child.returncode}:\n{why}")
         try:
             if self.sections["pgbouncer"].get("unix_socket_dir"):
                 wire.Wire(self.socket_path).close()

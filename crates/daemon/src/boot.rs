@@ -10,6 +10,7 @@ use nix::unistd::{Gid, Uid, User};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::Arguments;
+use crate::listen;
 use crate::log::{self, Log};
 
 /// Why the process cannot start, or go on.
@@ -36,7 +37,11 @@ impl Source {
     /// Everything that is wrong with it.
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
         let path = path.unwrap_or(&self.arguments.config);
-        let read = |path: &str| fs::read_to_string(path).map_err(|why| log::text(&why));
+        // Bytes that are no UTF-8 are for the configuration to judge: in a comment they do no harm.
+        let read = |path: &str| match fs::read(path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(why) => Err(log::text(&why)),
+        };
         let text =
             read(path).map_err(|why| vec![format!("could not load file \"{path}\": {why}")])?;
         let (config, warnings) = Config::load(path, &text, &mut { read })
@@ -85,20 +90,28 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
 /// # Errors
 /// There is no such user, it is not allowed, or we would be root.
 pub fn become_user(name: Option<&str>) -> Result<(), Fatal> {
-    if let Some(name) = name.filter(|name| !name.is_empty()) {
-        let user = User::from_name(name).ok().flatten();
-        let user =
-            user.ok_or_else(|| Fatal(format!("could not find user '{name}' to switch to")))?;
-        if user.uid != Uid::effective() {
-            assume(&user)
-                .map_err(|why| Fatal(format!("could not switch to user '{name}': {why}")))?;
-        }
+    if let Some(user) = find_user(name)?
+        && user.uid != Uid::effective()
+    {
+        let name = &user.name;
+        assume(&user).map_err(|why| Fatal(format!("could not switch to user '{name}': {why}")))?;
     }
     if Uid::current().is_root() || Uid::effective().is_root() {
         let remedy = "start as another user, or name one with -u or the setting `user`";
         return Err(Fatal(format!("Howdah should not run as root: {remedy}")));
     }
     Ok(())
+}
+
+/// The user to become, if there is to be one.
+fn find_user(name: Option<&str>) -> Result<Option<User>, Fatal> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
+    match User::from_name(name).ok().flatten() {
+        Some(user) => Ok(Some(user)),
+        None => Err(Fatal(format!("could not find user '{name}' to switch to"))),
+    }
 }
 
 /// Groups go first: afterwards we may not change them any more.
@@ -231,8 +244,12 @@ fn expected_descriptors(config: &Config) -> u64 {
 /// `howdah --check`: what is wrong with the configuration, on standard error.
 pub fn check(arguments: &Arguments) -> bool {
     match Source::new(arguments).load(None) {
-        Ok((_, warnings)) => {
-            let right = !warnings.iter().any(|warning| warning.broken);
+        Ok((config, warnings)) => {
+            let mistakes = judge_machine(&config);
+            let right = mistakes.is_empty() && !warnings.iter().any(|warning| warning.broken);
+            for mistake in mistakes {
+                eprintln!("ERROR {mistake}");
+            }
             for warning in warnings {
                 let level = if warning.broken { "ERROR" } else { "WARNING" };
                 eprintln!("{level} {warning}");
@@ -249,6 +266,42 @@ pub fn check(arguments: &Arguments) -> bool {
             false
         }
     }
+}
+
+/// What this machine makes of settings that name something of it, and would stop the start.
+fn judge_machine(config: &Config) -> Vec<Mistake> {
+    let globals = &config.globals;
+    let mut mistakes = Vec::new();
+    let mut wrong = |setting: &str, text: String, remedy: &str| {
+        mistakes.push(Mistake {
+            place: config.written.get(setting).cloned(),
+            text,
+            remedy: remedy.into(),
+        });
+    };
+    if globals.listen_addr.is_empty() && globals.unix_socket_dir.is_empty() {
+        let text = "nowhere to listen on".into();
+        wrong(
+            "listen_addr",
+            text,
+            "set listen_addr, unix_socket_dir or both",
+        );
+    }
+    if let Err(Fatal(text)) = listen::tcp_addresses(globals) {
+        let remedy = "write addresses of this machine, or * for all, parted by commas";
+        wrong("listen_addr", text, remedy);
+    }
+    if let Err(Fatal(text)) = unix_address(globals) {
+        wrong("unix_socket_dir", text, "name a folder with a shorter path");
+    }
+    if let Err(text) = listen::unix_group(globals) {
+        let remedy = "name a group of this machine, or its number";
+        wrong("unix_socket_group", text, remedy);
+    }
+    if let Err(Fatal(text)) = find_user(globals.user.as_deref()) {
+        wrong("user", text, "name a user of this machine");
+    }
+    mistakes
 }
 
 /// Whether a path names something in the file system.

@@ -146,7 +146,11 @@ fn shown(address: &Address) -> String {
     }
 }
 
-fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
+/// What `listen_addr` comes to.
+///
+/// # Errors
+/// One of its words is no address of anything.
+pub fn tcp_addresses(globals: &Globals) -> Result<Vec<SocketAddr>, Fatal> {
     let port = globals.listen_port;
     let mut addresses = Vec::new();
     for word in globals.listen_addr.iter() {
@@ -202,6 +206,23 @@ fn depth(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
+/// The group that the unix socket is to have, if any.
+///
+/// # Errors
+/// There is no such group.
+pub fn unix_group(globals: &Globals) -> Result<Option<u32>, String> {
+    let group = &globals.unix_socket_group;
+    if group.is_empty() {
+        return Ok(None);
+    }
+    if let Ok(id) = group.parse() {
+        return Ok(Some(id));
+    }
+    let found = Group::from_name(group).ok().flatten();
+    let found = found.ok_or_else(|| format!("there is no group '{group}'"))?;
+    Ok(Some(found.gid.as_raw()))
+}
+
 /// The access mode and the group are set before the socket listens, so that nobody slips in.
 fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
     let fail = |(doing, why): Failed| format!("{doing}(): {}", log::text(&why.into()));
@@ -228,18 +249,7 @@ fn open_unix(path: &str, globals: &Globals) -> Result<Listener, String> {
 }
 
 fn set_access(file: &Path, globals: &Globals) -> Result<(), String> {
-    let group = &globals.unix_socket_group;
-    if !group.is_empty() {
-        let id = match group.parse() {
-            Ok(id) => id,
-            Err(_) => {
-                let found = Group::from_name(group).ok().flatten();
-                found
-                    .ok_or_else(|| format!("there is no group '{group}'"))?
-                    .gid
-                    .as_raw()
-            }
-        };
+    if let Some(id) = unix_group(globals)? {
         chown(file, None, Some(id)).map_err(|why| format!("chown(): {}", log::text(&why)))?;
     }
     let mode = std::fs::Permissions::from_mode(globals.unix_socket_mode & 0o7777);

@@ -162,6 +162,8 @@ impl Pooler {
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
+                let limit = pool.terms.query_wait_timeout;
+                deadlines.add(client.request, limit, Fault::QueryWait);
             }
             _ => {
                 let limit = nanos(globals.client_login_timeout);

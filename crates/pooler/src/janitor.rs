@@ -236,12 +236,10 @@ impl Pooler {
         let pool = self.pools.at(id);
         let empty = pool.clients == 0 && pool.servers == 0 && pool.terms.min_size == 0;
         let idle_for = self.now.0.saturating_sub(pool.quiet.0);
-        let limit = if pool.terms.database.auto {
-            nanos(globals.autodb_idle_timeout)
-        } else {
-            nanos(globals.pool_idle_timeout)
-        };
-        if empty && limit > 0 && idle_for > limit {
+        let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
+        let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
+        let over = limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
+        if empty && over {
             let text = format!(
                 "cleaning up idle pool {}/{}",
                 pool.key.database, pool.key.user

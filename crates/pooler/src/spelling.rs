@@ -46,12 +46,19 @@ const ENCODINGS: [(&str, &str); 34] = [
 /// Names longer than this are cut off, in bytes.
 const NAME_MAX: usize = 63;
 
-/// A client's parameters as PostgreSQL would report them; `server` are those it had been told of
-/// nothing else.
-pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params) -> Params {
+/// The first version that writes bytes it does not want in a name as `\xhh`; older ones write `?`.
+const ESCAPES_SINCE: u32 = 16;
+
+/// A client's parameters as PostgreSQL of the version `major` would report them; `server` are those
+/// it had been told of nothing else.
+pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params, major: u32) -> Params {
     let mut params = asked.clone();
     for (position, value) in asked.known() {
         let name = tracked.names()[position].as_str();
+        if name.eq_ignore_ascii_case("application_name") {
+            params = params.with(position, &plain_name(value, major));
+            continue;
+        }
         let text = String::from_utf8_lossy(value);
         if let Some(spelled) = spelling(name, &text, server.get(position)) {
             params = params.with(position, spelled.as_bytes());
@@ -76,12 +83,31 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     } else if is("TimeZone") {
         let upper = value.to_ascii_uppercase();
         matches!(&*upper, "UTC" | "GMT").then_some(upper)
-    } else if is("application_name") {
-        let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'));
-        (plain && value.len() > NAME_MAX).then(|| value[..NAME_MAX].to_string())
     } else {
         None
     }
+}
+
+/// A name of nothing but printable ASCII, cut off: what it does to others is as old as
+/// PostgreSQL's `pg_clean_ascii`. As such it can be set on servers whatever its bytes meant.
+fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
+    let mut end = value.len().min(NAME_MAX);
+    if let Ok(text) = std::str::from_utf8(value) {
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+    }
+    let mut plain = Vec::with_capacity(end);
+    for &byte in &value[..end] {
+        match byte {
+            b' '..=b'~' => plain.push(byte),
+            _ if major >= ESCAPES_SINCE => plain.extend(format!("\\x{byte:02x}").bytes()),
+            _ => plain.push(b'?'),
+        }
+    }
+    // A SET would cut it off once more.
+    plain.truncate(NAME_MAX);
+    plain
 }
 
 fn encoding(value: &str) -> Option<String> {
@@ -152,7 +178,6 @@ mod tests {
             ("IntervalStyle", "ISO_8601", Some("iso_8601")),
             ("TimeZone", "utc", Some("UTC")),
             ("TimeZone", "europe/berlin", None),
-            ("application_name", "x", None),
         ] {
             let server = if value == "european" {
                 "SQL, MDY"
@@ -162,5 +187,22 @@ mod tests {
             let found = spelling(name, value, Some(server.as_bytes()));
             assert_eq!(found.as_deref(), expected, "{name}={value}");
         }
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let (exact, over) = ("x".repeat(63), "x".repeat(62) + "\u{e9}");
+        for (value, old, new) in [
+            (&b"a 'b' \\"[..], "a 'b' \\", "a 'b' \\"),
+            (b"", "", ""),
+            ("caf\u{e9}".as_bytes(), "caf??", "caf\\xc3\\xa9"),
+            (b"\xff\n", "??", "\\xff\\x0a"),
+            ("x".repeat(70).as_bytes(), &exact, &exact),
+            (over.as_bytes(), &exact[1..], &exact[1..]),
+        ] {
+            assert_eq!(plain_name(value, 15), old.as_bytes());
+            assert_eq!(plain_name(value, 16), new.as_bytes());
+        }
+        assert_eq!(plain_name("\u{e9}".repeat(40).as_bytes(), 18).len(), 63);
     }
 }

@@ -318,6 +318,7 @@ impl Pooler {
         } else if welcomed {
             return self.welcome(id, out);
         } else {
+            client.request = self.now;
             self.pools.at_mut(pool_id).newcomers.push(id);
         }
         self.watch_client(id, out);
@@ -363,7 +364,12 @@ impl Pooler {
         pool.stats.logins += 1;
         client.welcomed = true;
         let asked = client.params.take().map(|asked| {
-            let spelled = canonical(&self.shared.tracked, &asked, &welcome.tracked);
+            let spelled = canonical(
+                &self.shared.tracked,
+                &asked,
+                &welcome.tracked,
+                welcome.major(),
+            );
             self.shared.params.intern(spelled)
         });
         let wanted = match &asked {

@@ -216,7 +216,8 @@ impl Pooler {
                 .any(|n| n.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte.
+    /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
+    /// and a hyphen in a name stands for an underscore.
     fn options(&self, value: &[u8], params: &mut Params) -> Result<(), Fault> {
         let words = split_options(value);
         let mut words = words.iter();
@@ -231,6 +232,10 @@ impl Pooler {
                 .position(|b| *b == b'=')
                 .ok_or(Fault::OptionsForm)?;
             let (name, value) = (&setting[..equals], &setting[equals + 1..]);
+            let name = &name
+                .iter()
+                .map(|&b| if b == b'-' { b'_' } else { b })
+                .collect::<Vec<_>>();
             if !self.take(name, value, params) && !self.ignores(b"options") {
                 return Err(Fault::OptionsSetting(
                     String::from_utf8_lossy(name).into_owned(),

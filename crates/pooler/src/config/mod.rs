@@ -136,6 +136,8 @@ pub struct Config {
     pub auth_file_missing: bool,
     /// The rules of `auth_type = hba`, if that was asked for.
     pub hba: Option<Arc<Hba>>,
+    /// Where the settings of `[pgbouncer]` that are not left at their defaults were written.
+    pub written: HashMap<&'static str, Place>,
 }
 
 impl Globals {

@@ -12,6 +12,10 @@ use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Warning, access, connstr};
 use crate::auth::Secret;
+use crate::console::is_console;
+
+/// What stands for bytes that are no UTF-8. In comments they do no harm.
+pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
 
 /// Longest database name, in bytes, its end mark included.
 const MAX_DATABASE: usize = 64;
@@ -23,6 +27,15 @@ pub(super) fn load(
 ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
     let mut mistakes = Vec::new();
     let items = ini::parse(path, text, read_file, &mut mistakes);
+    let main = |item: &Item| matches!(item, Item::Section(name, _) if name == "pgbouncer");
+    if !items.iter().any(main) {
+        // An empty or cut off file above all: at a reload it would take away all databases.
+        mistakes.push(Mistake {
+            place: None,
+            text: format!("main section missing from config file {path}"),
+            remedy: "write [pgbouncer], if only with its defaults".into(),
+        });
+    }
     let mut resolver = Resolver {
         path: path.into(),
         config: Config::default(),
@@ -125,7 +138,12 @@ impl Resolver {
         match item {
             Item::Section(name, place) => self.section(&name, &place),
             Item::Assign { key, value, place } => {
-                if let Err(remedy) = self.assign(&key, &value, &place) {
+                let done = if (key.clone() + &value).contains(NO_TEXT) {
+                    Err("there are bytes in it that are not UTF-8: write the file in UTF-8".into())
+                } else {
+                    self.assign(&key, &value, &place)
+                };
+                if let Err(remedy) = done {
                     // Connection strings may hold passwords, which do not belong in logs.
                     let value = if value.contains("password") {
                         "..."
@@ -194,7 +212,7 @@ impl Resolver {
     }
 
     fn database(&mut self, name: &str, connstr: &str) -> Result<(), String> {
-        if name == CONSOLE {
+        if is_console(name) {
             return Err(format!(
                 "database name \"{name}\" is reserved for the console"
             ));
@@ -262,8 +280,12 @@ impl Resolver {
     ) -> Result<(), String> {
         for (key, value) in connstr::parse(text)? {
             let setting = table::find(scope, &key).ok_or_else(|| {
+                let kind = match scope {
+                    Scope::User => "user",
+                    _ => "connection",
+                };
                 format!(
-                    "unrecognized connection parameter: {key}{}",
+                    "unrecognized {kind} parameter: {key}{}",
                     did_you_mean(scope, &key)
                 )
             })?;
@@ -302,6 +324,8 @@ impl Resolver {
             return Err(self.mistakes);
         }
         self.warn_of_rules(findings);
+        let written = self.written.into_iter();
+        self.config.written = written.map(|(name, (_, place))| (name, place)).collect();
         Ok((self.config, self.warnings))
     }
 
@@ -392,7 +416,18 @@ impl Resolver {
                 "broken auth file ({path}:{line}): {why}; nothing from that line on was read"
             ));
         }
-        for (name, secret) in users {
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.contains(NO_TEXT) && !line.starts_with(';') {
+                self.warn_broken(format!(
+                    "broken auth file ({path}:{number}): bytes that are not UTF-8; a user with \
+                     them is left out: write the file in UTF-8"
+                ));
+            }
+        }
+        let readable = |(name, secret): &(String, String)| {
+            !name.contains(NO_TEXT) && !secret.contains(NO_TEXT)
+        };
+        for (name, secret) in users.into_iter().filter(readable) {
             let user = self.config.users.entry(name.clone()).or_insert_with(|| {
                 Arc::new(User {
                     name,

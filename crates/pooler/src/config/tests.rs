@@ -10,6 +10,9 @@ fn files(name: &str) -> Result<String, String> {
     match name {
         "users.txt" => Ok(USERS.into()),
         "broken.txt" => Ok("\"alice\" \"x\"\nbob".into()),
+        "latin1.txt" => {
+            Ok("; \u{fffd}\n\"bob\" \"\u{fffd}\"\n\"alice\" \"x\"\n\"carol\" \"y\"".into())
+        }
         "hba.conf" => Ok("local all all peer map=m\nhost all all all md5".into()),
         "doubtful.conf" => Ok("host all all 10.0.0.1/8 md5".into()),
         "broken.conf" => Ok("local all all magic\nlocal all all trust".into()),
@@ -19,8 +22,12 @@ fn files(name: &str) -> Result<String, String> {
     }
 }
 
+/// Loads a text, to which the main section is added if it has none.
 fn load(text: &str) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
-    Config::load("h.ini", text, &mut files)
+    if text.contains("[pgbouncer]") {
+        return Config::load("h.ini", text, &mut files);
+    }
+    Config::load("h.ini", &format!("{text}\n[pgbouncer]"), &mut files)
 }
 
 fn good(text: &str) -> Config {
@@ -44,6 +51,54 @@ fn warnings(text: &str) -> Vec<String> {
         .iter()
         .map(Warning::to_string)
         .collect()
+}
+
+#[test]
+fn a_file_without_the_main_section_is_refused() {
+    for text in ["", "; nothing", "[databases]\n* = host=h\n"] {
+        let mistakes = Config::load("h.ini", text, &mut files).unwrap_err();
+        assert_eq!(mistakes.len(), 1);
+        let said = mistakes[0].to_string();
+        assert!(
+            said.starts_with("main section missing from config file h.ini: "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn the_names_of_the_console_are_reserved() {
+    for name in ["pgbouncer", "howdah"] {
+        let said = mistakes(&format!("[databases]\n{name} = host=h"));
+        assert!(said[0].ends_with("is reserved for the console"), "{said:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_harm_only_what_they_stand_in() {
+    assert_eq!(
+        warnings("[pgbouncer]\n; caf\u{fffd}\n# \u{fffd}\npool_mode = session"),
+        [""; 0]
+    );
+    for text in [
+        "[databases]\nx\u{fffd} = host=h",
+        "[databases]\n'x\u{fffd}' = host=h",
+        "[pgbouncer]\nsyslog_ident = caf\u{fffd}",
+    ] {
+        let said = mistakes(text);
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("(h.ini:2)"), "{said:?}");
+    }
+    let (config, warnings) = load("[pgbouncer]\nauth_file = latin1.txt").unwrap();
+    let said = warnings[0].to_string();
+    assert!(
+        said.starts_with("broken auth file (latin1.txt:2): bytes that are not UTF-8"),
+        "{said}"
+    );
+    assert!(warnings.len() == 1 && warnings[0].broken);
+    let mut users: Vec<_> = config.users.keys().cloned().collect();
+    users.sort();
+    assert_eq!(users, ["alice", "carol"]);
 }
 
 #[test]
@@ -280,7 +335,7 @@ fn every_mistake_is_found_and_placed() {
         "invalid value \"pool_mode=x\" for parameter f in configuration (h.ini:18): pool_mode \
          takes one of session, transaction, statement, not \"x\"",
         "invalid value \"host=a\" for parameter g in configuration (h.ini:19): unrecognized \
-         connection parameter: host",
+         user parameter: host",
         "invalid value \"host=a\" for parameter 0 in configuration (h.ini:21): a peer's id is a \
          number from 1 to 65535",
         "invalid value \"port=1\" for parameter 1 in configuration (h.ini:22): a peer needs host=",

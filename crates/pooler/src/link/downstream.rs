@@ -236,7 +236,9 @@ impl Downstream<'_> {
         let ended = begun.ended || begun.breaks;
         self.server.eaten += begun.eaten as u32;
         self.server.copy_in = !ended;
-        self.server.copy_broken = begun.breaks && simple;
+        // What breaks a COPY by Execute is skipped with it, but for what a Sync stands before: if
+        // the COPY had failed already, that was not eaten, and all behind it is answered.
+        self.server.copy_broken = begun.breaks && (simple || begun.eaten > 0);
         let stays = self
             .client
             .as_ref()

@@ -49,6 +49,22 @@ pub struct Welcome {
     pub tracked: Arc<Params>,
 }
 
+impl Welcome {
+    /// PostgreSQL's major version; 0 if it does not say.
+    pub fn major(&self) -> u32 {
+        let mut parameters = self.parameters.iter();
+        let version = parameters.find(|(name, _)| **name == *b"server_version");
+        version.map_or(0, |(_, value)| {
+            let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
+            digits.fold(0u32, |number, &byte| {
+                number
+                    .saturating_mul(10)
+                    .saturating_add(u32::from(byte - b'0'))
+            })
+        })
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Pool {

@@ -1,0 +1,108 @@
+"""`./run`, but for the build: Howdah in front of a PostgreSQL of its own, or of the user's."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import HERE, PROGRAM
+from harness import machine
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow, pytest.mark.own]
+
+ODD_DATABASE = "it's a \"b\""
+ODD_PASSWORD = "p@ss w'o\"rd/:?#%"
+
+
+def start(*arguments):
+    """Starts it as ./run does."""
+    environment = {**os.environ, "PYTHONPATH": HERE, "PYTHONUNBUFFERED": "1"}
+    return machine.spawn([sys.executable, "-m", "harness.demo", "--howdah", PROGRAM, *arguments],
+                         as_user=False, env=environment, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def once(*arguments):
+    """Lets it run to its end; gives exit code and output."""
+    child = start("--once", *arguments)
+    output, _ = child.communicate()
+    return child.returncode, output
+
+
+def looks_right(said):
+    """Both measurements without a failed transaction, and how to connect."""
+    for name in ("PostgreSQL", "through Howdah"):
+        row = re.search(rf"^{name} +([\d,]+) +[\d.]+ +(\d+) +(\d+)$", said, re.M)
+        assert row and row.group(1) != "0" and row.group(2) == "0", said
+    assert re.search(r"Howdah used [\d.]+ microseconds of CPU per transaction", said), said
+    assert "psql 'postgres://" in said and "SHOW POOLS" in said, said
+
+
+def test_once():
+    """With a throw-away PostgreSQL; nothing is left behind."""
+    code, said = once()
+    assert code == 0, said
+    looks_right(said)
+    folder = re.search(r"Config: +(/tmp/[^/]+)/", said).group(1)
+    assert not os.path.exists(folder)
+
+
+def test_until_interrupted(system_programs):
+    """What it prints connects; Ctrl-C ends it and all its children."""
+    child = start()
+    said = ""
+    for line in child.stdout:
+        said += line
+        if "Ctrl-C ends everything" in line:
+            break
+    looks_right(said)
+    for line in re.findall(r"psql '(postgres://[^']+)'", said):
+        sql = "SHOW VERSION" if line.endswith("pgbouncer") else "select 'Howdah 1'"
+        assert "Howdah" in machine.run([system_programs.path("psql"), line, "-Atc", sql])
+    port = int(re.search(r"@127.0.0.1:(\d+)/", said).group(1))
+    child.send_signal(signal.SIGINT)
+    rest, _ = child.communicate()
+    assert child.returncode == 0, rest
+    with pytest.raises(RuntimeError):
+        machine.run([system_programs.path("psql"), f"postgres://x@127.0.0.1:{port}/x", "-c", ""])
+
+
+def test_to_an_odd_database(own_postgres, system_programs):
+    """Names and passwords that must be quoted everywhere."""
+    name, word = ODD_DATABASE.replace('"', '""'), ODD_PASSWORD.replace("'", "''")
+    own_postgres.sql(f"create role admin login password '{word}'")
+    own_postgres.sql(f'create database "{name}"')
+    own_postgres.write_hba("local all all trust", "host all postgres all trust",
+                           "host all all 127.0.0.1/32 scram-sha-256")
+    own_postgres.reload()
+    quote = "".join(f"%{byte:02X}" for byte in ODD_PASSWORD.encode())
+    database = "".join(f"%{byte:02X}" for byte in ODD_DATABASE.encode())
+    url = f"postgres://admin:{quote}@127.0.0.1:{own_postgres.port}/{database}?sslmode=disable"
+    before = own_postgres.sql("select count(*) from pg_class")
+    code, said = once("--to", url)
+    assert code == 0, said
+    looks_right(said)
+    printed = re.search(r"Connect: +psql 'postgres://admin:([^@]*)@[^/]*/(.*)'", said)
+    assert printed.group(1) == "p%40ss%20w%27o%22rd%2F%3A%3F%23%25", said
+    assert own_postgres.sql("select count(*) from pg_class") == before
+    # By the unix socket, which stands behind the question mark.
+    url = f"postgres:///postgres?host={own_postgres.socket_folder}&port={own_postgres.port}" \
+        "&user=postgres"
+    code, said = once("--to", url)
+    assert code == 0, said
+    looks_right(said)
+
+
+@pytest.mark.parametrize("url, said", [
+    ("mysql://x@y/z", "postgres://"),
+    ("postgres://u@127.0.0.1:x/z", "port"),
+    ("postgres://u@127.0.0.1/z?sslmode=require", "TLS"),
+    ("postgres://u@127.0.0.1:1/z", "refused"),
+])
+def test_to_where_nobody_is(url, said):
+    """One clear sentence, and a failure."""
+    code, output = once("--to", url)
+    assert code == 1 and said in output, output
