@@ -53,6 +53,8 @@ pub struct Tongue {
 }
 
 const KINDS: usize = 27;
+/// The kind that takes its time.
+const SLOW: usize = 18;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
@@ -70,6 +72,11 @@ impl Weights {
         }
         weights[0] += 1;
         Weights(weights)
+    }
+
+    /// Statements that take their time are said more often by so much.
+    pub fn favour_slow(&mut self, by: usize) {
+        self.0[SLOW] += by as u32;
     }
 
     fn pick(&self, chance: &mut Chance) -> usize {
@@ -256,12 +263,12 @@ impl<'a> Speaker<'a> {
             15 => self.failing_group(),
             16 => self.flushed(),
             17 => self.oddment(),
-            18 => {
-                let long = !tongue.sure && self.chance.once_in(3);
-                let slow = if long {
-                    4000
-                } else {
-                    self.chance.within(1..=60)
+            SLOW => {
+                // What may be cancelled may last, also until a cancel of it was repeated.
+                let slow = match self.chance.within(0..=2) {
+                    0 if !tongue.sure => 4000,
+                    1 if !tongue.sure => self.chance.within(20..=400),
+                    _ => self.chance.within(1..=60),
                 };
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);

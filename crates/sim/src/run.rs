@@ -264,13 +264,18 @@ impl Play {
 
     /// Now and then somebody asks to cancel what a client does, or what nobody does.
     fn cancel_somebody(&mut self) {
-        if self.scenario.faults.cancels == 0 || !self.chance.once_in(30) {
+        // The clock jumps over a statement that takes long: its turns are few.
+        if self.scenario.faults.cancels == 0 || !self.chance.once_in(8) {
             return;
         }
         let may = |client: &Client| client.talks() && client.is_cancellable();
-        let talking: Vec<usize> = (0..self.clients.len())
+        let mut talking: Vec<usize> = (0..self.clients.len())
             .filter(|at| may(&self.clients[*at]))
             .collect();
+        // Mostly somebody who waits for long, and once.
+        if !self.chance.once_in(20) {
+            talking.retain(|at| self.clients[*at].awaits_slow());
+        }
         if talking.is_empty() {
             return;
         }

@@ -291,15 +291,19 @@ impl Scenario {
         let faults = &mut self.faults;
         faults.workers_stall = self.workers > 1 && chance.once_in(3);
         if chance.once_in(3) {
-            faults.cancels = chance.within(1..=12);
+            let most = if chance.once_in(3) { 60 } else { 12 };
+            faults.cancels = chance.within(1..=most);
+            self.weights.favour_slow(chance.within(0..=20));
             if chance.once_in(3) {
                 self.manners.cancel_cut_once_in = chance.within(1..=3);
             }
             if chance.once_in(4) {
                 self.manners.cancel_late_once_in = chance.within(1..=4);
             }
-            if chance.once_in(3) {
-                self.manners.cancel_missed_once_in = chance.within(2..=4);
+            if chance.once_in(2) {
+                self.manners.cancel_missed_once_in = chance.within(1..=3);
+                // What was cancelled ends while its cancel is out still.
+                self.manners.cancel_close_millis = [0, 50, 200][chance.within(0..=2)];
             }
         }
         if chance.once_in(4) {
