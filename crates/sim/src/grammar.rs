@@ -179,7 +179,16 @@ impl<'a> Speaker<'a> {
     /// The same, and then something that is begun and not ended.
     pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
         let patient = self.chance.once_in(2);
-        match self.chance.within(0..=3) {
+        match self.chance.within(0..=4) {
+            4 => {
+                // More than anybody keeps for a client that does not read, and so leaves.
+                let text = format!("select {} rows 20 size 40000", self.token());
+                self.query(&text);
+                self.script.push_back(Act::Deafen(10_000));
+                self.pause();
+                let rest = self.chance.within(1..=100) as u64;
+                self.script.push_back(Act::Rest(rest));
+            }
             0 => {
                 let text = format!("copyin {}", self.token());
                 self.query(&text);
