@@ -43,7 +43,9 @@ pub struct Faults {
     pub kills: bool,
     /// So many cancel requests.
     pub cancels: usize,
-    /// So many of PostgreSQL's sessions are closed by itself, with a word.
+    /// So many processes try to take over.
+    pub takeovers: usize,
+    /// Workers do nothing for some time.
     pub workers_stall: bool,
 }
 
@@ -338,6 +340,15 @@ impl Scenario {
             self.closes = true;
             self.strict_limits = false;
         }
+        if chance.once_in(8) {
+            self.faults.takeovers = chance.within(1..=3);
+            // What goes on for longer is left behind.
+            let patience = chance.within(1..=3);
+            self.settings.push(format!("suspend_timeout = {patience}"));
+            // In the middle of a login, and where the kernel takes nothing.
+            self.excuses
+                .extend(["pooler is shutting down", "suspend_timeout"]);
+        }
     }
 
     /// The configuration; a reload has other limits in it.
@@ -407,8 +418,21 @@ impl Scenario {
             + manners.cancel_cut_once_in
             + manners.cancel_missed_once_in;
         let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
+        let broken = broken + faults.takeovers;
         let held_up = self.weather.delay_once_in + self.accept_fails;
         late + broken + held_up == 0 && !faults.workers_stall
+    }
+
+    /// The settings of a process that takes over: the same, or others.
+    pub fn succeeded(&self, chance: &mut Chance) -> Scenario {
+        let mut succeeded = match chance.once_in(2) {
+            true => self.edited(chance),
+            false => self.clone(),
+        };
+        if chance.once_in(3) {
+            succeeded.workers = chance.within(1..=4) as u16;
+        }
+        succeeded
     }
 
     /// The same with other limits, as after an edit of the file.
