@@ -103,7 +103,7 @@ struct Play {
     processes: Vec<Process>,
     /// So many were before the first of those.
     ended: u16,
-    /// From then on, only one process's limits hold.
+    /// From then on, no more than the limits of these processes hold.
     narrow_at: Option<u64>,
     successors: Vec<Successor>,
     clients: Vec<Client>,
@@ -301,7 +301,9 @@ impl Play {
                 canceller.step(world);
             }
             self.admin.step(&self.front, &mut self.postgres, world);
-            for successor in &mut self.successors {
+            // One at a time.
+            let next = self.successors.iter_mut().find(|s| !s.is_gone());
+            if let Some(successor) = next {
                 successor.step(&console(), world);
             }
             for process in &mut self.processes {
@@ -342,6 +344,9 @@ impl Play {
         });
         let successor = self.scenario.succeeded(&mut self.chance);
         let freight = carried(&freight, &successor);
+        // PostgreSQL may still log in servers that were closed in the middle of that.
+        self.postgres.owners = self.processes.len() + 1;
+        self.narrow_soon();
         if !confirms {
             return self.current().take_back(freight);
         }
@@ -352,8 +357,12 @@ impl Play {
         let process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
         process.inherit(freight);
         self.processes.push(process);
-        self.postgres.owners = self.processes.len();
-        self.narrow_at = None;
+    }
+
+    fn narrow_soon(&mut self) {
+        let soon = self.now() + SECOND;
+        self.narrow_at = Some(soon);
+        self.world.borrow_mut().alarm(Time(soon));
     }
 
     /// A process that was taken over from ends when nobody is left there.
@@ -362,9 +371,8 @@ impl Play {
         if let Some(at) = self.processes[..last].iter().position(Process::may_end) {
             self.processes.remove(at).end();
             self.ended += 1;
-            let soon = self.now() + SECOND;
-            self.narrow_at = Some(soon);
-            self.world.borrow_mut().alarm(Time(soon));
+            self.postgres.owners = self.processes.len() + 1;
+            self.narrow_soon();
         }
         if self.narrow_at.is_some_and(|at| at <= self.now()) {
             self.narrow_at = None;
@@ -680,14 +688,11 @@ fn fronts(scenario: &Scenario) -> Vec<Address> {
 
 /// Those that come to take over, one after the other.
 fn successors(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Successor> {
-    let mut at = world.borrow().now.0;
+    let mut world = world.borrow_mut();
     let mut successors = Vec::new();
     for _ in 0..scenario.faults.takeovers {
-        at += chance.number() % ((scenario.span + 400) * MILLI);
-        let mut world = world.borrow_mut();
-        successors.push(Successor::new(Time(at), chance, &mut world));
-        // Long enough for the one before.
-        at += 5 * SECOND;
+        let at = Time(world.now.0 + chance.number() % ((scenario.span + 60) * MILLI));
+        successors.push(Successor::new(at, chance, &mut world));
     }
     successors
 }

@@ -340,7 +340,7 @@ impl Scenario {
             self.closes = true;
             self.strict_limits = false;
         }
-        if chance.once_in(8) {
+        if chance.once_in(6) {
             self.faults.takeovers = chance.within(1..=3);
             // What goes on for longer is left behind.
             let patience = chance.within(1..=3);
