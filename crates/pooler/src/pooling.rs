@@ -732,6 +732,12 @@ impl Server {
             && self.cancels == 0
     }
 
+    /// It has said the beginning of a message that nobody asked for.
+    pub(crate) fn is_in_a_message(&self) -> bool {
+        let between = self.inbox.held.is_empty() && self.inbox.at_boundary();
+        !between && self.close_why.is_none() && self.ledger.is_empty() && self.cancels == 0
+    }
+
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: crate::Seeded, now: Time) -> Self {
         Server {

@@ -345,7 +345,7 @@ impl Play {
         let successor = self.scenario.succeeded(&mut self.chance);
         let freight = carried(&freight, &successor);
         // PostgreSQL may still log in servers that were closed in the middle of that.
-        self.postgres.owners = self.processes.len() + 1;
+        self.postgres.owners += 1;
         self.narrow_soon();
         if !confirms {
             return self.current().take_back(freight);
@@ -371,7 +371,6 @@ impl Play {
         if let Some(at) = self.processes[..last].iter().position(Process::may_end) {
             self.processes.remove(at).end();
             self.ended += 1;
-            self.postgres.owners = self.processes.len() + 1;
             self.narrow_soon();
         }
         if self.narrow_at.is_some_and(|at| at <= self.now()) {
