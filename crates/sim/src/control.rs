@@ -96,6 +96,7 @@ impl Control {
                 Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {}
                 Question::Derive { .. }
                 | Question::NameUser { .. }
+                | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }
                 | Question::Exit(_)

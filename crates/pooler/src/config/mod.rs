@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::Authority;
 pub use crate::auth::Secret;
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
@@ -131,6 +132,8 @@ pub struct Config {
     pub auth_file_missing: bool,
     /// The rules of `auth_type = hba`, if that was asked for.
     pub hba: Option<Arc<Hba>>,
+    /// Who knows the passwords of `auth_type = ldap` or `pam`.
+    pub authority: Option<Arc<Authority>>,
 }
 
 impl Globals {
@@ -214,6 +217,10 @@ impl Config {
         let mut config = self.clone();
         config.globals.assign(key, value)?;
         config.keep_fixed(self);
+        let authority = Authority::of(&config.globals);
+        config.authority = authority
+            .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
+            .map(Arc::new);
         let (now, then) = (&self.globals, &config.globals);
         let files = |globals: &Globals| {
             (
@@ -226,6 +233,12 @@ impl Config {
             return Err("write it into the configuration file and RELOAD".into());
         }
         Ok(config)
+    }
+
+    /// Every authority that clients may be sent to.
+    pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
+        let of_rules = self.hba.iter().flat_map(|hba| hba.authorities());
+        self.authority.as_deref().into_iter().chain(of_rules)
     }
 
     /// The database of a name. By the `*` entry this is a fresh value each time, marked `auto`:
