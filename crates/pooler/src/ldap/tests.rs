@@ -205,7 +205,7 @@ fn filters_are_the_standards() {
 fn requests_are_the_standards() {
     assert_eq!(
         hex(&message::bind(1, "cn=a", "pw")),
-        "3010020101600b0201030404636e3d6180027077"
+        "3012020101600d0201030404636e3d6180027077"
     );
     assert_eq!(
         hex(&message::start_tls(1)),
