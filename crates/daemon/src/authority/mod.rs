@@ -35,6 +35,8 @@ const WAITING: usize = 1000;
 const BLOCKING_THREADS: usize = 3 * AT_ONCE;
 
 /// A password to be checked.
+// Not all of it is read by builds that ask nobody.
+#[cfg_attr(not(all(feature = "ldap", feature = "pam")), allow(dead_code))]
 pub struct Check {
     /// Who knows.
     pub authority: Arc<Authority>,
