@@ -15,6 +15,7 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+mod reload;
 mod signals;
 mod syslog;
 mod systemd;
