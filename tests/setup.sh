@@ -28,6 +28,9 @@ install_debian() {
       -o Dpkg::Options::=--force-confold "$@"; } >/dev/null
 }
 
+# Whether programs can be linked with libpam.
+libpam_found() { echo 'int main(void) { return 0; }' | cc -x c - -lpam -o /dev/null 2>/dev/null; }
+
 # What the build needs.
 need_build_tools() {
   if ! have cargo && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
@@ -35,6 +38,7 @@ need_build_tools() {
   fi
   have cargo || die "cargo is missing: please install Rust (https://rustup.rs)"
   have cc || install_debian "a C compiler" gcc libc6-dev || exit 1
+  libpam_found || install_debian "libpam's header and link" libpam0g-dev || exit 1
   have setpriv || install_debian "setpriv" util-linux || exit 1
   have python3 || install_debian "Python" python3 || exit 1
 }
@@ -55,6 +59,19 @@ need_postgres() {
       say "Doing with the PostgreSQL of a Python package instead"
   fi
   postgres_found || need_python
+}
+
+# A directory server for tests/test_ldap.py, which is skipped without one. What the Debian package
+# sets up is not used, and not started.
+need_slapd() {
+  if have slapd || [ -x /usr/sbin/slapd ]; then return; fi
+  local policy=/usr/sbin/policy-rc.d made=
+  if [ "$(id -u)" -eq 0 ] && [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=1
+  fi
+  install_debian "a directory server" slapd openssl ||
+    say "The tests of LDAP logins will be skipped"
+  if [ -n "$made" ]; then rm -f "$policy"; fi
 }
 
 # A Python environment with tests/requirements.txt, kept until that file changes.

@@ -98,7 +98,6 @@ def test_method(with_rules, method, user, code):
     ("", NO_RULE),
     ("host all all all peer", NOT_A_PEER),
     ("host all all all cert", "certificate authentication failed"),
-    ("host all all all ldap ldapserver=127.0.0.1", "ldap is not supported by this build"),
 ])
 def test_refused(with_rules, rule, said):
     """Who is refused before any password is told PgBouncer's text; the log has it, too."""

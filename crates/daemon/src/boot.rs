@@ -46,6 +46,9 @@ impl Source {
             read(path).map_err(|why| vec![format!("could not load file \"{path}\": {why}")])?;
         let (config, warnings) = Config::load(path, &text, &mut { read })
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
+        if let Some(missing) = crate::authority::missing(&config) {
+            return Err(vec![missing]);
+        }
         self.with_arguments(config)
             .map(|config| (config, warnings))
             .map_err(|why| vec![why])

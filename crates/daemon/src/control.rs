@@ -13,6 +13,7 @@ use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::authority::{Authorities, Check};
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
@@ -40,6 +41,8 @@ pub enum Heard {
     Derived(Derived),
     /// A user of the system was named, or there is none of that number.
     Named(u32, Result<String, String>),
+    /// A client's password was checked: the worker and ticket, and whether it is right.
+    Checked(WorkerId, u64, Result<(), String>),
     /// A zone has this serial.
     Zone(String, u32),
     /// A peer has a worker's cancel request.
@@ -123,6 +126,7 @@ impl Desk {
             mut heard,
             deriver,
         } = self;
+        let resolver = Arc::new(resolver);
         let mut control = Control {
             log,
             source,
@@ -130,7 +134,8 @@ impl Desk {
             workers,
             ear,
             names: Names::new(),
-            resolver: Arc::new(resolver),
+            authorities: Authorities::new(resolver.clone()),
+            resolver,
             deriver,
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
@@ -167,6 +172,7 @@ pub struct Control {
     pub ear: Ear,
     names: Names<Asker>,
     resolver: Arc<Resolver>,
+    authorities: Authorities,
     deriver: Deriver<Asker>,
     /// Who waits for the name of a user of the system: it is asked for once at a time.
     nameless: HashMap<u32, Vec<Asker>>,
@@ -255,6 +261,9 @@ impl Control {
                     self.answer(worker, Answer::UserNamed(ticket, name.clone()));
                 }
             }
+            Heard::Checked(worker, ticket, verdict) => {
+                self.answer(worker, Answer::PasswordChecked(ticket, verdict));
+            }
             Heard::Zone(zone, serial) => {
                 if self.names.zone_has(&zone, serial) {
                     self.say(&format!(
@@ -290,6 +299,25 @@ impl Control {
                 }
             }
             Question::NameUser { ticket, uid } => self.name_user((from, ticket), uid),
+            Question::CheckPassword {
+                ticket,
+                authority,
+                user,
+                password,
+                remote,
+            } => {
+                let check = Check {
+                    authority,
+                    user,
+                    password,
+                    remote,
+                };
+                let ear = self.ear.clone();
+                self.authorities.ask(check, move |verdict| {
+                    // Nobody hears when the process is ending.
+                    let _ = ear.send(Heard::Checked(from, ticket, verdict));
+                });
+            }
             Question::Forward {
                 ticket,
                 hosts,

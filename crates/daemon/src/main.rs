@@ -3,6 +3,7 @@
 //! The main thread reads the configuration, becomes who it should be, opens the listening sockets,
 //! starts the workers and then is the control thread.
 
+mod authority;
 mod boot;
 mod cli;
 mod control;

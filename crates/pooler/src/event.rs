@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::auth::{Authority, Secret};
 use crate::config::{Config, Host};
 use crate::mail::Mail;
 use crate::note::Note;
@@ -243,6 +244,20 @@ pub enum Question {
         /// The user id.
         uid: u32,
     },
+    /// Ask an authority whether a user's password is right, which may take long: others must not
+    /// wait for it.
+    CheckPassword {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// Who knows.
+        authority: Arc<Authority>,
+        /// The user.
+        user: Arc<str>,
+        /// What it sent: never empty, never a hash.
+        password: Secret,
+        /// Where it is.
+        remote: Address,
+    },
     /// Read the configuration anew; every worker gets `Settings` if it is right.
     Reload {
         /// Comes back with the answer.
@@ -307,6 +322,8 @@ pub enum Answer {
     Derived(u64, [u8; 32]),
     /// To [`Question::NameUser`]: the name, or why there is none.
     UserNamed(u64, Result<String, String>),
+    /// To [`Question::CheckPassword`]: it is right, or why it is not, for the log.
+    PasswordChecked(u64, Result<(), String>),
     /// To [`Question::Forward`]: the peer has the request. `Forwarded` follows.
     Forwarding(u64),
     /// To [`Question::Forward`]: the peer has closed the connection, or why it does not have the

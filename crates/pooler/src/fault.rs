@@ -130,6 +130,7 @@ impl Fault {
                 | auth::PEER_FAILED
                 | auth::CERT_FAILED
                 | auth::LDAP_FAILED
+                | auth::PAM_FAILED
                 | auth::REJECTED
                 | auth::NO_RULE,
             )

@@ -21,6 +21,7 @@ mod forced_user;
 pub mod fuzz;
 pub mod inbox;
 pub mod janitor;
+pub mod ldap;
 pub mod ledger;
 pub mod link;
 pub mod lookup;

@@ -290,6 +290,7 @@ impl Pooler {
             Answer::Resolved(ticket, _)
             | Answer::Derived(ticket, _)
             | Answer::UserNamed(ticket, _)
+            | Answer::PasswordChecked(ticket, _)
             | Answer::Reloaded(ticket, _)
             | Answer::Forwarded(ticket, _) => *ticket,
             Answer::Forwarding(ticket) => return self.forwarding(*ticket),
@@ -302,6 +303,9 @@ impl Pooler {
             (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
             (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
             (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
+            (Asker::Client(id), Answer::PasswordChecked(_, verdict)) => {
+                self.password_checked(id, verdict, out);
+            }
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
             (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
             (Asker::Forward(peer), Answer::Forwarded(ticket, result)) => {

@@ -44,6 +44,11 @@ impl Pooler {
         let old = &pool.terms.database;
         pool.forsaken = is_forsaken(key, pool.forsaken, old, &terms.database);
         let forsaken = pool.forsaken;
+        let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
+        if secret(&pool.terms) != secret(&terms) {
+            // The user list has news: what a login told before is not better than that.
+            pool.found_secret = None;
+        }
         pool.terms = terms;
         pool.failure = None;
         if moved {

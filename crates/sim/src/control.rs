@@ -151,6 +151,7 @@ impl Control {
                 Question::AllPacked(estate) => self.all_packed(*estate, world),
                 Question::Derive { .. }
                 | Question::NameUser { .. }
+                | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }
                 | Question::Exit(_)

@@ -14,6 +14,7 @@
 //! What a client is told never depends on whether the user exists: unknown users go through the
 //! same exchange and fail at its end ([`scram_client`] says how far that reaches).
 
+pub mod authority;
 pub mod client_login;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -30,6 +31,7 @@ pub mod verifier;
 use std::borrow::Cow;
 use std::fmt;
 
+pub use authority::{Authority, EMPTY_PASSWORD, LDAP_FAILED, PAM_FAILED};
 pub use client_login::{Admitted, ClientLogin, ClientLoginSetup, ClientStep};
 pub use secret::Secret;
 pub use server_login::{ServerLogin, ServerStep};
@@ -181,8 +183,6 @@ pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
 pub const PEER_FAILED: &str = "unix socket login rejected";
 /// What is told where a client certificate is asked for.
 pub const CERT_FAILED: &str = "certificate authentication failed";
-/// What is told where LDAP is asked for.
-pub const LDAP_FAILED: &str = "ldap is not supported by this build";
 /// What is told where a rule says so.
 pub const REJECTED: &str = "login rejected";
 /// What is told where no rule fits.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::login::{Login, Proof};
 use super::{Replication, State};
-use crate::auth::{CERT_FAILED, LDAP_FAILED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
+use crate::auth::{Authority, CERT_FAILED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::config::access::{Candidate, Rule};
 use crate::config::{AuthType, HbaMethod, IdentMap};
 use crate::event::{ClientId, Out, Question};
@@ -26,6 +26,8 @@ pub enum Demand {
         /// Whom that user may be; without it, whoever has the same name.
         map: Option<Arc<IdentMap>>,
     },
+    /// By a password that somebody else knows.
+    Authority(Arc<Authority>),
 }
 
 impl Pooler {
@@ -38,7 +40,8 @@ impl Pooler {
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Hba => return self.demand_of_rule(id, out),
-            AuthType::Cert | AuthType::Ldap | AuthType::Pam => {
+            AuthType::Ldap | AuthType::Pam => return self.by_authority(id, &self.config.authority),
+            AuthType::Cert => {
                 return Err(Fault::Config("auth_type is not built yet".into()));
             }
         };
@@ -65,13 +68,32 @@ impl Pooler {
                 });
             }
             HbaMethod::Reject => return Err(Fault::LoginFailed(REJECTED)),
-            HbaMethod::Ldap => return Err(Fault::LoginFailed(LDAP_FAILED)),
+            HbaMethod::Ldap | HbaMethod::Pam => return self.by_authority(id, &rule.authority),
             HbaMethod::Cert => {
                 self.note_client(Level::Error, id, "TLS connection required", out);
                 return Err(Fault::LoginFailed(CERT_FAILED));
             }
         };
         Ok(Demand::Exchange(method))
+    }
+
+    /// auth_user would look its users up elsewhere: one of the two is not meant, as PgBouncer has it.
+    fn by_authority(
+        &self,
+        id: ClientId,
+        authority: &Option<Arc<Authority>>,
+    ) -> Result<Demand, Fault> {
+        let Some(authority) = authority else {
+            return Err(Fault::Config("auth_type names nobody to ask".into()));
+        };
+        let database = self.clients.get(id).map(|client| &client.database);
+        let database = database.and_then(|name| self.config.database(name));
+        if database.is_some_and(|database| database.auth_user.is_some()) {
+            let name = authority.name();
+            let text = format!("{name} can't be used together with database authentication");
+            return Err(Fault::Config(text));
+        }
+        Ok(Demand::Authority(authority.clone()))
     }
 
     /// The first rule that fits a client.

@@ -12,7 +12,8 @@ use rand_chacha::rand_core::RngCore;
 use super::State;
 use super::demand::Demand;
 use crate::auth::{
-    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, Method, ScramKeys, Secret, Step,
+    AuthRequest, Authority, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method,
+    ScramKeys, Secret, Step, plain,
 };
 use crate::config::{AuthType, Database, IdentMap};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
@@ -46,12 +47,23 @@ pub enum Proof {
     /// By the system's user it runs as, whom the control thread names. What the client sends
     /// meanwhile is held.
     Peer(Option<Arc<IdentMap>>),
+    /// By a password that somebody else knows.
+    Authority {
+        /// Who.
+        authority: Arc<Authority>,
+        /// What the client has sent: it is asked about. What the client sends meanwhile is held.
+        password: Option<Secret>,
+    },
 }
 
 impl Login {
     /// It is the client's turn.
     fn listens(&self) -> bool {
-        matches!(self.proof, Proof::Exchange { deriving, .. } if !deriving)
+        match &self.proof {
+            Proof::Exchange { deriving, .. } => !deriving,
+            Proof::Peer(_) => false,
+            Proof::Authority { password, .. } => password.is_none(),
+        }
     }
 }
 
@@ -72,7 +84,8 @@ impl Pooler {
             Ok(demand) => demand,
             Err(fault) => return self.disconnect(id, fault, out),
         };
-        if !matches!(demand, Demand::Exchange(Method::Any)) && self.needs_lookup(id) {
+        let asks_nobody = matches!(demand, Demand::Exchange(Method::Any) | Demand::Authority(_));
+        if !asks_nobody && self.needs_lookup(id) {
             return self.look_up(id, out);
         }
         self.begin_proof(id, demand, None, out);
@@ -96,6 +109,7 @@ impl Pooler {
         let method = match demand {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
+            Demand::Authority(authority) => return self.ask_for_password(id, authority, out),
         };
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
@@ -181,7 +195,7 @@ impl Pooler {
     fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut bool)> {
         match &mut self.login(id)?.proof {
             Proof::Exchange { exchange, deriving } => Some((exchange, deriving)),
-            Proof::Peer(_) => None,
+            Proof::Peer(_) | Proof::Authority { .. } => None,
         }
     }
 
@@ -239,7 +253,98 @@ impl Pooler {
         }
     }
 
+    /// The client shall send the password that somebody else knows.
+    fn ask_for_password(&mut self, id: ClientId, authority: Arc<Authority>, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.state = State::Login(Box::new(Login {
+            proof: Proof::Authority {
+                authority,
+                password: None,
+            },
+            found: None,
+        }));
+        self.login_step(id, Step::Reply(AuthRequest::Cleartext), out);
+        // What came behind the start-up packet.
+        self.login_bytes(id, b"", out);
+    }
+
+    /// The client has sent it: whether it is right is asked.
+    fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (user, remote) = (client.user.clone(), client.ends.remote.clone());
+        let State::Login(login) = &mut client.state else {
+            return;
+        };
+        let Proof::Authority {
+            authority,
+            password,
+        } = &mut login.proof
+        else {
+            return;
+        };
+        let authority = authority.clone();
+        let given = match plain::read(body) {
+            _ if body == [0] => {
+                return self.disconnect(id, Fault::LoginFailed(EMPTY_PASSWORD), out);
+            }
+            Ok(given) => std::str::from_utf8(given).map_err(|_| "the password is not UTF-8"),
+            Err(detail) => Err(detail),
+        };
+        let given = match given {
+            Ok(given) => Secret::Plain(given.to_owned()),
+            Err(detail) => {
+                self.note_client(Level::Warning, id, detail, out);
+                return self.disconnect(id, Fault::LoginFailed(authority.failed()), out);
+            }
+        };
+        *password = Some(given.clone());
+        let question = |ticket| Question::CheckPassword {
+            ticket,
+            authority,
+            user,
+            password: given,
+            remote,
+        };
+        self.ask(Asker::Client(id), question, out);
+    }
+
+    /// Whether a client's password is right is known.
+    pub(crate) fn password_checked(
+        &mut self,
+        id: ClientId,
+        verdict: Result<(), String>,
+        out: &mut Out,
+    ) {
+        let Some(login) = self.login(id) else { return };
+        let Proof::Authority {
+            authority,
+            password,
+        } = &mut login.proof
+        else {
+            return;
+        };
+        let (failed, password) = (authority.failed(), password.take());
+        match verdict {
+            // It serves for logins to PostgreSQL, too.
+            Ok(()) => self.logged_in(id, None, password, out),
+            Err(why) => {
+                self.note_client(Level::Warning, id, &why, out);
+                self.disconnect(id, Fault::LoginFailed(failed), out);
+            }
+        }
+    }
+
     fn password(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
+        if self
+            .login(id)
+            .is_some_and(|login| matches!(login.proof, Proof::Authority { .. }))
+        {
+            return self.ask_authority(id, body, out);
+        }
         if let Some((exchange, _)) = self.exchange(id) {
             let step = exchange.answer(body);
             self.login_step(id, step, out);
@@ -279,6 +384,8 @@ impl Pooler {
             let fault = Fault::Config("auth_type=any requires forced user".into());
             return self.disconnect(id, fault, out);
         }
+        let listed = self.config.user(&user).filter(|user| user.listed);
+        let has_secret = listed.is_some_and(|user| user.secret.is_some());
         let key = PoolKey {
             user: self.pool_user(&database, user),
             database: name,
@@ -292,7 +399,9 @@ impl Pooler {
         pool.clients += 1;
         if database.forced_user.is_none() {
             pool.scram_keys = keys.or(pool.scram_keys.take());
-            pool.found_secret = found.or(pool.found_secret.take());
+            // Who got in by the user list's secret, gets to PostgreSQL by it.
+            let kept = pool.found_secret.take().filter(|_| !has_secret);
+            pool.found_secret = found.or(kept);
         }
         let welcomed = pool.welcome.is_some();
         // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.

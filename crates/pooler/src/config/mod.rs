@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::Authority;
 pub use crate::auth::Secret;
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
@@ -138,6 +139,8 @@ pub struct Config {
     pub hba: Option<Arc<Hba>>,
     /// Where the settings of `[pgbouncer]` that are not left at their defaults were written.
     pub written: HashMap<&'static str, Place>,
+    /// Who knows the passwords of `auth_type = ldap` or `pam`.
+    pub authority: Option<Arc<Authority>>,
 }
 
 impl Globals {
@@ -221,6 +224,10 @@ impl Config {
         let mut config = self.clone();
         config.globals.assign(key, value)?;
         config.keep_fixed(self);
+        let authority = Authority::of(&config.globals);
+        config.authority = authority
+            .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
+            .map(Arc::new);
         let (now, then) = (&self.globals, &config.globals);
         let files = |globals: &Globals| {
             (
@@ -233,6 +240,12 @@ impl Config {
             return Err("write it into the configuration file and RELOAD".into());
         }
         Ok(config)
+    }
+
+    /// Every authority that clients may be sent to.
+    pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
+        let of_rules = self.hba.iter().flat_map(|hba| hba.authorities());
+        self.authority.as_deref().into_iter().chain(of_rules)
     }
 
     /// The database of a name. By the `*` entry this is a fresh value each time, marked `auto`:

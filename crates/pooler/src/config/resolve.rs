@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::access::TLS_TWICE;
 use super::database::{Database, Host};
 use super::ini::{self, Item};
 use super::peer::Peer;
@@ -11,7 +12,7 @@ use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Warning, access, connstr};
-use crate::auth::Secret;
+use crate::auth::{Authority, Secret};
 use crate::console::is_console;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.
@@ -310,6 +311,7 @@ impl Resolver {
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }
+        self.find_authority();
         let findings = self.read_rules(read_file);
         if !self.mistakes.is_empty() {
             let broken = self.warnings.into_iter().filter(|warning| warning.broken);
@@ -436,6 +438,29 @@ impl Resolver {
             });
             Arc::make_mut(user).listed = true;
             Arc::make_mut(user).secret = (!secret.is_empty()).then(|| Secret::classify(secret));
+        }
+    }
+
+    /// Who knows the passwords, if `auth_type` says that somebody else does.
+    fn find_authority(&mut self) {
+        match Authority::of(&self.config.globals) {
+            Ok(authority) => {
+                if let Some(Authority::Ldap(options)) = &authority
+                    && options.wants_tls_twice()
+                {
+                    self.warn_broken(format!("auth_ldap_options: {TLS_TWICE}"));
+                }
+                self.config.authority = authority.map(Arc::new);
+            }
+            Err((why, remedy)) => {
+                let written = self.written.get("auth_ldap_options");
+                let written = written.or_else(|| self.written.get("auth_type"));
+                self.mistakes.push(Mistake {
+                    place: written.map(|(_, place)| place.clone()),
+                    text: format!("auth_ldap_options: {why}"),
+                    remedy,
+                });
+            }
         }
     }
 

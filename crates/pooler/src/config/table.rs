@@ -143,7 +143,16 @@ const TLS_STOPS: Status = Status::Stops {
     why: "TLS is not built yet, and going on in the clear would be unsafe",
 };
 const AUTH_STOPS: Status = Status::Stops {
-    unless: &["any", "trust", "plain", "md5", "hba", "scram-sha-256"],
+    unless: &[
+        "any",
+        "trust",
+        "plain",
+        "md5",
+        "hba",
+        "ldap",
+        "pam",
+        "scram-sha-256",
+    ],
     why: "this way to log in is not built yet",
 };
 
@@ -160,9 +169,8 @@ globals! {
         "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
     auth_ident_file: Option<String> = unset, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
-    auth_ldap_options: Option<String> = unset, G, reload,
-        NotYet("it serves auth_type = ldap only, which is not built yet"),
-        "Where and how to bind for auth_type = ldap.";
+    auth_ldap_options: Option<String> = unset, G, reload, Built,
+        "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter.";
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
         GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";

@@ -400,8 +400,6 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
         ("client_tls_sslmode = require", "TLS"),
         ("server_tls_sslmode = verify-full", "TLS"),
         ("auth_type = cert", "not built"),
-        ("auth_type = ldap", "not built"),
-        ("auth_type = pam", "not built"),
     ] {
         let seen = mistakes(&format!("[pgbouncer]\n{line}"));
         assert!(
@@ -429,8 +427,8 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
             &["client_tls_key"][..],
         ),
         (
-            "[pgbouncer]\nclient_tls_key_file=k\nauth_ldap_options=x\n",
-            &["auth_ldap", "client_tls_key"],
+            "[pgbouncer]\nclient_tls_key_file=k\nclient_tls_ca_file=x\n",
+            &["client_tls_ca", "client_tls_key"],
         ),
         ("[peers]\n1=host=a\n2=host=b\n", &["[peers] in h.ini"]),
     ] {
@@ -443,6 +441,46 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
             "{seen:?}"
         );
     }
+}
+
+#[test]
+fn who_knows_the_passwords() {
+    let authority = |text: &str| good(&format!("[pgbouncer]\n{text}")).authority;
+    assert_eq!(
+        authority("auth_type = pam").as_deref(),
+        Some(&Authority::Pam("pgbouncer".into()))
+    );
+    let ldap = "auth_type = ldap\nauth_ldap_options = ldapserver=a ldapprefix=x";
+    let Some(Authority::Ldap(options)) = authority(ldap).as_deref().cloned() else {
+        panic!("no directory");
+    };
+    assert_eq!(options.server_names(), "a");
+    assert_eq!(authority("auth_ldap_options = nonsense"), None);
+    for (text, said) in [
+        ("auth_type = ldap", "h.ini:2"),
+        (
+            "auth_type = ldap\nauth_ldap_options = ldapserver=a",
+            "h.ini:3",
+        ),
+        (
+            "auth_ldap_options = colour=red\nauth_type = ldap",
+            "h.ini:2",
+        ),
+    ] {
+        let seen = mistakes(&format!("[pgbouncer]\n{text}"));
+        assert!(seen.len() == 1 && seen[0].contains(said), "{seen:?}");
+        assert!(seen[0].contains("auth_ldap_options"), "{seen:?}");
+    }
+    let twice = "auth_type = ldap\nauth_ldap_options = ldapurl=ldaps://a/dc=x ldaptls=1";
+    assert!(warnings(&format!("[pgbouncer]\n{twice}"))[0].contains("exclude each other"));
+    let config = good("[pgbouncer]\nauth_type = trust");
+    assert!(config.with("auth_type", "pam").unwrap().authority.is_some());
+    assert!(
+        config
+            .with("auth_type", "ldap")
+            .unwrap_err()
+            .contains("ldapprefix")
+    );
 }
 
 #[test]

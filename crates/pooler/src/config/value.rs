@@ -270,9 +270,9 @@ words! {
         Cert = "cert",
         /// By rules in a file.
         Hba = "hba",
-        /// An LDAP bind. Not built.
+        /// By a directory server.
         Ldap = "ldap",
-        /// PAM. Not built.
+        /// By the system's PAM.
         Pam = "pam",
         /// SCRAM-SHA-256.
         ScramSha256 = "scram-sha-256",

@@ -348,6 +348,14 @@ impl World<'_> {
                 self.answers
                     .push_back((worker, Answer::UserNamed(ticket, named)));
             }
+            Question::CheckPassword { ticket, .. } => {
+                let verdict = match ticket % 2 {
+                    0 => Ok(()),
+                    _ => Err("wrong".to_string()),
+                };
+                self.answers
+                    .push_back((worker, Answer::PasswordChecked(ticket, verdict)));
+            }
             Question::Forward { ticket, .. } => {
                 let reached = Err("there are no peers".to_string());
                 self.answers

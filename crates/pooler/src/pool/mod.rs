@@ -106,7 +106,8 @@ pub struct Pool {
     pub held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
-    /// What auth_query told of the pool's user at the last login, for logins to PostgreSQL.
+    /// What the last login told of its user, for logins to PostgreSQL: by auth_query, or because
+    /// LDAP or PAM found the password right.
     pub found_secret: Option<Secret>,
     /// Which of the database's hosts and addresses is next.
     pub next_host: usize,

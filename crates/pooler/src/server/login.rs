@@ -98,8 +98,8 @@ impl Pooler {
         self.note_connection(id, out);
     }
 
-    /// What we prove ourselves with: the password in the database's connection string, or what the
-    /// user list has of the pool's user.
+    /// What we prove ourselves with: the password in the database's connection string, or what was found
+    /// out at the last login of the pool's user, or what the user list has of it.
     fn server_secret(pool: &Pool) -> Option<Secret> {
         let terms = &pool.terms;
         let forced = terms.database.forced_user.as_deref();
@@ -109,8 +109,8 @@ impl Pooler {
                 Some(Secret::classify(password.clone()))
             }
             _ => {
-                let listed = terms.user.as_ref().and_then(|user| user.secret.clone());
-                listed.or_else(|| pool.found_secret.clone())
+                let listed = || terms.user.as_ref().and_then(|user| user.secret.clone());
+                pool.found_secret.clone().or_else(listed)
             }
         }
     }

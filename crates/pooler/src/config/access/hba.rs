@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use super::ident::{IdentMap, IdentMaps};
 use super::tokens::{Token, Tokens};
-use super::{Findings, Wrong};
+use super::{Findings, TLS_TWICE, Wrong};
+use crate::auth::Authority;
+use crate::auth::authority::PAM_SERVICE;
 use crate::config::{Mistake, Place};
 use crate::event::Address;
+use crate::ldap::LdapOptions;
 
 /// How deep files of names may name files of names.
 const MAX_FILES: usize = 10;
@@ -32,6 +35,8 @@ pub struct Rule {
     pub method: HbaMethod,
     /// `map=`, for the methods peer and cert.
     pub map: Option<Arc<IdentMap>>,
+    /// Who knows the passwords, for the methods ldap and pam.
+    pub authority: Option<Arc<Authority>>,
 }
 
 /// How a rule has clients log in.
@@ -51,8 +56,10 @@ pub enum HbaMethod {
     Peer,
     /// A TLS client certificate. Not built.
     Cert,
-    /// An LDAP bind. Not built.
+    /// By a directory server.
     Ldap,
+    /// By the system's PAM.
+    Pam,
 }
 
 const METHODS: &[(&str, HbaMethod)] = &[
@@ -64,6 +71,7 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("peer", HbaMethod::Peer),
     ("cert", HbaMethod::Cert),
     ("ldap", HbaMethod::Ldap),
+    ("pam", HbaMethod::Pam),
 ];
 
 /// A client, as far as rules look at it.
@@ -119,6 +127,13 @@ impl Hba {
     /// The first rule that fits a client.
     pub fn find(&self, candidate: &Candidate<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(candidate))
+    }
+
+    /// Those who know passwords of clients it fits.
+    pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
+        self.rules
+            .iter()
+            .filter_map(|rule| rule.authority.as_deref())
     }
 
     /// How many rules there are.
@@ -248,10 +263,15 @@ impl Reader<'_> {
             From::Tcp { tls, network }
         };
         let method = method(&mut tokens)?;
-        let map = match method {
-            HbaMethod::Ldap => None,
-            _ => self.options(&mut tokens)?,
-        };
+        let (mut map, mut authority) = (None, None);
+        match method {
+            HbaMethod::Ldap => {
+                let options = LdapOptions::parse(tokens.take_rest())?;
+                authority = Some(Arc::new(Authority::Ldap(options)));
+            }
+            HbaMethod::Pam => authority = Some(Arc::new(Authority::Pam(pam_service(&mut tokens)?))),
+            _ => map = self.options(&mut tokens)?,
+        }
         let rule = Rule {
             line: self.place.line,
             from,
@@ -259,13 +279,14 @@ impl Reader<'_> {
             users,
             method,
             map,
+            authority,
         };
         self.judge(&rule);
         Ok(Some(rule))
     }
 
     /// Names with commas between them.
-    fn names(&mut self, tokens: &mut Tokens, field: Field) -> Result<Names, Wrong> {
+    fn names(&mut self, tokens: &mut Tokens<'_>, field: Field) -> Result<Names, Wrong> {
         let mut names = Names::default();
         loop {
             let file = self.place.file.clone();
@@ -371,7 +392,7 @@ impl Reader<'_> {
     }
 
     /// What follows the method: nothing, or `map=`.
-    fn options(&mut self, tokens: &mut Tokens) -> Result<Option<Arc<IdentMap>>, Wrong> {
+    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Option<Arc<IdentMap>>, Wrong> {
         let only = "only map=name may follow the method";
         let mut found = None;
         if let Some(word) = tokens.word() {
@@ -406,9 +427,14 @@ impl Reader<'_> {
                 .doubtful
                 .push(Mistake::at(place, text, remedy));
         }
+        if let Some(Authority::Ldap(options)) = rule.authority.as_deref()
+            && options.wants_tls_twice()
+        {
+            let doubt = Mistake::at(place, TLS_TWICE, "write one of them");
+            self.findings.doubtful.push(doubt);
+        }
         let text = match (&rule.from, rule.method) {
             (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
-            (_, HbaMethod::Ldap) => "ldap is not built yet and refuses its clients",
             (From::Tcp { tls, .. }, _) if *tls == Some(true) => {
                 "TLS is not built yet: hostssl lines match nobody"
             }
@@ -423,7 +449,7 @@ impl Reader<'_> {
     }
 }
 
-fn method(tokens: &mut Tokens) -> Result<HbaMethod, Wrong> {
+fn method(tokens: &mut Tokens<'_>) -> Result<HbaMethod, Wrong> {
     let word = tokens.word();
     let known = METHODS
         .iter()
@@ -444,8 +470,35 @@ fn method(tokens: &mut Tokens) -> Result<HbaMethod, Wrong> {
     }
 }
 
+/// What follows `pam`: nothing, or the name of a service.
+fn pam_service(tokens: &mut Tokens<'_>) -> Result<String, Wrong> {
+    let only = "only pamservice=name may follow pam";
+    let Some(word) = tokens.text() else {
+        return match tokens.is_empty() {
+            true => Ok(PAM_SERVICE.into()),
+            false => wrong("unsupported parameters", only),
+        };
+    };
+    let Some(mut service) = word.strip_prefix("pamservice=").map(str::to_owned) else {
+        return wrong(format!("unsupported parameter {word}"), only);
+    };
+    if service.is_empty() {
+        // The name itself may be quoted.
+        service = tokens.text().unwrap_or_default();
+    }
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if service.is_empty() || service.starts_with('.') || !service.chars().all(fine) {
+        let text = format!("\"{service}\" is no name of a PAM service");
+        return wrong(text, "write the name of a file in /etc/pam.d");
+    }
+    match tokens.is_empty() {
+        true => Ok(service),
+        false => wrong("unsupported parameters", only),
+    }
+}
+
 /// `all`, `address/bits` or `address mask`.
-fn network(tokens: &mut Tokens) -> Result<Network, Wrong> {
+fn network(tokens: &mut Tokens<'_>) -> Result<Network, Wrong> {
     let Some(word) = tokens.word() else {
         return wrong(
             "did not find address",

@@ -16,6 +16,10 @@ use super::{Mistake, Place};
 pub use hba::{Candidate, Hba, HbaMethod, Rule};
 pub use ident::IdentMap;
 
+/// What is said where a directory is to be spoken to in two ways at once.
+pub(super) const TLS_TWICE: &str =
+    "ldaps and ldaptls=1 exclude each other: no server begins TLS within TLS, so nobody gets in";
+
 /// What is wrong with a line, and how to right it.
 type Wrong = (String, String);
 

@@ -180,7 +180,16 @@ const METHODS_SEEN: &[(&str, HbaMethod)] = &[
     ("scram-sha-256", HbaMethod::ScramSha256),
     ("peer", HbaMethod::Peer),
     ("cert", HbaMethod::Cert),
-    ("ldap ldapserver=x ldapprefix=\"a b\"", HbaMethod::Ldap),
+    (
+        "ldap ldapserver=x ldapprefix=\"a b\" # here",
+        HbaMethod::Ldap,
+    ),
+    (
+        "ldap \"ldapserver\"=x ,ldapbasedn=\"dc=a,dc=b\"",
+        HbaMethod::Ldap,
+    ),
+    ("pam", HbaMethod::Pam),
+    ("pam pamservice=x # here", HbaMethod::Pam),
 ];
 
 /// Lines that are left out, and a part of what is said of each.
@@ -197,6 +206,22 @@ const BROKEN: &[(&str, &str)] = &[
     ("local all all", "no method"),
     ("local all all \"trust\"", "no method"),
     ("local all all plain", "write password"),
+    ("local all all ldap", "requires argument"),
+    (
+        "local all all ldap ldapserver=a ldapbasedn=x ldapprefix=y",
+        "cannot mix",
+    ),
+    (
+        "local all all ldap ldapserver=a ldapbasedn=x red=1",
+        "invalid LDAP option",
+    ),
+    ("local all all pam map=m", "unsupported parameter map=m"),
+    (
+        "local all all pam pamservice=../x",
+        "no name of a PAM service",
+    ),
+    ("local all all pam pamservice=", "no name of a PAM service"),
+    ("local all all pam pamservice=a b", "unsupported parameters"),
     ("local all all ident", "unsupported method ident"),
     (
         "local all all 10.0.0.0/8 trust",
@@ -284,10 +309,10 @@ fn doubtful_lines_hold() {
 
 #[test]
 fn what_is_not_built_is_said_once() {
-    let rules = "hostssl a a all md5\nhostssl b a all md5\nlocal all all ldap x\n\
+    let rules = "hostssl a a all md5\nhostssl b a all md5\nlocal all all pam\n\
                  host all all all cert\nhostssl all all all cert";
     let (hba, findings) = read(rules, "");
-    assert_eq!((hba.len(), findings.not_built.len()), (5, 3));
+    assert_eq!((hba.len(), findings.not_built.len()), (5, 2));
     assert!(findings.left_out.is_empty() && findings.doubtful.is_empty());
 }
 

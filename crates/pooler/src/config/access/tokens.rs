@@ -16,25 +16,32 @@ pub(super) enum Token {
 ///
 /// # Errors
 /// A quote is not closed.
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn split(line: &str) -> Result<Vec<Token>, ()> {
+    let tokens = split_with_rest(line)?;
+    Ok(tokens.into_iter().map(|(token, _)| token).collect())
+}
+
+/// Likewise, each token with what is behind it.
+fn split_with_rest(line: &str) -> Result<Vec<(Token, &str)>, ()> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start_matches(is_space);
     while let Some(first) = rest.chars().next() {
         match first {
             '#' => break,
             ',' => {
-                tokens.push(Token::Comma);
                 rest = &rest[1..];
+                tokens.push((Token::Comma, rest));
             }
             '"' => {
                 let (text, after) = quoted(&rest[1..])?;
-                tokens.push(Token::Quoted(text));
+                tokens.push((Token::Quoted(text), after));
                 rest = after;
             }
             _ => {
                 let ends = |c: char| is_space(c) || matches!(c, ',' | '#' | '"');
                 let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
-                tokens.push(Token::Word(word.into()));
+                tokens.push((Token::Word(word.into()), after));
                 rest = after;
             }
         }
@@ -64,28 +71,43 @@ fn quoted(mut rest: &str) -> Result<(String, &str), ()> {
 }
 
 /// The tokens of a line, taken one after the other.
-pub(super) struct Tokens {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+pub(super) struct Tokens<'a> {
+    tokens: std::iter::Peekable<std::vec::IntoIter<(Token, &'a str)>>,
+    /// What is behind the last token taken.
+    rest: &'a str,
 }
 
-impl Tokens {
+impl<'a> Tokens<'a> {
     /// Of a line.
     ///
     /// # Errors
     /// As [`split`].
-    pub(super) fn of(line: &str) -> Result<Tokens, ()> {
-        let tokens = split(line)?.into_iter().peekable();
-        Ok(Tokens { tokens })
+    pub(super) fn of(line: &'a str) -> Result<Tokens<'a>, ()> {
+        let tokens = split_with_rest(line)?.into_iter().peekable();
+        Ok(Tokens { tokens, rest: line })
+    }
+
+    /// The next if it is one of those wanted.
+    fn take_if(&mut self, wanted: impl FnOnce(&Token) -> bool) -> Option<Token> {
+        let (token, rest) = self.tokens.next_if(|(token, _)| wanted(token))?;
+        self.rest = rest;
+        Some(token)
+    }
+
+    /// All the rest of the line as it is written.
+    pub(super) fn take_rest(&mut self) -> &'a str {
+        self.tokens.by_ref().for_each(drop);
+        self.rest
     }
 
     /// The next, whatever it is.
     pub(super) fn take(&mut self) -> Option<Token> {
-        self.tokens.next()
+        self.take_if(|_| true)
     }
 
     /// The next if it is a word without quotes.
     pub(super) fn word(&mut self) -> Option<String> {
-        match self.tokens.next_if(|t| matches!(t, Token::Word(_)))? {
+        match self.take_if(|token| matches!(token, Token::Word(_)))? {
             Token::Word(word) => Some(word),
             _ => None,
         }
@@ -93,7 +115,7 @@ impl Tokens {
 
     /// The next if it is a word, with or without quotes.
     pub(super) fn text(&mut self) -> Option<String> {
-        match self.tokens.next_if(|token| *token != Token::Comma)? {
+        match self.take_if(|token| *token != Token::Comma)? {
             Token::Word(text) | Token::Quoted(text) => Some(text),
             Token::Comma => None,
         }
@@ -101,7 +123,7 @@ impl Tokens {
 
     /// Takes a comma, if one is next.
     pub(super) fn comma(&mut self) -> bool {
-        self.tokens.next_if_eq(&Token::Comma).is_some()
+        self.take_if(|token| *token == Token::Comma).is_some()
     }
 
     /// Nothing is left.

@@ -1,0 +1,253 @@
+//! Passwords that a directory server or PAM knows: asked about on a thread of its own, so that
+//! neither a worker nor the control thread ever waits for either.
+//!
+//! Each directory has a line of its own, and PAM has one: who does not answer delays only its own
+//! logins. PAM's modules block, so each of its checks has a thread; a directory is spoken to
+//! without.
+
+#[cfg(feature = "ldap")]
+mod ldap;
+#[cfg(feature = "ldap")]
+mod ldap_tls;
+#[cfg(feature = "pam")]
+mod pam;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_pooler::auth::{Authority, Secret};
+use howdah_pooler::config::Config;
+use howdah_pooler::event::Address;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::dns::Resolver;
+
+/// How long a check may take, waiting in line included.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Checks at once, for each directory and for PAM.
+const AT_ONCE: usize = 32;
+/// Checks that wait in each line; more are refused at once.
+const WAITING: usize = 1000;
+/// Threads that block in PAM, or while names are looked up.
+const BLOCKING_THREADS: usize = 3 * AT_ONCE;
+
+/// A password to be checked.
+// Not all of it is read by builds that ask nobody.
+#[cfg_attr(not(all(feature = "ldap", feature = "pam")), allow(dead_code))]
+pub struct Check {
+    /// Who knows.
+    pub authority: Arc<Authority>,
+    /// The user.
+    pub user: Arc<str>,
+    /// What the client sent.
+    pub password: Secret,
+    /// Where the client is.
+    pub remote: Address,
+}
+
+/// That a password is right, or why it is not.
+type Verdict = Result<(), String>;
+
+/// What is to be called with the verdict.
+type Answer = Box<dyn FnOnce(Verdict) + Send>;
+
+/// The thread that asks; it starts with the first check.
+pub struct Authorities {
+    resolver: Arc<Resolver>,
+    checks: Option<UnboundedSender<(Check, Answer)>>,
+}
+
+impl Authorities {
+    /// Nobody has been asked yet.
+    pub fn new(resolver: Arc<Resolver>) -> Authorities {
+        Authorities {
+            resolver,
+            checks: None,
+        }
+    }
+
+    /// Has a password checked; `answer` is called exactly once, on some thread.
+    pub fn ask(&mut self, check: Check, answer: impl FnOnce(Verdict) + Send + 'static) {
+        if self.checks.is_none() {
+            match start(self.resolver.clone()) {
+                Ok(checks) => self.checks = Some(checks),
+                Err(why) => return answer(Err(format!("cannot start a thread: {why}"))),
+            }
+        }
+        if let Some(checks) = &self.checks
+            && let Err(refused) = checks.send((check, Box::new(answer)))
+        {
+            let (_, answer) = refused.0;
+            answer(Err("the thread that checks passwords has ended".into()));
+        }
+    }
+}
+
+fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(Check, Answer)>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("authority")
+        .build()?;
+    let (checks, mut wanted) = unbounded_channel::<(Check, Answer)>();
+    let serve = move || {
+        runtime.block_on(async {
+            let mut lines = HashMap::new();
+            let asker = Arc::new(Asker::new(resolver));
+            while let Some((check, answer)) = wanted.recv().await {
+                let line = line(&mut lines, &check.authority);
+                let verdict = in_line(line, check, asker.clone());
+                tokio::spawn(async move { answer(verdict.await) });
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("authority".into())
+        .spawn(serve)?;
+    Ok(checks)
+}
+
+/// Who waits for whom: each holds a permit of the first while it waits or is checked, and of the
+/// second while it is checked.
+#[derive(Clone)]
+struct Line {
+    places: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line {
+            places: Arc::new(Semaphore::new(WAITING + AT_ONCE)),
+            checks: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+/// The line before an authority. Those of directories that nobody waits for are forgotten: their
+/// options may have changed for good.
+fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
+    let name = match authority {
+        Authority::Ldap(_) => authority.clone(),
+        // Its services are one: what blocks is a module, and they share the modules.
+        Authority::Pam(_) => Authority::Pam(String::new()),
+    };
+    if !lines.contains_key(&name) {
+        lines.retain(|_, line| line.places.available_permits() < WAITING + AT_ONCE);
+    }
+    lines.entry(name).or_insert_with(Line::new).clone()
+}
+
+/// Waits for a turn, then for the verdict.
+fn in_line(line: Line, check: Check, asker: Arc<Asker>) -> impl Future<Output = Verdict> {
+    // Taken now: lines are forgotten that nobody stands in.
+    let place = line.places.try_acquire_owned();
+    async move {
+        let name = check.authority.name();
+        let _place = place.map_err(|_| format!("{name}: too many logins wait to be checked"))?;
+        let checked = async {
+            let turn = line.checks.acquire_owned().await;
+            asker
+                .check(check, turn.map_err(|why| why.to_string())?)
+                .await
+        };
+        let limited = tokio::time::timeout(LIMIT, checked).await;
+        limited.unwrap_or_else(|_| {
+            Err(format!(
+                "{name}: no answer within {} seconds",
+                LIMIT.as_secs()
+            ))
+        })
+    }
+}
+
+/// What checks need besides what they are about.
+struct Asker {
+    #[cfg(feature = "ldap")]
+    directory: ldap::Directory,
+}
+
+impl Asker {
+    #[cfg_attr(not(feature = "ldap"), expect(unused_variables))]
+    fn new(resolver: Arc<Resolver>) -> Asker {
+        Asker {
+            #[cfg(feature = "ldap")]
+            directory: ldap::Directory::new(resolver),
+        }
+    }
+
+    /// `turn` is given back when the check is over; that may be long after nobody waits for it any
+    /// more, where it cannot be broken off.
+    async fn check(&self, check: Check, turn: OwnedSemaphorePermit) -> Verdict {
+        match &*check.authority {
+            #[cfg(feature = "ldap")]
+            Authority::Ldap(options) => {
+                let _turn = turn;
+                self.directory
+                    .check(options, &check.user, check.password.text())
+                    .await
+            }
+            #[cfg(feature = "pam")]
+            Authority::Pam(service) => {
+                let service = service.clone();
+                let blocking = move || {
+                    let _turn = turn;
+                    pam::check(&service, &check.user, check.password.text(), &check.remote)
+                };
+                let joined = tokio::task::spawn_blocking(blocking).await;
+                joined.unwrap_or_else(|why| Err(format!("PAM: {why}")))
+            }
+            #[cfg(not(all(feature = "ldap", feature = "pam")))]
+            _ => {
+                drop(turn);
+                Err(left_out(&check.authority).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// What is to be said of an authority that this build cannot ask.
+fn left_out(authority: &Authority) -> Option<String> {
+    let there = match authority {
+        Authority::Ldap(_) => cfg!(feature = "ldap"),
+        Authority::Pam(_) => cfg!(feature = "pam"),
+    };
+    let name = authority.name();
+    (!there).then(|| {
+        let feature = name.to_lowercase();
+        format!("{name} logins are not part of this build: build with the Cargo feature {feature}")
+    })
+}
+
+/// What a configuration asks for that this build cannot do.
+pub fn missing(config: &Config) -> Option<String> {
+    config.authorities().find_map(left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(host: &str) -> Authority {
+        let options = format!("ldapserver={host} ldapprefix=uid=");
+        Authority::Ldap(howdah_pooler::ldap::LdapOptions::parse(&options).unwrap())
+    }
+
+    #[test]
+    fn lines_are_of_directories_and_forgotten_when_empty() {
+        let mut lines = HashMap::new();
+        let waiting = line(&mut lines, &directory("a"));
+        let place = waiting.places.try_acquire_owned().unwrap();
+        line(&mut lines, &Authority::Pam("x".into()));
+        line(&mut lines, &Authority::Pam("y".into()));
+        assert_eq!(lines.len(), 2);
+        drop(line(&mut lines, &directory("b")));
+        assert_eq!(lines.len(), 2, "a's, which somebody stands in, and b's");
+        drop(place);
+        line(&mut lines, &directory("c"));
+        assert_eq!(lines.len(), 1);
+    }
+}

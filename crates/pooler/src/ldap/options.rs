@@ -1,0 +1,510 @@
+//! The options of `auth_ldap_options` and of HBA lines with the method `ldap`, in PgBouncer's
+//! syntax: `key=value`, with white space or a comma between them; keys and values may be quoted.
+
+use std::net::Ipv6Addr;
+
+use super::filter;
+
+/// What is wrong with options, and how to right it.
+type Wrong = (String, String);
+
+/// Where a directory is, and how a user's password is checked there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LdapOptions {
+    /// In clear text first, or TLS from the first byte.
+    pub scheme: LdapScheme,
+    /// Tried in turn until one can be connected to.
+    pub servers: Vec<LdapServer>,
+    /// StartTLS before anything else is said.
+    pub start_tls: bool,
+    /// Whom to bind as.
+    pub bind: LdapBind,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LdapScheme {
+    /// `ldap`
+    Ldap,
+    /// `ldaps`
+    Ldaps,
+}
+
+/// One directory server.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LdapServer {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// How the name to bind as comes from a user's name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum LdapBind {
+    /// Between a prefix and a suffix.
+    Simple {
+        /// Before the name.
+        prefix: String,
+        /// Behind it.
+        suffix: String,
+    },
+    /// By a search for the one entry that fits.
+    Search {
+        /// Where to search.
+        base: String,
+        /// How deep.
+        scope: Scope,
+        /// Who searches; empty: anonymously.
+        bind_dn: String,
+        /// With which password.
+        bind_password: String,
+        /// What to look for.
+        pattern: Pattern,
+    },
+}
+
+/// What fits a user in a search.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Pattern {
+    /// This attribute is the user's name.
+    Attribute(String),
+    /// This filter holds, once `$username` is replaced.
+    Filter(String),
+}
+
+/// How deep a search goes; the numbers are the protocol's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// The base itself.
+    Base = 0,
+    /// The entries right below the base.
+    One = 1,
+    /// The base and all below it.
+    Sub = 2,
+}
+
+/// The password with which we search does not belong in logs.
+impl std::fmt::Debug for LdapBind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LdapBind::Simple { prefix, suffix } => write!(f, "Simple({prefix:?}, {suffix:?})"),
+            LdapBind::Search { base, pattern, .. } => write!(f, "Search({base:?}, {pattern:?})"),
+        }
+    }
+}
+
+impl LdapScheme {
+    /// The port of servers where none is written.
+    fn port(self) -> u16 {
+        match self {
+            LdapScheme::Ldap => 389,
+            LdapScheme::Ldaps => 636,
+        }
+    }
+
+    fn read(word: &str) -> Option<LdapScheme> {
+        match word {
+            "ldap" => Some(LdapScheme::Ldap),
+            "ldaps" => Some(LdapScheme::Ldaps),
+            _ => None,
+        }
+    }
+}
+
+impl LdapOptions {
+    /// Reads options.
+    ///
+    /// # Errors
+    /// What is wrong, and how to right it.
+    pub fn parse(text: &str) -> Result<LdapOptions, (String, String)> {
+        let mut written = Written::default();
+        for (key, value) in pairs(text)? {
+            written.assign(&key, value)?;
+        }
+        written.resolve()
+    }
+
+    /// TLS is asked for, one way or the other.
+    pub fn wants_tls(&self) -> bool {
+        self.start_tls || self.scheme == LdapScheme::Ldaps
+    }
+
+    /// TLS is asked for both ways, which no server takes.
+    pub fn wants_tls_twice(&self) -> bool {
+        self.start_tls && self.scheme == LdapScheme::Ldaps
+    }
+
+    /// All servers, as the log names them.
+    pub fn server_names(&self) -> String {
+        let names: Vec<_> = self.servers.iter().map(|s| s.host.as_str()).collect();
+        names.join(" ")
+    }
+}
+
+impl LdapBind {
+    /// The name to bind as in a simple bind; `None` where it is searched for.
+    ///
+    /// Where prefix and suffix make a distinguished name, what would end its part of it or begin
+    /// another is escaped (RFC 4514), so that no user's name can be somewhere else in the tree.
+    /// Names of other kinds (`user@domain`, `DOMAIN\user`) have no such escapes.
+    pub fn simple_name(&self, user: &str) -> Option<String> {
+        let LdapBind::Simple { prefix, suffix } = self else {
+            return None;
+        };
+        let user = match prefix.ends_with('=') {
+            true => escape_in_name(user),
+            false => user.to_owned(),
+        };
+        Some(format!("{prefix}{user}{suffix}"))
+    }
+}
+
+impl Pattern {
+    /// The filter that finds a user.
+    pub fn filter(&self, user: &str) -> String {
+        let user = filter::escape(user);
+        match self {
+            Pattern::Attribute(name) => format!("({name}={user})"),
+            Pattern::Filter(filter) => filter.replace("$username", &user),
+        }
+    }
+}
+
+/// Escapes a value in a distinguished name (RFC 4514, section 2.4).
+fn escape_in_name(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    let last = value.chars().count().saturating_sub(1);
+    for (at, c) in value.chars().enumerate() {
+        let special = match c {
+            '"' | '+' | ',' | ';' | '<' | '>' | '\\' | '=' => true,
+            '#' => at == 0,
+            ' ' => at == 0 || at == last,
+            _ => false,
+        };
+        match c {
+            c if special => escaped.extend(['\\', c]),
+            c if c.is_ascii_control() => escaped.push_str(&format!("\\{:02x}", c as u32)),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wrong> {
+    Err((text.into(), remedy.into()))
+}
+
+/// The options as they are written, the last of a kind.
+#[derive(Default)]
+struct Written {
+    scheme: Option<LdapScheme>,
+    servers: Option<String>,
+    port: Option<u16>,
+    start_tls: bool,
+    prefix: Option<String>,
+    suffix: Option<String>,
+    base: Option<String>,
+    scope: Option<Scope>,
+    bind_dn: Option<String>,
+    bind_password: Option<String>,
+    attribute: Option<String>,
+    filter: Option<String>,
+}
+
+impl Written {
+    fn assign(&mut self, key: &str, value: String) -> Result<(), Wrong> {
+        match key {
+            "ldaptls" => {
+                self.start_tls = match value.as_str() {
+                    "1" => true,
+                    "0" => false,
+                    _ => {
+                        return wrong(
+                            format!("invalid ldaptls value: \"{value}\""),
+                            "write 0 or 1",
+                        );
+                    }
+                }
+            }
+            "ldapscheme" => {
+                let Some(scheme) = LdapScheme::read(&value) else {
+                    let text = format!("invalid ldapscheme value: \"{value}\"");
+                    return wrong(text, "write ldap or ldaps");
+                };
+                self.scheme = Some(scheme);
+            }
+            "ldapport" => self.port = Some(port(&value)?),
+            "ldapserver" => self.servers = Some(value),
+            "ldapbinddn" => self.bind_dn = Some(value),
+            "ldapbindpasswd" => self.bind_password = Some(value),
+            "ldapsearchattribute" => self.attribute = Some(value),
+            "ldapsearchfilter" => self.filter = Some(value),
+            "ldapbasedn" => self.base = Some(value),
+            "ldapprefix" => self.prefix = Some(value),
+            "ldapsuffix" => self.suffix = Some(value),
+            "ldapurl" => self.url(&value)?,
+            _ => {
+                return wrong(
+                    format!("invalid LDAP option: \"{key}\""),
+                    "there are ldapserver, ldapport, ldapscheme, ldaptls, ldapprefix, ldapsuffix, \
+                     ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, \
+                     ldapsearchfilter and ldapurl; quote values that hold commas or blanks",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// `ldap[s]://host[:port]/base[?attribute[?scope[?filter]]]`, with percent escapes (RFC 4516).
+    fn url(&mut self, url: &str) -> Result<(), Wrong> {
+        const FORM: &str = "write ldap[s]://host[:port]/base[?attribute[?scope[?filter]]]";
+        let broken = |why: &str| {
+            (
+                format!("could not parse LDAP URL \"{url}\": {why}"),
+                FORM.into(),
+            )
+        };
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(broken("there is no scheme"));
+        };
+        let Some(scheme) = LdapScheme::read(&scheme.to_ascii_lowercase()) else {
+            return wrong(format!("unsupported LDAP URL scheme: {scheme}"), FORM);
+        };
+        let (place, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut parts = rest.split('?').map(unescape);
+        let mut part = || match parts.next() {
+            None => Ok(String::new()),
+            Some(Ok(part)) => Ok(part),
+            Some(Err(())) => Err(broken("a percent escape is malformed")),
+        };
+        let (base, attributes, scope, filter) = (part()?, part()?, part()?, part()?);
+        let (host, port_text) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, Some(port)),
+            _ => (place, None),
+        };
+        self.port = match port_text {
+            None | Some("") => Some(scheme.port()),
+            Some(text) => Some(port(text)?),
+        };
+        self.scheme = Some(scheme);
+        if !host.is_empty() {
+            let host = unescape(host).map_err(|()| broken("a percent escape is malformed"))?;
+            self.servers = Some(host);
+        }
+        self.base = Some(base);
+        self.scope = Some(match scope.to_ascii_lowercase().as_str() {
+            "" | "base" => Scope::Base,
+            "one" | "onelevel" => Scope::One,
+            "sub" | "subtree" => Scope::Sub,
+            other => return Err(broken(&format!("there is no scope {other}"))),
+        });
+        // Only the first attribute counts.
+        let attribute = attributes.split(',').next().unwrap_or("");
+        if !attribute.is_empty() {
+            self.attribute = Some(attribute.to_owned());
+        }
+        if !filter.is_empty() {
+            self.filter = Some(filter);
+        }
+        Ok(())
+    }
+
+    fn resolve(mut self) -> Result<LdapOptions, Wrong> {
+        let simple = self.prefix.is_some() || self.suffix.is_some();
+        if simple && self.base.as_deref() == Some("") {
+            // From a URL that only says where the server is.
+            self.base = None;
+        }
+        let searches = [
+            &self.base,
+            &self.bind_dn,
+            &self.bind_password,
+            &self.attribute,
+            &self.filter,
+        ];
+        if simple && searches.iter().any(|option| option.is_some()) {
+            return wrong(
+                "cannot mix options for simple bind and search+bind modes",
+                "write ldapprefix and ldapsuffix only, or neither of them",
+            );
+        }
+        if !simple && self.base.is_none() {
+            return wrong(
+                "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", \
+                 or \"ldapsuffix\" to be set",
+                "write ldapprefix and ldapsuffix to bind as the user at once, or ldapbasedn to \
+                 search for the user first",
+            );
+        }
+        let scheme = self.scheme.unwrap_or(LdapScheme::Ldap);
+        let port = self.port.unwrap_or(scheme.port());
+        let servers = servers(self.servers.as_deref().unwrap_or(""), port)?;
+        let bind = match self.base.take() {
+            None => LdapBind::Simple {
+                prefix: self.prefix.unwrap_or_default(),
+                suffix: self.suffix.unwrap_or_default(),
+            },
+            Some(base) => LdapBind::Search {
+                base,
+                scope: self.scope.unwrap_or(Scope::Sub),
+                bind_dn: self.bind_dn.unwrap_or_default(),
+                bind_password: self.bind_password.unwrap_or_default(),
+                pattern: pattern(self.attribute, self.filter)?,
+            },
+        };
+        Ok(LdapOptions {
+            scheme,
+            servers,
+            start_tls: self.start_tls,
+            bind,
+        })
+    }
+}
+
+fn pattern(attribute: Option<String>, filter: Option<String>) -> Result<Pattern, Wrong> {
+    let pattern = match (attribute, filter) {
+        (Some(_), Some(_)) => {
+            return wrong(
+                "cannot use ldapsearchattribute together with ldapsearchfilter",
+                "write one of them (a URL may name either, too)",
+            );
+        }
+        (None, Some(filter)) => Pattern::Filter(filter),
+        (attribute, None) => Pattern::Attribute(attribute.unwrap_or_else(|| "uid".into())),
+    };
+    match filter::encode(&pattern.filter("user")) {
+        Ok(_) => Ok(pattern),
+        Err(why) => wrong(
+            format!("invalid LDAP search filter: {why}"),
+            "write one as (uid=$username) or (&(uid=$username)(objectClass=person)), or an \
+             attribute's name",
+        ),
+    }
+}
+
+fn port(text: &str) -> Result<u16, Wrong> {
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => wrong(
+            format!("invalid LDAP port number: \"{text}\""),
+            "write one from 1 to 65535",
+        ),
+    }
+}
+
+/// Names with blanks between them.
+fn servers(text: &str, port: u16) -> Result<Vec<LdapServer>, Wrong> {
+    let server = |word: &str| {
+        let inner = word.strip_prefix('[').and_then(|w| w.strip_suffix(']'));
+        let host = inner.unwrap_or(word);
+        if host.contains(':') && host.parse::<Ipv6Addr>().is_err() {
+            return wrong(
+                format!("\"{word}\" in ldapserver is no host"),
+                "write names or addresses, and the port of all of them as ldapport",
+            );
+        }
+        let host = host.to_owned();
+        Ok(LdapServer { host, port })
+    };
+    let servers: Vec<_> = text
+        .split_whitespace()
+        .map(server)
+        .collect::<Result<_, _>>()?;
+    if servers.is_empty() {
+        return wrong(
+            "no LDAP server is named",
+            "write ldapserver or a host in ldapurl: servers are not looked for in DNS",
+        );
+    }
+    Ok(servers)
+}
+
+/// Takes percent escapes out.
+fn unescape(text: &str) -> Result<String, ()> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2).ok_or(())?;
+        let hex = |digit: u8| char::from(digit).to_digit(16).ok_or(());
+        bytes.push((hex(digits[0])? * 16 + hex(digits[1])?) as u8);
+        rest = after;
+    }
+    String::from_utf8(bytes).map_err(drop)
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t'..='\r')
+}
+
+/// The pairs of a text, with quotes taken off. A `#` where a pair could begin starts a comment.
+fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
+    const FORM: &str = "write key=value, without blanks around the =, or key=\"a value\"";
+    let mut pairs = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(is_space);
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+        rest = rest.trim_start_matches(is_space);
+        if rest.is_empty() || rest.starts_with('#') {
+            return Ok(pairs);
+        }
+        let key;
+        if let Some(after) = rest.strip_prefix('"') {
+            (key, rest) = quoted(after)?;
+            // As in PostgreSQL's files, quotes may be around all of it.
+            if let Some((key, value)) = key.split_once('=')
+                && !rest.starts_with('=')
+            {
+                pairs.push((key.to_owned(), value.to_owned()));
+                continue;
+            }
+        } else {
+            let ends = |c: char| is_space(c) || matches!(c, '=' | ',');
+            let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+            (key, rest) = (word.to_owned(), after);
+        }
+        let Some(after) = rest.strip_prefix('=') else {
+            let what = "quote values that hold commas or blanks";
+            return wrong(
+                format!("no value for LDAP option \"{key}\""),
+                format!("{FORM}; {what}"),
+            );
+        };
+        let value;
+        if let Some(after) = after.strip_prefix('"') {
+            (value, rest) = quoted(after)?;
+        } else {
+            let ends = |c: char| is_space(c) || c == ',';
+            let (word, after) = after.split_at(after.find(ends).unwrap_or(after.len()));
+            (value, rest) = (word.to_owned(), after);
+        }
+        if key.is_empty() || value.is_empty() {
+            return wrong(format!("no value for LDAP option \"{key}\""), FORM);
+        }
+        pairs.push((key, value));
+    }
+}
+
+/// Reads up to the closing quote; a quote within is written twice.
+fn quoted(mut rest: &str) -> Result<(String, &str), Wrong> {
+    let mut text = String::new();
+    loop {
+        let Some((part, after)) = rest.split_once('"') else {
+            return wrong("a quote is not closed", "close it");
+        };
+        text.push_str(part);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                text.push('"');
+                rest = more;
+            }
+            None => return Ok((text, after)),
+        }
+    }
+}
