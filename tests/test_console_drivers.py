@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from harness import machine
 from harness.howdah import console_rows
-from harness.programs import BUILT, PROGRAMS, Missing, NotBuilt
+from harness.programs import BUILT, PROGRAMS, built
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -35,23 +35,10 @@ def howdah(shared_howdah):
 @pytest.mark.parametrize("name", READERS)
 def test_drivers(howdah, name):
     """Each reads every table twice, begins transactions, passes parameters and meets an error."""
-    program = PROGRAMS[name]
-    try:
-        program.make()
-    except Missing as reason:
-        pytest.skip(str(reason))
-    except NotBuilt as problem:
-        pytest.fail(str(problem), pytrace=False)
-    child = program.start(howdah.host, howdah.port, "admin", "secret", "pgbouncer",
-                          [*program.console, *TABLES])
-    try:
-        output, errors = child.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        output, errors = child.communicate()
-        pytest.fail(f"{name} hangs after:\n{output}{errors}", pytrace=False)
-    assert child.returncode == 0, f"{output}{errors[-4000:]}"
-    told = [line.split() for line in output.splitlines()]
+    program = built(name)
+    lines = program.run_to_end(howdah.host, howdah.port, "admin", "secret", "pgbouncer",
+                               command=[*program.console, *TABLES])
+    told = [line.split() for line in lines]
     assert [name for name, _ in told] == TABLES * 2 + ["end"]
     rows = {name: int(count) for name, count in told}
     assert rows["version"] == 1 and rows["workers"] == 2 and rows["config"] > 80, rows

@@ -2,11 +2,9 @@
 two servers. Each program in tests/drivers checks every answer itself and does the same things
 directly and through Howdah."""
 
-import subprocess
-
 import pytest
 
-from harness.programs import PROGRAMS, Missing, NotBuilt
+from harness.programs import PROGRAMS, built
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -25,30 +23,13 @@ def database(newest_postgres):
 @pytest.fixture(params=PROGRAMS, scope="module")
 def program(request):
     """Each program in turn, built."""
-    wanted = PROGRAMS[request.param]
-    try:
-        wanted.make()
-    except Missing as reason:
-        pytest.skip(str(reason))
-    except NotBuilt as problem:
-        pytest.fail(str(problem), pytrace=False)
-    return wanted
+    return built(request.param)
 
 
 def outcome(program, host, port):
     """Runs a program to its end and gives the behaviours it saw, with their counts."""
-    child = program.start(host, port, USER, PASSWORD, DATABASE)
-    try:
-        output, errors = child.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        output, errors = child.communicate()
-        pytest.fail(f"{program.name} hangs after:\n{output}{errors}", pytrace=False)
-    if child.returncode != 0:
-        pytest.fail(f"{program.name} ended with {child.returncode}:\n{output}{errors[-4000:]}",
-                    pytrace=False)
-    lines = output.splitlines()
-    assert lines and lines[-1] == "end 1", output
+    lines = program.run_to_end(host, port, USER, PASSWORD, DATABASE)
+    assert lines and lines[-1] == "end 1", lines
     return lines
 
 

@@ -119,6 +119,12 @@ def backends(cluster, user="postgres"):
         f"usename = '{user}' and pid <> pg_backend_pid()")]
 
 
+def under_load(howdah, cluster, seconds=3, **options):
+    """How a Howdah is, and a load through it, with options of `Load`."""
+    health = Health(howdah, cluster)
+    return health, Load(howdah.address, (cluster.host, cluster.port), seconds=seconds, **options)
+
+
 def meanwhile(load, *steps, rest=0.4):
     """Takes each step while the load runs, some time apart."""
     for step in steps:
@@ -132,9 +138,7 @@ def meanwhile(load, *steps, rest=0.4):
 def test_backends_terminated(make_howdah, postgres, long):
     """Sessions are ended from inside PostgreSQL, again and again, under load."""
     howdah = make_howdah(default_pool_size=10, workers=2)
-    health = Health(howdah, postgres)
-    load = Load(howdah.address, (postgres.host, postgres.port), seconds=60 if long else 3,
-                faults=True)
+    health, load = under_load(howdah, postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         try:
             postgres.sql("select pg_terminate_backend(pid) from pg_stat_activity where "
@@ -169,9 +173,7 @@ def kill_backend(cluster):
 def test_backend_killed(make_howdah, durable_postgres, long):
     """A session dies by SIGKILL; PostgreSQL takes all others down with it, and recovers."""
     howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
-    health = Health(howdah, durable_postgres)
-    load = Load(howdah.address, (durable_postgres.host, durable_postgres.port),
-                seconds=60 if long else 3, faults=True)
+    health, load = under_load(howdah, durable_postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         time.sleep(1)
         kill_backend(durable_postgres)
@@ -199,9 +201,7 @@ def start_again(cluster):
 def test_postmaster_killed(make_howdah, durable_postgres):
     """PostgreSQL's main process dies by SIGKILL, and comes back a second later."""
     howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
-    health = Health(howdah, durable_postgres)
-    load = Load(howdah.address, (durable_postgres.host, durable_postgres.port), seconds=4,
-                faults=True)
+    health, load = under_load(howdah, durable_postgres, seconds=4, faults=True)
     meanwhile(load, lambda: None, lambda: kill_postmaster(durable_postgres))
     # Who asks meanwhile is refused or waits, as the moment has it.
     start_again(durable_postgres)
@@ -212,9 +212,7 @@ def test_postmaster_killed(make_howdah, durable_postgres):
 def test_postgres_restarted(make_howdah, durable_postgres, long):
     """PostgreSQL is restarted in order while it is used."""
     howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
-    health = Health(howdah, durable_postgres)
-    load = Load(howdah.address, (durable_postgres.host, durable_postgres.port),
-                seconds=60 if long else 3, faults=True)
+    health, load = under_load(howdah, durable_postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         time.sleep(1)
         durable_postgres.stop()
@@ -506,7 +504,7 @@ def test_descriptors_run_out(make_howdah, postgres):
 def test_many_clients_and_slow_readers(make_howdah, postgres, long):
     """Clients that are idle, and readers of large results that take their time: memory stays
     within bounds, also when the kernel would not give more."""
-    idle, readers, size = (3000, 40, 64 * MIB) if long else (300, 20, 16 * MIB)
+    idle, readers, size = (10_000, 40, 64 * MIB) if long else (300, 20, 16 * MIB)
     howdah = make_howdah(default_pool_size=readers + 2, max_client_conn=idle + 100, workers=2)
     health = Health(howdah, postgres)
     with open(f"/proc/{health.pid}/statm") as statm:

@@ -52,14 +52,15 @@ def test_sigterm_waits_for_clients(make_howdah, workers):
         assert howdah.wait() == 0
 
 
-def test_second_sigterm(make_howdah):
-    """The second SIGTERM ends it at once."""
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_second_signal(make_howdah, which):
+    """The second SIGTERM or SIGINT ends it at once."""
     howdah = make_howdah()
     with howdah.connect() as client:
         client.rows("begin")
-        howdah.signal(signal.SIGTERM)
+        howdah.signal(which)
         machine.wait_until(lambda: refused_by_tcp(howdah), "the listener to close")
-        howdah.signal(signal.SIGTERM)
+        howdah.signal(which)
         howdah.wait()
         client.read_to_end()
 
@@ -79,18 +80,6 @@ def test_sigint_waits_for_servers(make_howdah, workers):
         busy.rows("commit")
         assert howdah.wait() == 0
     assert "closing because: server shutting down" in howdah.log()
-
-
-def test_second_sigint(make_howdah):
-    """The second SIGINT ends it at once."""
-    howdah = make_howdah()
-    with howdah.connect() as client:
-        client.rows("begin")
-        howdah.signal(signal.SIGINT)
-        machine.wait_until(lambda: refused_by_tcp(howdah), "the listener to close")
-        howdah.signal(signal.SIGINT)
-        howdah.wait()
-        client.read_to_end()
 
 
 def test_sighup_reloads(make_howdah):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
+import pytest
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = os.path.join(HERE, "drivers")
 BUILT = os.path.join(os.path.dirname(HERE), "target", "drivers")
@@ -106,6 +108,21 @@ class Program:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
+    def run_to_end(self, *server, command=None):
+        """Starts it as `start` does, and gives the lines it prints; the test fails if it hangs or
+        fails."""
+        child = self.start(*server, command)
+        try:
+            output, errors = child.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            output, errors = child.communicate()
+            pytest.fail(f"{self.name} hangs after:\n{output}{errors}", pytrace=False)
+        if child.returncode != 0:
+            pytest.fail(f"{self.name} ended with {child.returncode}:\n{output}{errors[-4000:]}",
+                        pytrace=False)
+        return output.splitlines()
+
 
 PROGRAMS = {program.name: program for program in (
     Program("psycopg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
@@ -124,3 +141,15 @@ PROGRAMS = {program.name: program for program in (
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),
 )}
+
+
+def built(name):
+    """The program of this name, built; the test is skipped where its tools are missing."""
+    program = PROGRAMS[name]
+    try:
+        program.make()
+    except Missing as reason:
+        pytest.skip(str(reason))
+    except NotBuilt as problem:
+        pytest.fail(str(problem), pytrace=False)
+    return program

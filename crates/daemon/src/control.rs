@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
-use howdah_pooler::config::{Config, Warning};
+use howdah_pooler::config::Config;
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
 use howdah_pooler::stats::Stats;
@@ -19,22 +19,16 @@ use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Sent};
 use crate::leave::leave;
-use crate::listen;
 use crate::log::{self, Log};
+use crate::reload::Loaded;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
-use crate::workers::socket_options;
 
-/// How long reading the configuration may take, on file systems that hang.
-const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// Threads for what blocks, at most.
 const BLOCKING_THREADS: usize = 16;
 
 /// The worker that asked, and the ticket of its question.
-type Asker = (WorkerId, u64);
-
-/// A configuration and what is odd about it, or what is wrong.
-type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
+pub type Asker = (WorkerId, u64);
 
 /// What the control thread hears of.
 pub enum Heard {
@@ -166,7 +160,7 @@ impl Desk {
 
 pub struct Control {
     pub log: Log,
-    source: Source,
+    pub source: Source,
     /// In force.
     pub config: Arc<Config>,
     pub workers: Vec<PostBox>,
@@ -177,7 +171,7 @@ pub struct Control {
     /// Who waits for the name of a user of the system: it is asked for once at a time.
     nameless: HashMap<u32, Vec<Asker>>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
-    reloads: VecDeque<Option<Asker>>,
+    pub reloads: VecDeque<Option<Asker>>,
     pub handover: HandOver,
     /// The process ends as soon as it may.
     pub ending: bool,
@@ -394,71 +388,6 @@ impl Control {
         }
     }
 
-    /// One at a time, in the order they were wanted.
-    fn reload(&mut self, asker: Option<Asker>) {
-        self.reloads.push_back(asker);
-        if self.reloads.len() == 1 {
-            self.begin_reload();
-        }
-    }
-
-    fn begin_reload(&self) {
-        let (ear, source) = (self.ear.clone(), self.source.clone());
-        let path = self.config.globals.conffile.clone();
-        tokio::spawn(async move {
-            let load = tokio::task::spawn_blocking(move || source.load(path.as_deref()));
-            let loaded = match tokio::time::timeout(LOAD_LIMIT, load).await {
-                Ok(Ok(loaded)) => loaded,
-                Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
-                Err(_) => Err(vec!["reading the configuration takes too long".into()]),
-            };
-            let _ = ear.send(Heard::Loaded(Box::new(loaded)));
-        });
-    }
-
-    fn loaded(&mut self, loaded: Loaded) {
-        let result = match loaded.and_then(refuse_broken) {
-            Ok((mut config, warnings)) => {
-                for warning in warnings {
-                    self.log.say(Level::Warning, warning.text);
-                }
-                for text in config.keep_fixed(&self.config) {
-                    self.log.say(Level::Warning, text);
-                }
-                self.put_in_force(config);
-                Ok(())
-            }
-            Err(mistakes) => {
-                for mistake in &mistakes {
-                    self.log.say(Level::Error, mistake.as_str());
-                }
-                self.log.say(Level::Warning, "config file loading failed");
-                Err(mistakes.join("\n"))
-            }
-        };
-        // Log files are rotated by moving them away and reloading.
-        if let Err(why) = self.log.open(&self.config.globals.logfile) {
-            self.log.say(Level::Error, why);
-        }
-        systemd::ready();
-        if let Some((worker, ticket)) = self.reloads.pop_front().flatten() {
-            self.answer(worker, Answer::Reloaded(ticket, result));
-        }
-        if !self.reloads.is_empty() {
-            self.begin_reload();
-        }
-    }
-
-    fn put_in_force(&mut self, config: Config) {
-        self.config = Arc::new(config);
-        self.log.set_verbose(self.config.globals.verbose);
-        self.log.set_syslog(&self.config.globals);
-        listen::defer_accept(&self.config.globals);
-        let options = socket_options(&self.config.globals);
-        self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
-        self.post_to_all(|| Letter::Settings(self.config.clone()));
-    }
-
     fn accept(&self, on: bool) {
         if !self.ending {
             self.post_to_all(|| Letter::Order(Instruction::Accept(on)));
@@ -480,20 +409,11 @@ impl Control {
         }
     }
 
-    fn answer(&self, worker: WorkerId, answer: Answer) {
+    pub fn answer(&self, worker: WorkerId, answer: Answer) {
         self.workers[usize::from(worker.0)].post(Letter::Answer(answer));
     }
 
     pub fn say(&self, text: &str) {
         self.log.say(Level::Log, text);
     }
-}
-
-/// What may stand at start may still be too little to replace what is in force.
-fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
-    if warnings.iter().any(|warning| warning.stops_reload) {
-        let broken = warnings.into_iter().filter(|warning| warning.broken);
-        return Err(broken.map(|warning| warning.text).collect());
-    }
-    Ok((config, warnings))
 }

@@ -14,6 +14,7 @@ mod leave;
 mod listen;
 mod log;
 mod nameserver;
+mod reload;
 mod signals;
 mod syslog;
 mod systemd;

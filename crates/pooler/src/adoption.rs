@@ -9,12 +9,12 @@ use crate::client;
 use crate::console::Session;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
-use crate::mail::{Mail, ServerParcel, ToBroker};
+use crate::mail::{Mail, ToBroker};
 use crate::params::Params;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server;
+use crate::server::{self, ServerParcel};
 use crate::statement::Named;
 
 impl Pooler {

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use howdah_wire::backend::Status;
-
 use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
-use crate::params::Params;
 use crate::parcel::{Estate, Parcel};
 use crate::pool::{PoolKey, Welcome};
-use crate::statement::Statement;
+use crate::server::ServerParcel;
 
 /// A message between workers of one process, or from a worker to itself.
 #[derive(Debug)]
@@ -75,37 +72,6 @@ pub struct ClientParcel {
     pub connected: Time,
     /// All it has sent: the start-up packet first.
     pub bytes: Vec<u8>,
-}
-
-/// A server on its way, with the permit for it.
-#[derive(Debug)]
-pub struct ServerParcel {
-    /// Its socket.
-    pub socket: LooseSocket,
-    /// Its ends.
-    pub ends: Ends,
-    /// Its number in the console.
-    pub number: u64,
-    /// Its pool.
-    pub pool: Arc<PoolKey>,
-    /// How to cancel its queries.
-    pub key: Option<(u32, Box<[u8]>)>,
-    /// Its parameters.
-    pub params: Arc<Params>,
-    /// Its statements.
-    pub statements: Vec<(u128, Arc<Statement>)>,
-    /// Always idle.
-    pub status: Status,
-    /// When it was connected.
-    pub connected: Time,
-    /// Since when it has been idle.
-    pub since: Time,
-    /// It has served somebody.
-    pub served: bool,
-    /// What PostgreSQL told at the login of its pool's last server.
-    pub welcome: Option<Welcome>,
-    /// The number of the last order of RECONNECT and the like it obeyed.
-    pub epoch: u64,
 }
 
 /// A pool's bounds, as the configuration has them.

@@ -27,12 +27,12 @@ use subtle::ConstantTimeEq;
 
 use crate::Seeded;
 use crate::cancel::Keys;
+use crate::config::nanos;
 use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
 use crate::pooler::{Asker, Pooler};
-use crate::pooling::nanos;
 
 /// How often a request may be forwarded.
 const TTL_MASK: u8 = 3;

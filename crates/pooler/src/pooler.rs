@@ -50,6 +50,26 @@ pub struct PoolerSetup {
     pub numbers: Arc<AtomicU64>,
 }
 
+impl PoolerSetup {
+    /// Those of all workers of a process, for tests: nothing in them is secret or unforeseen, so each
+    /// run is like the last.
+    pub fn repeatable(workers: u16, config: &Arc<Config>) -> impl Iterator<Item = PoolerSetup> {
+        let numbers = Arc::default();
+        let config = config.clone();
+        (0..workers).map(move |worker| PoolerSetup {
+            worker: WorkerId(worker),
+            workers,
+            config: config.clone(),
+            seed: [worker as u8; 32],
+            shared_seed: [7; 32],
+            started: 0.0,
+            driver: "none".into(),
+            uid: 70,
+            numbers: Arc::clone(&numbers),
+        })
+    }
+}
+
 /// What all connections of a worker share.
 #[derive(Debug)]
 pub struct Shared {

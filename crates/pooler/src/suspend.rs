@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::client;
+use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
-use crate::pooling::nanos;
 use crate::server;
 
 /// What those who are closed and the log are told.

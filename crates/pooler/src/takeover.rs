@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use crate::cancel::OldKey;
 use crate::client::{self, Client};
+use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
-use crate::mail::{Mail, ServerParcel, ToBroker};
+use crate::mail::{Mail, ToBroker};
 use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
-use crate::pooling::nanos;
-use crate::server::{self, Server};
+use crate::server::{self, ServerParcel};
 
 /// How long logins under way may take before their clients are left behind, in nanoseconds.
 const LOGIN_NS: u64 = 1_000_000_000;
@@ -317,39 +317,24 @@ impl Pooler {
 
     /// Likewise of a server, which is in the table still.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
-        // A session whose client has gone is nobody else's.
-        let alone = self.session_of(id).is_some_and(|(_, there)| !there);
-        let fit = !alone && self.servers.get(id).is_some_and(Server::may_travel);
-        if !fit {
-            // It said something odd on the way out: it comes back only to be closed.
-            out.push(Action::Attach(Peer::Server(id), socket));
-            self.close_server(id, "idle server got dirty", Close::Await, out);
-            return self.unpacked(Peer::Server(id), out);
-        }
-        let Some(mut server) = self.servers.remove(id) else {
+        let Some(pool) = self.servers.get(id).map(|server| server.pool) else {
             return;
         };
-        let pool = self.pools.at_mut(server.pool);
-        pool.servers -= 1;
-        let database = pool.terms.database.fingerprint();
+        // A session whose client has gone is nobody else's.
+        let alone = self.session_of(id).is_some_and(|(_, there)| !there);
+        let parcel = if alone {
+            self.return_dirty(id, socket, out);
+            None
+        } else {
+            self.take_out(id, socket, out)
+        };
+        let Some(parcel) = parcel else {
+            return self.unpacked(Peer::Server(id), out);
+        };
+        let database = self.pools.at(pool).terms.database.fingerprint();
         let freed = ToBroker::Freed {
             worker: self.worker,
-            pool: pool.key.clone(),
-        };
-        let parcel = ServerParcel {
-            socket,
-            ends: server.ends.take().expect("a server at rest is connected"),
-            number: server.number,
-            pool: pool.key.clone(),
-            key: server.key.take(),
-            params: server.params.clone(),
-            statements: server.set.drain(),
-            status: server.status,
-            connected: server.connected,
-            since: server.since,
-            served: server.served,
-            welcome: None,
-            epoch: u64::MAX,
+            pool: parcel.pool.clone(),
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
         let parcel = Box::new(parcel);

@@ -32,6 +32,11 @@ pub use table::Globals;
 pub use user::User;
 pub use value::{AuthType, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
 
+/// A setting's time in nanoseconds; 0 for none.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The name of the console's database; no entry may have it.
 pub const CONSOLE: &str = "pgbouncer";
 

@@ -5,8 +5,11 @@ use howdah_wire::write;
 
 use super::columns::Kind;
 use super::drivers::{self, Answer};
-use super::show::{Show, Table};
-use super::{Goal, Want, extended, is_console};
+use super::rows::Table;
+use super::session::Goal;
+use super::show::Show;
+use super::survey::Want;
+use super::{extended, is_console};
 use crate::config::Database;
 use crate::event::{Action, ClientId, Order, Out, Peer, Question};
 use crate::fault::Fault;

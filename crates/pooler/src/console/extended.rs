@@ -13,7 +13,7 @@ use howdah_wire::{WireError, write};
 
 use super::columns::Kind;
 use super::command::{self, Unread};
-use super::show::{Row, Table, wire_column};
+use super::rows::{Row, Table, wire_column};
 use crate::client::State;
 use crate::event::{ClientId, Out, Peer};
 use crate::pooler::Pooler;

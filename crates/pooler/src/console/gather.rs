@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::show::{Row, date_time};
+use super::rows::{Row, date_time};
 use crate::client::{self, Client, Replication};
-use crate::config::{Database, PoolMode};
+use crate::config::{Database, PoolMode, nanos};
 use crate::event::{Ends, Time, WorkerId};
 use crate::params::Params;
 use crate::peer::PeerCounts;
 use crate::place;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::pooling::nanos;
 use crate::server::{self, Server};
 use crate::stats::Stats;
 

@@ -3,22 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use howdah_wire::write::{self, Column};
-
-use super::columns::TOTALS;
+use super::VERSION;
 use super::command::has_host_list;
 use super::gather::{Holdings, PoolShare, States};
-use super::{VERSION, Want};
+use super::rows::{Row, Table, number, text};
+use super::statistics::{of_databases, show_totals};
+use super::survey::Want;
 use crate::client::Client;
 use crate::config::{CONSOLE, Database};
-use crate::event::Time;
 use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::stats::Stats;
-
-/// Values of one row; `None` is NULL.
-pub type Row = Vec<Option<String>>;
 
 /// What SHOW can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +36,9 @@ pub enum Show {
     Lists,
     /// What tables take of memory.
     Mem,
-    /// Other poolers: none.
+    /// Other poolers (`[peers]`).
     Peers,
-    /// Pools of other poolers: none.
+    /// Connections to other poolers, by peer.
     PeerPools,
     /// Pools.
     Pools,
@@ -115,88 +110,6 @@ impl Show {
             _ => Some(Want::Holdings),
         }
     }
-}
-
-/// An answer to SHOW.
-#[derive(Debug)]
-pub struct Table<'a> {
-    columns: Vec<(&'a str, char)>,
-    rows: Vec<Row>,
-}
-
-impl<'a> Table<'a> {
-    /// One column with one value.
-    pub fn of_one(name: &'a str, kind: char, value: Option<String>) -> Self {
-        Table {
-            columns: vec![(name, kind)],
-            rows: vec![vec![value]],
-        }
-    }
-
-    /// Its columns, and its rows.
-    pub fn parts(self) -> (Vec<(&'a str, char)>, Vec<Row>) {
-        (self.columns, self.rows)
-    }
-
-    /// Appends it as messages, up to CommandComplete.
-    pub fn write(&self, buf: &mut Vec<u8>) {
-        let columns: Vec<_> = self.columns.iter().copied().map(wire_column).collect();
-        write::row_description(buf, &columns);
-        for row in &self.rows {
-            debug_assert_eq!(row.len(), columns.len());
-            write::data_row(
-                buf,
-                row.iter().map(|value| value.as_ref().map(String::as_bytes)),
-            );
-        }
-        write::command_complete(buf, "SHOW");
-    }
-}
-
-/// A column as a RowDescription has it.
-pub fn wire_column((name, kind): (&str, char)) -> Column<'_> {
-    let (type_oid, type_size) = match kind {
-        'i' => (23, 4),
-        'q' => (20, 8),
-        'n' => (1700, -1),
-        'b' => (16, 1),
-        'y' => (17, -1),
-        _ => (25, -1),
-    };
-    Column {
-        name,
-        type_oid,
-        type_size,
-    }
-}
-
-/// `YYYY-MM-DD HH:MM:SS UTC` of a moment, given the wall clock at `Time(0)`.
-pub fn date_time(started: f64, at: Time) -> String {
-    let seconds = (started + at.0 as f64 / 1e9).max(0.0) as u64;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut left) = (1970, days);
-    let length = |year: u64| {
-        let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-        (365 + u64::from(leap), leap)
-    };
-    while left >= length(year).0 {
-        left -= length(year).0;
-        year += 1;
-    }
-    let february = if length(year).1 { 29 } else { 28 };
-    let mut month = 1;
-    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < days {
-            break;
-        }
-        left -= days;
-        month += 1;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!(
-        "{year:04}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC",
-        left + 1
-    )
 }
 
 impl Pooler {
@@ -442,14 +355,6 @@ fn show_peer_pools(holdings: &[Holdings]) -> Vec<Row> {
         .collect()
 }
 
-fn text(value: &str) -> Option<String> {
-    Some(value.to_string())
-}
-
-fn number(value: impl ToString) -> Option<String> {
-    Some(value.to_string())
-}
-
 fn shares(holdings: &[Holdings]) -> impl Iterator<Item = &PoolShare> {
     holdings.iter().flat_map(|holding| &holding.pools)
 }
@@ -602,90 +507,6 @@ impl States {
         self.sv_login += other.sv_login;
         self.max_wait = self.max_wait.max(other.max_wait);
     }
-}
-
-/// Counts of a database, or of everything.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// Since the start.
-    stats: Stats,
-    /// Since the averages begin.
-    recent: Stats,
-    /// Nanoseconds since then.
-    window: u64,
-}
-
-impl Counts {
-    fn add(&mut self, stats: &Stats, older: &Stats, window: u64) {
-        self.stats.add(stats);
-        self.recent.add(&stats.since(older));
-        self.window = self.window.max(window);
-    }
-
-    fn totals(&self) -> [u64; 12] {
-        self.stats.columns()
-    }
-
-    /// Per second; times per transaction, query and assignment.
-    fn averages(&self) -> [u64; 12] {
-        let recent = &self.recent;
-        if self.window == 0 {
-            return [0; 12];
-        }
-        let window = u128::from(self.window);
-        let mut columns = recent
-            .columns()
-            .map(|count| (u128::from(count) * 1_000_000_000 / window) as u64);
-        let per = |ns: u64, count: u64| (ns / 1000).checked_div(count).unwrap_or(0);
-        columns[5] = per(recent.transaction_ns, recent.transactions);
-        columns[6] = per(recent.query_ns, recent.queries);
-        columns[7] = per(recent.wait_ns, recent.server_assignments);
-        columns
-    }
-}
-
-/// A row for each database, the console's included.
-fn of_databases(holdings: &[Holdings], values: impl Fn(&Counts) -> Vec<u64>) -> Vec<Row> {
-    let mut databases: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
-    for holding in holdings {
-        for share in &holding.pools {
-            let counts = databases.entry(share.key.database.clone()).or_default();
-            counts.add(&share.stats, &share.older, holding.window);
-        }
-        let counts = databases.entry(CONSOLE.into()).or_default();
-        counts.add(
-            &holding.console_stats,
-            &holding.console_older,
-            holding.window,
-        );
-    }
-    let row = |(name, counts): (&Arc<str>, &Counts)| {
-        std::iter::once(text(name))
-            .chain(values(counts).into_iter().map(number))
-            .collect()
-    };
-    databases.iter().map(row).collect()
-}
-
-fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
-    let mut all = Counts::default();
-    for holding in holdings {
-        for share in &holding.pools {
-            all.add(&share.stats, &share.older, holding.window);
-        }
-        all.add(
-            &holding.console_stats,
-            &holding.console_older,
-            holding.window,
-        );
-    }
-    let rows = |kind: &'static str, values: [u64; 12]| {
-        let named = TOTALS.into_iter().zip(values);
-        named.map(move |(name, value)| vec![text(&format!("{kind}_{name}")), number(value)])
-    };
-    rows("total", all.totals())
-        .chain(rows("avg", all.averages()))
-        .collect()
 }
 
 fn show_workers(holdings: &[Holdings]) -> Vec<Row> {

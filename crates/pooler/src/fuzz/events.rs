@@ -1,21 +1,15 @@
 //! Any sequence of events that the contract allows, to two poolers and a PostgreSQL that answers or
-//! talks nonsense. Each byte chooses what happens next.
+//! talks nonsense. Each byte chooses what happens next; `world.rs` plays it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
-use howdah_wire::frame::header;
-use howdah_wire::{tag, write};
+use howdah_wire::write;
 
-use super::postgres::Postgres;
-use crate::census::Census;
+use super::client::Client;
+use super::world::{End, Socket, Stage, World};
 use crate::config::Config;
-use crate::event::{
-    Action, Address, Answer, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
-    WorkerId,
-};
-use crate::mail::Mail;
+use crate::event::{Event, Order};
 use crate::{Pooler, PoolerSetup};
 
 /// What clients say in a Query, or parse.
@@ -66,64 +60,6 @@ const COMMANDS: [&[u8]; 24] = [
     b"set idle_transaction_timeout = '1'; set query_wait_timeout = 2",
 ];
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Connecting,
-    Open,
-    /// Its end was told of; only a close is expected.
-    Lost,
-    Detaching,
-    /// `Closed` comes.
-    Closing,
-}
-
-struct Socket {
-    worker: usize,
-    peer: Peer,
-    stage: Stage,
-    receiving: bool,
-    congested: bool,
-    end: End,
-}
-
-/// The other side.
-enum End {
-    Server(Postgres),
-    Client(Client),
-}
-
-#[derive(Default)]
-struct Client {
-    /// What was sent to it and is no whole message.
-    stream: Vec<u8>,
-    /// It says only what makes sense, so what it is told must, too.
-    sane: bool,
-    /// It talks to the console.
-    admin: bool,
-    /// How many of its messages want a ReadyForQuery, its login included, and how many came.
-    asked: usize,
-    ready: usize,
-    key: Option<(u32, Vec<u8>)>,
-}
-
-struct World<'a> {
-    input: &'a [u8],
-    now: u64,
-    poolers: Vec<Pooler>,
-    config: Arc<Config>,
-    sockets: Vec<Socket>,
-    loose: BTreeMap<i64, End>,
-    next_loose: i64,
-    accepted: Option<End>,
-    /// By receiver and sender.
-    mail: Vec<Vec<VecDeque<Mail>>>,
-    answers: VecDeque<(usize, Answer)>,
-    /// To whom all was sent, and whose worker wants to know.
-    flushed: VecDeque<(usize, Peer)>,
-    /// The process was told to end.
-    ended: bool,
-}
-
 /// Plays what the bytes say, then lets all clients go, and looks at what is left.
 pub fn events(input: &[u8]) {
     let Some((&kind, input)) = input.split_first() else {
@@ -160,23 +96,11 @@ impl World<'_> {
         let users = "\"u\" \"\"\n\"v\" \"\"\n\"admin\" \"\"\n";
         let loaded = Config::load("x.ini", &text, &mut |_| Ok(users.to_string()));
         let config = Arc::new(loaded.expect("this is right").0);
-        let numbers = Arc::default();
-        let setup = |worker: usize| PoolerSetup {
-            worker: WorkerId(worker as u16),
-            workers: workers as u16,
-            config: config.clone(),
-            seed: [worker as u8; 32],
-            shared_seed: [7; 32],
-            started: 0.0,
-            driver: "none".into(),
-            uid: 70,
-            numbers: Arc::clone(&numbers),
-        };
         World {
             input,
             now: 1_000_000_000,
-            poolers: (0..workers)
-                .map(|worker| Pooler::new(setup(worker)))
+            poolers: PoolerSetup::repeatable(workers as u16, &config)
+                .map(Pooler::new)
                 .collect(),
             config: config.clone(),
             sockets: Vec::new(),
@@ -249,17 +173,8 @@ impl World<'_> {
         self.accept(worker, client, &bytes);
     }
 
-    fn accept(&mut self, worker: usize, client: Client, bytes: &[u8]) {
-        let before = self.sockets.len();
-        self.accepted = Some(End::Client(client));
-        self.handle(worker, Event::Accepted(ends()), &[]);
-        if self.accepted.take().is_none() && self.sockets.len() > before {
-            self.receive(self.sockets.len() - 1, bytes);
-        }
-    }
-
     /// One of the sockets that something can be told of; servers or clients.
-    fn pick(&mut self, servers: bool) -> Option<usize> {
+    pub(super) fn pick(&mut self, servers: bool) -> Option<usize> {
         let fit = |socket: &Socket| {
             let alive = matches!(socket.stage, Stage::Open | Stage::Detaching);
             alive && servers == matches!(socket.end, End::Server(_))
@@ -357,86 +272,6 @@ impl World<'_> {
         }
     }
 
-    fn connect(&mut self, at: usize, refused: bool) {
-        let socket = &mut self.sockets[at];
-        let (worker, Peer::Server(id)) = (socket.worker, socket.peer) else {
-            unreachable!("only servers connect");
-        };
-        if refused {
-            socket.stage = Stage::Closing;
-            return self.handle(worker, Event::Connected(id, Err("refused".into())), &[]);
-        }
-        socket.stage = Stage::Open;
-        self.handle(worker, Event::Connected(id, Ok(ends())), &[]);
-    }
-
-    fn server_answers(&mut self, at: usize, how: u8) {
-        let socket = &mut self.sockets[at];
-        let End::Server(postgres) = &mut socket.end else {
-            return;
-        };
-        if !socket.receiving || socket.stage != Stage::Open {
-            return;
-        }
-        if postgres.over {
-            let (worker, peer) = (socket.worker, socket.peer);
-            socket.stage = Stage::Lost;
-            return self.handle(worker, Event::Lost(peer, None), &[]);
-        }
-        let mut bytes = postgres.answer(how);
-        if how & 64 != 0 {
-            bytes.extend(postgres.answer(how & 0x3f));
-        }
-        self.receive(at, &bytes);
-    }
-
-    /// Mail, answers and ends of connections arrive, and PostgreSQL answers well, until all is quiet
-    /// or so many things have happened.
-    fn settle(&mut self, steps: usize) -> bool {
-        for _ in 0..steps {
-            if self.deliver() {
-                continue;
-            }
-            let mut answers = self.sockets.iter().enumerate();
-            let busy = answers.find(|(_, s)| match (&s.end, s.stage) {
-                (_, Stage::Connecting | Stage::Closing) => true,
-                (_, Stage::Detaching) => true,
-                (End::Server(p), Stage::Open) => s.receiving && (p.owes() || p.over),
-                _ => false,
-            });
-            let Some((at, socket)) = busy else {
-                return true;
-            };
-            match socket.stage {
-                Stage::Connecting => self.connect(at, false),
-                Stage::Closing => self.closed(at),
-                Stage::Detaching => self.detached(at),
-                _ => self.server_answers(at, 0),
-            }
-        }
-        false
-    }
-
-    fn deliver(&mut self) -> bool {
-        if let Some((worker, peer)) = self.flushed.pop_front() {
-            self.handle(worker, Event::Flushed(peer), &[]);
-            return true;
-        }
-        if let Some((worker, answer)) = self.answers.pop_front() {
-            self.handle(worker, Event::Answer(answer), &[]);
-            return true;
-        }
-        for to in 0..self.poolers.len() {
-            for from in 0..self.poolers.len() {
-                if let Some(mail) = self.mail[to][from].pop_front() {
-                    self.handle(to, Event::Mail(mail), &[]);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
     fn move_mail(&mut self) {
         let (to, from) = (
             self.choice(self.poolers.len()),
@@ -462,19 +297,6 @@ impl World<'_> {
         self.tick();
     }
 
-    fn tick(&mut self) {
-        for worker in 0..self.poolers.len() {
-            let due = |pooler: &Pooler, now| pooler.next_deadline().is_some_and(|at| at.0 <= now);
-            if due(&self.poolers[worker], self.now) {
-                self.handle(worker, Event::Tick, &[]);
-                assert!(
-                    !due(&self.poolers[worker], self.now),
-                    "a tick is due at once again"
-                );
-            }
-        }
-    }
-
     fn close_one(&mut self) {
         let mut sockets = self.sockets.iter().enumerate();
         if let Some((at, _)) = sockets.find(|(_, s)| s.stage == Stage::Closing) {
@@ -486,24 +308,6 @@ impl World<'_> {
         }
     }
 
-    fn closed(&mut self, at: usize) {
-        let Socket { worker, peer, .. } = self.sockets.remove(at);
-        self.handle(worker, Event::Closed { peer, gone: true }, &[]);
-    }
-
-    fn detached(&mut self, at: usize) {
-        let Socket {
-            worker, peer, end, ..
-        } = self.sockets.remove(at);
-        self.next_loose += 1;
-        self.loose.insert(self.next_loose, end);
-        self.handle(
-            worker,
-            Event::Detached(peer, LooseSocket(self.next_loose)),
-            &[],
-        );
-    }
-
     fn lose(&mut self) {
         let servers = self.choice(2) == 1;
         if let Some(at) = self.pick(servers) {
@@ -511,29 +315,10 @@ impl World<'_> {
         }
     }
 
-    fn lose_at(&mut self, at: usize) {
-        let socket = &mut self.sockets[at];
-        socket.stage = Stage::Lost;
-        let (worker, peer) = (socket.worker, socket.peer);
-        let why = (at % 2 == 1).then(|| "reset".to_string());
-        self.handle(worker, Event::Lost(peer, why), &[]);
-    }
-
     fn congest(&mut self) {
         let servers = self.choice(2) == 1;
         let Some(at) = self.pick(servers) else { return };
         self.turn_congestion(at);
-    }
-
-    fn turn_congestion(&mut self, at: usize) {
-        let socket = &mut self.sockets[at];
-        socket.congested = !socket.congested;
-        let (worker, peer) = (socket.worker, socket.peer);
-        let event = match socket.congested {
-            true => Event::Congested(peer),
-            false => Event::Drained(peer),
-        };
-        self.handle(worker, event, &[]);
     }
 
     /// Bytes of the input, from a client or a server.
@@ -587,17 +372,6 @@ impl World<'_> {
         self.set(key, value);
     }
 
-    fn set(&mut self, key: &str, value: &str) -> bool {
-        let Ok(config) = self.config.with(key, value) else {
-            return false;
-        };
-        self.config = Arc::new(config);
-        for worker in 0..self.poolers.len() {
-            self.handle(worker, Event::Settings(self.config.clone()), &[]);
-        }
-        true
-    }
-
     fn cancel(&mut self) {
         let Some(at) = self.pick(false) else { return };
         let End::Client(Client {
@@ -611,257 +385,5 @@ impl World<'_> {
         write::cancel_request(&mut bytes, *pid, secret);
         let worker = self.choice(self.poolers.len());
         self.accept(worker, Client::default(), &bytes);
-    }
-
-    fn receive(&mut self, at: usize, bytes: &[u8]) {
-        let Socket { worker, peer, .. } = self.sockets[at];
-        if !bytes.is_empty() {
-            self.handle(worker, Event::Received(peer, bytes), bytes);
-        }
-    }
-
-    fn handle(&mut self, worker: usize, event: Event<'_>, bytes: &[u8]) {
-        let mut out = Out::default();
-        self.poolers[worker].handle(Time(self.now), event, &mut out);
-        let made = std::mem::take(&mut out.bytes);
-        let mut questions = Vec::new();
-        for action in out.actions {
-            self.act(worker, action, bytes, &made, &mut questions);
-        }
-        self.poolers[worker].check();
-        for question in questions {
-            self.question(worker, question);
-        }
-    }
-
-    fn find(&self, worker: usize, peer: Peer) -> Option<usize> {
-        self.sockets
-            .iter()
-            .position(|s| s.worker == worker && s.peer == peer)
-    }
-
-    fn act(
-        &mut self,
-        worker: usize,
-        action: Action,
-        event: &[u8],
-        made: &[u8],
-        questions: &mut Vec<Question>,
-    ) {
-        match action {
-            Action::Send(peer, range) => self.sent(worker, peer, made, range),
-            Action::Relay(peer, range) => self.sent(worker, peer, event, range),
-            Action::Receive { peer, on } => {
-                let at = self
-                    .find(worker, peer)
-                    .expect("who is there is received from");
-                self.sockets[at].receiving = on;
-            }
-            Action::Adopt(id) => {
-                let end = self
-                    .accepted
-                    .take()
-                    .expect("only what was accepted is adopted");
-                self.open(worker, Peer::Client(id), Stage::Open, end);
-            }
-            Action::Connect(id, _) => {
-                let end = End::Server(Postgres::new());
-                self.open(worker, Peer::Server(id), Stage::Connecting, end);
-            }
-            Action::Close { peer, how } => {
-                let at = self.find(worker, peer).expect("who is there is closed");
-                let _: Close = how;
-                self.sockets[at].stage = Stage::Closing;
-            }
-            Action::Detach(peer) => {
-                let at = self.find(worker, peer).expect("who is there is detached");
-                if self.sockets[at].stage == Stage::Open {
-                    self.sockets[at].stage = Stage::Detaching;
-                }
-            }
-            Action::Attach(peer, LooseSocket(number)) => {
-                let end = self
-                    .loose
-                    .remove(&number)
-                    .expect("a loose socket is attached once");
-                self.open(worker, peer, Stage::Open, end);
-            }
-            Action::Discard(LooseSocket(number)) => {
-                assert!(
-                    self.loose.remove(&number).is_some(),
-                    "a loose socket is discarded once"
-                );
-            }
-            Action::Post(to, mail) => self.mail[usize::from(to.0)][worker].push_back(mail),
-            Action::TellFlushed(peer) => self.flushed.push_back((worker, peer)),
-            Action::Ask(question) => questions.push(question),
-            Action::Note(note) => assert!(!note.text.contains(char::is_control)),
-        }
-    }
-
-    fn open(&mut self, worker: usize, peer: Peer, stage: Stage, end: End) {
-        assert!(self.find(worker, peer).is_none(), "no peer is there twice");
-        self.sockets.push(Socket {
-            worker,
-            peer,
-            stage,
-            receiving: true,
-            congested: false,
-            end,
-        });
-    }
-
-    fn sent(&mut self, worker: usize, peer: Peer, bytes: &[u8], range: Range<usize>) {
-        let Some(at) = self.find(worker, peer) else {
-            panic!("{peer:?} is sent to, and is not there");
-        };
-        let socket = &mut self.sockets[at];
-        if socket.stage == Stage::Connecting {
-            // A goodbye that is lost with the connection.
-            assert_eq!(
-                bytes[range], *b"X\0\0\0\x04",
-                "sent to before it is connected"
-            );
-            return;
-        }
-        if socket.stage == Stage::Closing {
-            return;
-        }
-        match &mut socket.end {
-            End::Server(postgres) => postgres.receive(&bytes[range]),
-            End::Client(client) => client.receive(&bytes[range]),
-        }
-    }
-
-    fn question(&mut self, worker: usize, question: Question) {
-        match question {
-            Question::Resolve { ticket, .. } => {
-                let found = Ok(vec![[127, 0, 0, 1].into()]);
-                self.answers
-                    .push_back((worker, Answer::Resolved(ticket, found)));
-            }
-            Question::Derive { ticket, .. } => {
-                self.answers
-                    .push_back((worker, Answer::Derived(ticket, [0; 32])));
-            }
-            Question::Reload { ticket } => {
-                self.answers
-                    .push_back((worker, Answer::Reloaded(ticket, Ok(()))));
-            }
-            Question::Set { ticket, key, value } => {
-                let result = match self.set(&key, &value) {
-                    true => Ok(()),
-                    false => Err("no".to_string()),
-                };
-                self.answers
-                    .push_back((worker, Answer::Reloaded(ticket, result)));
-            }
-            Question::Exit(_) => self.ended = true,
-            Question::NameUser { ticket, uid } => {
-                let named = Err(format!("nobody has number {uid}"));
-                self.answers
-                    .push_back((worker, Answer::UserNamed(ticket, named)));
-            }
-            Question::Forward { ticket, .. } => {
-                let reached = Err("there are no peers".to_string());
-                self.answers
-                    .push_back((worker, Answer::Forwarded(ticket, reached)));
-            }
-            Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {
-                panic!("nobody here may take over");
-            }
-            Question::LogStats { .. }
-            | Question::Idle(_)
-            | Question::Accept(_)
-            | Question::StopListening { .. } => {}
-        }
-    }
-
-    /// All clients leave: nothing may be left of them, and no more servers than permits.
-    fn end(&mut self) {
-        self.input = &[];
-        while let Some(at) = self.pick(false) {
-            self.lose_at(at);
-        }
-        for round in 0..60 {
-            self.settle(1_000);
-            if let Some(at) = self.sockets.iter().position(|s| s.congested) {
-                self.turn_congestion(at);
-            }
-            // Whoever came from another worker meanwhile leaves, too.
-            while let Some(at) = self.pick(false) {
-                self.lose_at(at);
-            }
-            self.now += 1_000_000_000 * (1 + round);
-            self.tick();
-        }
-        assert!(self.settle(10_000), "it never comes to rest");
-        let mut left = Census::default();
-        for pooler in &self.poolers {
-            left += pooler.census();
-        }
-        assert_eq!(left.clients, 0, "{left:?}");
-        assert_eq!(left.waiting + left.newcomers + left.asks, 0, "{left:?}");
-        // What talks nonsense may have stopped in the middle of it.
-        let honest = |s: &Socket| matches!(&s.end, End::Server(postgres) if postgres.honest);
-        assert!(
-            left.held == 0 || !self.sockets.iter().all(honest),
-            "{left:?}"
-        );
-        assert_eq!((left.admitted, left.names), (0, 0), "{left:?}");
-        assert_eq!(left.permits, left.servers, "{left:?}");
-        assert!(self.loose.is_empty(), "a socket was lost");
-        let clients = self
-            .sockets
-            .iter()
-            .filter(|s| matches!(s.end, End::Client(_)));
-        assert_eq!(clients.count(), 0, "a client was never closed");
-        assert_eq!(
-            self.sockets.len(),
-            left.servers,
-            "a server was never closed"
-        );
-    }
-}
-
-impl Client {
-    fn receive(&mut self, bytes: &[u8]) {
-        if !self.sane {
-            return;
-        }
-        self.stream.extend_from_slice(bytes);
-        while let Some(read) = header(&self.stream) {
-            let header = read.expect("a client is told what is framed");
-            assert!(
-                tag::is_backend(header.tag),
-                "a client is told {}",
-                header.tag
-            );
-            if self.stream.len() < header.total() {
-                return;
-            }
-            match header.tag {
-                tag::backend::READY => self.ready += 1,
-                tag::backend::BACKEND_KEY_DATA => {
-                    let body = &self.stream[5..header.total()];
-                    let pid = u32::from_be_bytes(body[..4].try_into().unwrap());
-                    self.key = Some((pid, body[4..].to_vec()));
-                }
-                _ => {}
-            }
-            assert!(
-                self.ready <= self.asked,
-                "a ReadyForQuery that nobody asked for"
-            );
-            self.stream.drain(..header.total());
-        }
-    }
-}
-
-fn ends() -> Ends {
-    Ends {
-        remote: Address::Tcp([127, 0, 0, 1].into(), 5432),
-        local: Address::Tcp([127, 0, 0, 1].into(), 6432),
-        unix_peer: None,
     }
 }

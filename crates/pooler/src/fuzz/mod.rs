@@ -2,8 +2,10 @@
 //! in `fuzz/` are one line each; the unit tests below run the same functions over the same seeds.
 //! Those of logins are in [`crate::auth::fuzz`].
 
+mod client;
 mod events;
 mod postgres;
+mod world;
 
 pub use events::events;
 

@@ -9,8 +9,11 @@
 //!
 //! `Linked` until the release rule holds (see [`release`]).
 
+pub mod assign;
 pub mod downstream;
 pub mod effects;
 pub mod prepare;
+pub mod pressure;
 pub mod release;
+pub mod traffic;
 pub mod upstream;

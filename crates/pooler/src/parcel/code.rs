@@ -14,9 +14,9 @@ use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
-use crate::mail::ServerParcel;
 use crate::params::{Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
+use crate::server::ServerParcel;
 use crate::statement::Statement;
 
 /// The bytes are not what they should be.

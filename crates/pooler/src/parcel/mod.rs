@@ -10,9 +10,9 @@ use std::sync::Arc;
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
-use crate::mail::ServerParcel;
 use crate::params::Params;
 use crate::pool::{PoolKey, Welcome};
+use crate::server::ServerParcel;
 use crate::statement::Statement;
 
 /// The version of the format, and of what both processes do.

@@ -10,10 +10,14 @@
 
 pub mod connect;
 pub mod login;
+pub mod parcel;
 pub mod task;
+
+pub use parcel::ServerParcel;
 
 use std::sync::Arc;
 
+use crate::Seeded;
 use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
@@ -165,6 +169,48 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server of which nothing is known yet.
+    pub(crate) fn blank(pool: PoolId, seeded: Seeded, now: Time) -> Self {
+        Server {
+            state: State::Resolving,
+            number: 0,
+            pool,
+            ends: None,
+            inbox: Inbox::default(),
+            ledger: Ledger::default(),
+            status: Status::Idle,
+            params: Arc::new(Params::none()),
+            set: ServerSet::new(seeded),
+            unnamed: Unnamed::Unknown,
+            portals: Vec::new(),
+            portals_bound: 0,
+            copy_in: false,
+            copy_broken: false,
+            answering: false,
+            copy_both: false,
+            eaten: 0,
+            sql_prepared: false,
+            rolled_back: false,
+            cut_off: false,
+            served: false,
+            close_why: None,
+            changed_schema: false,
+            cancels: 0,
+            repeat: None,
+            key: None,
+            paused: false,
+            congested: false,
+            permitted: false,
+            reserved: None,
+            replication: false,
+            connected: now,
+            since: now,
+            linked: now,
+            request: now,
+            timer: Time(0),
+        }
+    }
+
     /// The client it is bound to.
     pub fn link(&self) -> Option<ClientId> {
         match self.state {

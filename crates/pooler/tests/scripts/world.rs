@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{
-    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Time, WorkerId,
+    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Time,
 };
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
@@ -146,20 +146,9 @@ impl World {
         let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
         let config = Arc::new(config);
         self.now = 1_000_000_000;
-        let numbers = Arc::default();
-        for worker in 0..workers {
-            self.poolers.push(Pooler::new(PoolerSetup {
-                worker: WorkerId(worker),
-                workers,
-                config: config.clone(),
-                seed: [worker as u8; 32],
-                shared_seed: [7; 32],
-                started: 0.0,
-                driver: "none".into(),
-                uid: 70,
-                numbers: Arc::clone(&numbers),
-            }));
-        }
+        self.poolers = PoolerSetup::repeatable(workers, &config)
+            .map(Pooler::new)
+            .collect();
     }
 
     /// Lets time pass, deadline by deadline.

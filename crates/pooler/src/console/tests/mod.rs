@@ -4,7 +4,7 @@ mod world;
 
 use crate::config::Config;
 use crate::console::command::{Sentence, Unread, read, split, without_comments};
-use crate::console::show::date_time;
+use crate::console::rows::date_time;
 use crate::event::{Time, UnixPeer};
 use world::World;
 

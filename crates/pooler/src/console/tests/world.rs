@@ -57,22 +57,17 @@ impl World {
         let (config, _) =
             Config::load("x.ini", &format!("{INI}{more}"), &mut |_| Ok(list.into())).unwrap();
         let config = Arc::new(config);
-        let numbers = Arc::default();
-        let pooler = |worker| {
+        let pooler = |setup| {
             Pooler::new(PoolerSetup {
-                worker: WorkerId(worker),
-                workers,
-                config: config.clone(),
-                seed: [worker as u8; 32],
-                shared_seed: [7; 32],
                 started: 1_000_000_000.0,
                 driver: "epoll (io_uring is not allowed here)".into(),
-                uid: 70,
-                numbers: Arc::clone(&numbers),
+                ..setup
             })
         };
         let mut world = World {
-            poolers: (0..workers).map(pooler).collect(),
+            poolers: PoolerSetup::repeatable(workers, &config)
+                .map(pooler)
+                .collect(),
             now: Time(1_000_000_000),
             events: VecDeque::new(),
             sockets: BTreeMap::new(),

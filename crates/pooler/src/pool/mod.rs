@@ -1,5 +1,17 @@
 //! A pool: the servers of one database and user, and the clients that wait for one.
 
+pub mod checkout;
+pub mod eviction;
+pub mod failure;
+pub mod growth;
+pub mod lending;
+pub mod terms;
+pub mod waiting;
+
+pub use eviction::Starved;
+pub use failure::Failure;
+pub use terms::Terms;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -7,9 +19,8 @@ use hashbrown::HashMap;
 
 use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
-use crate::config::{Database, PoolMode, User};
+use crate::config::PoolMode;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
-use crate::mail::Bounds;
 use crate::params::Params;
 use crate::stats::Stats;
 
@@ -24,35 +35,6 @@ pub struct PoolKey {
     pub database: Arc<str>,
     /// The user that servers log in as.
     pub user: Arc<str>,
-}
-
-/// What a reload can change of a pool.
-#[derive(Clone, Debug)]
-pub struct Terms {
-    /// Where its servers connect to.
-    pub database: Arc<Database>,
-    /// The user its servers log in as, if the configuration knows it.
-    pub user: Option<Arc<User>>,
-    /// When a server goes back.
-    pub mode: PoolMode,
-    /// How many servers it may have.
-    pub bounds: Bounds,
-    /// How many it shall have.
-    pub min_size: u32,
-    /// `query_timeout`, in nanoseconds; 0 for none.
-    pub query_timeout: u64,
-    /// `query_wait_timeout`, likewise.
-    pub query_wait_timeout: u64,
-    /// `idle_transaction_timeout`, likewise.
-    pub idle_transaction_timeout: u64,
-    /// `transaction_timeout`, likewise.
-    pub transaction_timeout: u64,
-    /// `client_idle_timeout`, likewise.
-    pub client_idle_timeout: u64,
-    /// Any of those that a linked client must be watched for is set.
-    pub watched: bool,
-    /// The shortest of those, in nanoseconds.
-    pub shortest: u64,
 }
 
 /// A parameter's name and value.
@@ -82,49 +64,6 @@ impl Welcome {
         })
     }
 }
-
-/// Logins fail for now.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Since when.
-    pub at: Time,
-    /// PostgreSQL's SQLSTATE, or ours.
-    pub sqlstate: String,
-    /// PostgreSQL's text, or ours.
-    pub text: String,
-}
-
-impl Failure {
-    /// It is over when PostgreSQL can be reached again, has started up or has room, with nothing
-    /// changed in between.
-    pub fn passes(&self) -> bool {
-        self.is_absent() || self.is_full()
-    }
-
-    /// PostgreSQL can't be reached (08006) or is starting up (57P03).
-    pub fn is_absent(&self) -> bool {
-        matches!(&*self.sqlstate, "08006" | "57P03")
-    }
-
-    /// PostgreSQL has no room for one more (53300 and its kin); those there are may serve all.
-    pub fn is_full(&self) -> bool {
-        self.sqlstate.starts_with("53")
-    }
-}
-
-/// A pool that a bound holds back, because others under the same bound have all servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Starved {
-    /// Since when its oldest client waits.
-    pub since: Time,
-    /// It would have said so again by then, if it still waited.
-    pub until: Time,
-}
-
-/// How much longer than the clients of a pool those of another must have waited, at least, for a
-/// server of the first to be closed for a server of the second, in nanoseconds: a new server costs
-/// PostgreSQL some milliseconds.
-const STARVED_NS: u64 = 50_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -239,15 +178,6 @@ impl Pool {
         };
         let slack = (here / 8).max(2_000_000);
         (*age > here.saturating_add(slack)).then_some(index)
-    }
-
-    /// A server given back is better closed, because another pool can't open one before: its
-    /// clients have waited longer by half of the wait here, and by 50 ms.
-    pub fn starves(&self, starved: Starved, now: Time) -> bool {
-        let there = now.0.saturating_sub(starved.since.0);
-        let slack = |here: u64| (here / 2).max(STARVED_NS);
-        let longer = |here: u64| there > here.saturating_add(slack(here));
-        now <= starved.until && self.longest_wait(now).is_none_or(longer)
     }
 
     /// Clients' statements are renamed, so that a server can have many clients' at once.

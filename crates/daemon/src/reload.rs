@@ -1,0 +1,96 @@
+//! The configuration is read anew, for SIGHUP or the console, and put in force.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_daemon::mailbox::{Letter, Order as Instruction};
+use howdah_pooler::config::{Config, Warning};
+use howdah_pooler::event::Answer;
+use howdah_pooler::note::Level;
+
+use crate::control::{Asker, Control, Heard};
+use crate::listen;
+use crate::systemd;
+use crate::workers::socket_options;
+
+/// How long reading the configuration may take, on file systems that hang.
+const LOAD_LIMIT: Duration = Duration::from_secs(30);
+
+/// A configuration and what is odd about it, or what is wrong.
+pub type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
+
+impl Control {
+    /// One at a time, in the order they were wanted.
+    pub fn reload(&mut self, asker: Option<Asker>) {
+        self.reloads.push_back(asker);
+        if self.reloads.len() == 1 {
+            self.begin_reload();
+        }
+    }
+
+    fn begin_reload(&self) {
+        let (ear, source) = (self.ear.clone(), self.source.clone());
+        let path = self.config.globals.conffile.clone();
+        tokio::spawn(async move {
+            let load = tokio::task::spawn_blocking(move || source.load(path.as_deref()));
+            let loaded = match tokio::time::timeout(LOAD_LIMIT, load).await {
+                Ok(Ok(loaded)) => loaded,
+                Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
+                Err(_) => Err(vec!["reading the configuration takes too long".into()]),
+            };
+            let _ = ear.send(Heard::Loaded(Box::new(loaded)));
+        });
+    }
+
+    pub fn loaded(&mut self, loaded: Loaded) {
+        let result = match loaded.and_then(refuse_broken) {
+            Ok((mut config, warnings)) => {
+                for warning in warnings {
+                    self.log.say(Level::Warning, warning.text);
+                }
+                for text in config.keep_fixed(&self.config) {
+                    self.log.say(Level::Warning, text);
+                }
+                self.put_in_force(config);
+                Ok(())
+            }
+            Err(mistakes) => {
+                for mistake in &mistakes {
+                    self.log.say(Level::Error, mistake.as_str());
+                }
+                self.log.say(Level::Warning, "config file loading failed");
+                Err(mistakes.join("\n"))
+            }
+        };
+        // Log files are rotated by moving them away and reloading.
+        if let Err(why) = self.log.open(&self.config.globals.logfile) {
+            self.log.say(Level::Error, why);
+        }
+        systemd::ready();
+        if let Some((worker, ticket)) = self.reloads.pop_front().flatten() {
+            self.answer(worker, Answer::Reloaded(ticket, result));
+        }
+        if !self.reloads.is_empty() {
+            self.begin_reload();
+        }
+    }
+
+    pub fn put_in_force(&mut self, config: Config) {
+        self.config = Arc::new(config);
+        self.log.set_verbose(self.config.globals.verbose);
+        self.log.set_syslog(&self.config.globals);
+        listen::defer_accept(&self.config.globals);
+        let options = socket_options(&self.config.globals);
+        self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
+        self.post_to_all(|| Letter::Settings(self.config.clone()));
+    }
+}
+
+/// What may stand at start may still be too little to replace what is in force.
+fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
+    if warnings.iter().any(|warning| warning.stops_reload) {
+        let broken = warnings.into_iter().filter(|warning| warning.broken);
+        return Err(broken.map(|warning| warning.text).collect());
+    }
+    Ok((config, warnings))
+}

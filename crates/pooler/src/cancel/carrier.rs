@@ -1,0 +1,184 @@
+//! Carriers: connections to PostgreSQL that bring a CancelRequest there, each a server of its own until
+//! PostgreSQL has closed it.
+
+use howdah_wire::write;
+
+use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, WorkerId};
+use crate::mail::Mail;
+use crate::note::Level;
+use crate::pooler::Pooler;
+use crate::server::{self, Server};
+
+/// How long a carrier may take, in nanoseconds.
+pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
+
+/// What a carrier is for.
+#[derive(Debug)]
+pub struct Errand {
+    /// The server to cancel.
+    target: ServerId,
+    /// Who wants to know when it is done.
+    askers: Vec<(WorkerId, ClientId)>,
+    /// The request was handed to the driver.
+    sent: bool,
+}
+
+impl Errand {
+    /// How many clients' cancel requests it carries.
+    pub fn requests(&self) -> u32 {
+        self.askers.len() as u32
+    }
+}
+
+impl Pooler {
+    /// Cancels what a departed client had left running.
+    pub(crate) fn cancel_for_us(&mut self, id: ServerId, out: &mut Out) {
+        self.send_cancel(id, None, out);
+    }
+
+    pub(super) fn send_cancel(
+        &mut self,
+        target: ServerId,
+        asker: Option<(WorkerId, ClientId)>,
+        out: &mut Out,
+    ) {
+        // One on its way does for both, unless its signal may be out by now.
+        if let Some(errand) = self.errand_to(target) {
+            errand.askers.extend(asker);
+            return;
+        }
+        let (number, now, seeded) = (self.number(), self.now, self.seeded);
+        let Some(server) = self.servers.get_mut(target) else {
+            return;
+        };
+        let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
+            if let Some((worker, client)) = asker {
+                out.push(Action::Post(worker, Mail::Cancelled(client, true)));
+            }
+            return;
+        };
+        server.cancels += 1;
+        let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
+        let errand = Errand {
+            target,
+            askers: asker.into_iter().collect(),
+            sent: false,
+        };
+        let carrier = self.servers.insert(|_| Server {
+            number,
+            state: server::State::Cancel(Box::new(errand)),
+            ..Server::blank(pool, seeded, now)
+        });
+        self.pools.at_mut(pool).servers += 1;
+        out.push(Action::Connect(carrier, to));
+        self.watch_server(carrier);
+    }
+
+    /// A carrier for this server that has not sent its request yet.
+    fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
+        if self.servers.get(target)?.cancels == 0 {
+            return None;
+        }
+        self.servers
+            .iter_mut()
+            .find_map(|(_, server)| match &mut server.state {
+                server::State::Cancel(errand) if errand.target == target && !errand.sent => {
+                    Some(&mut **errand)
+                }
+                _ => None,
+            })
+    }
+
+    pub(crate) fn carrier_connected(
+        &mut self,
+        id: ServerId,
+        result: Result<Ends, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Cancel(errand) = &mut server.state else {
+            return;
+        };
+        let ends = match result {
+            Ok(ends) => ends,
+            Err(error) => {
+                let text = format!("cancel request failed: {error}");
+                self.note_server(Level::Warning, id, &text, out);
+                // It has signalled nobody.
+                return self.end_errand(id, true, out);
+            }
+        };
+        server.ends = Some(ends);
+        errand.sent = true;
+        let target = errand.target;
+        let key = self
+            .servers
+            .get(target)
+            .and_then(|server| server.key.clone());
+        match key {
+            Some((pid, secret)) => {
+                out.send_with(Peer::Server(id), |buf| {
+                    write::cancel_request(buf, pid, &secret)
+                });
+            }
+            None => self.end_errand(id, true, out),
+        }
+    }
+
+    /// A carrier's stream ended: cleanly, if PostgreSQL has done its part.
+    pub(crate) fn carrier_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
+        let sent = matches!(
+            self.servers.get(id).map(|server| &server.state),
+            Some(server::State::Cancel(errand)) if errand.sent
+        );
+        self.end_errand(id, sent && why.is_none(), out);
+    }
+
+    /// A carrier takes too long.
+    pub(crate) fn carrier_timeout(&mut self, id: ServerId, out: &mut Out) {
+        self.note_server(Level::Warning, id, "cancel request took too long", out);
+        self.end_errand(id, false, out);
+    }
+
+    fn end_errand(&mut self, id: ServerId, clean: bool, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Cancel(errand) = &mut server.state else {
+            return;
+        };
+        let askers = std::mem::take(&mut errand.askers);
+        let target = errand.target;
+        server.state = server::State::Closing;
+        out.push(Action::Close {
+            peer: Peer::Server(id),
+            how: Close::Abort,
+        });
+        for (worker, client) in askers {
+            out.push(Action::Post(worker, Mail::Cancelled(client, true)));
+        }
+        let Some(server) = self.servers.get_mut(target) else {
+            return;
+        };
+        server.cancels -= 1;
+        if !clean {
+            server.close_why.get_or_insert("cancel request failed");
+        }
+        if server.cancels > 0 {
+            return;
+        }
+        if matches!(server.state, server::State::BeingCancelled) {
+            self.checkin(target, out);
+        } else {
+            self.carriers_through(target, out);
+        }
+    }
+
+    /// The driver ended a carrier of itself.
+    pub(crate) fn carrier_closed(&mut self, id: ServerId, out: &mut Out) {
+        self.end_errand(id, false, out);
+        self.server_closed(id, true, out);
+    }
+}

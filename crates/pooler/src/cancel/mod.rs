@@ -1,0 +1,192 @@
+//! Cancel keys, and requests to cancel.
+//!
+//! A key names the worker and the slot of its client; its secret is a hash that only we can make,
+//! so no table of keys is kept. The client's worker decides link and cancel in one step. A cancel
+//! is carried by a connection of its own. PostgreSQL closes that once it has signalled the backend:
+//! until then the server is given to nobody, so the cancel can't reach anybody else's query. If the
+//! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
+//! soon as its client's transaction is over.
+//!
+//! PostgreSQL ignores a cancel that comes before it has read the statement; on a busy machine that
+//! happens to a few in a hundred of those sent right behind it. So such a cancel is repeated while
+//! its statement goes on ([`Repeat`]), as long as nothing else of the client was sent; what the
+//! client sends while a repetition is out waits until that is through.
+
+pub mod carrier;
+pub mod keys;
+pub mod repeat;
+
+pub use carrier::Errand;
+pub use keys::{Keys, OldKey};
+pub use repeat::Repeat;
+
+use howdah_wire::backend::Status;
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::write;
+
+use crate::client;
+use crate::event::{Action, ClientId, Out, Peer, ServerId, Time, WorkerId};
+use crate::fault::Fault;
+use crate::mail::Mail;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// A client sent a CancelRequest: it goes to the worker that the key names.
+    pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
+        // A process before us may have had more workers: its clients were spread like that.
+        let worker = WorkerId(Keys::worker(pid).0 % self.workers);
+        let from = (self.worker, id);
+        out.push(Action::Post(
+            worker,
+            Mail::Cancel {
+                pid,
+                secret: secret.into(),
+                from,
+                again: false,
+            },
+        ));
+    }
+
+    /// A cancel request for a client of this worker, perhaps.
+    ///
+    /// A statement and the cancel request for it come on two sockets, and mail may overtake what
+    /// the driver has not collected yet. So if nothing runs, that is looked at again in the next
+    /// turn, when all that came before the request has been handled (`again`).
+    pub(crate) fn cancel_wanted(
+        &mut self,
+        pid: u32,
+        secret: Box<[u8]>,
+        from: (WorkerId, ClientId),
+        again: bool,
+        out: &mut Out,
+    ) {
+        let Some(id) = self.key_holder(pid, &secret) else {
+            out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
+            return;
+        };
+        let state = self.clients.get(id).map(|client| match client.state {
+            client::State::Waiting | client::State::Preparing(_) => (true, None),
+            client::State::Linked(server) => (false, Some(server)),
+            _ => (false, None),
+        });
+        match state {
+            Some((true, _)) => self.cancel_waiting(id, out),
+            Some((_, Some(server))) if self.runs(server) => {
+                self.mind_missed(server);
+                return self.send_cancel(server, Some(from), out);
+            }
+            _ if !again => {
+                let second_look = Mail::Cancel {
+                    pid,
+                    secret,
+                    from,
+                    again: true,
+                };
+                return out.push(Action::Post(self.worker, second_look));
+            }
+            // Nothing runs. Nothing is sent, so nothing later can be hit.
+            _ => self.console_cancelled(id, out),
+        }
+        out.push(Action::Post(from.0, Mail::Cancelled(from.1, true)));
+    }
+
+    fn runs(&self, id: ServerId) -> bool {
+        self.servers
+            .get(id)
+            .is_some_and(|server| !server.ledger.is_empty())
+    }
+
+    /// What a client asked to cancel is cancelled, or there was nothing to do.
+    pub(crate) fn cancel_done(&mut self, id: ClientId, known: bool, out: &mut Out) {
+        if self.search_goes_on(id, known, out) {
+            return;
+        }
+        let fault = if known {
+            Fault::Cancelled
+        } else {
+            Fault::CancelUnknown
+        };
+        self.end_canceller(id, fault, out);
+    }
+
+    /// A client that asked to cancel something leaves.
+    pub(crate) fn end_canceller(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
+        if self
+            .clients
+            .get(id)
+            .is_some_and(|c| matches!(c.state, client::State::Canceller))
+        {
+            self.disconnect(id, fault, out);
+        }
+    }
+
+    /// Takes out what stands in front of the first statement that a client waits with, behind one
+    /// that was cancelled: the rest of its COPY, which PostgreSQL would have passed over by now,
+    /// and a Sync, which it would have answered.
+    fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
+        let inbox = &mut client.inbox;
+        while inbox.at_boundary()
+            && let Some(Ok(header)) = howdah_wire::frame::header(&inbox.held)
+        {
+            match header.tag {
+                tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
+                tag::FLUSH | tag::SYNC if header.body == 0 => {}
+                _ => return,
+            }
+            if header.tag == tag::SYNC {
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+            }
+            inbox.skip_first();
+        }
+    }
+
+    /// A client that waits for a server, or for its server to have its parameters, is told that its
+    /// statement was cancelled, as if PostgreSQL had just begun with it.
+    fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if !client.welcomed {
+            return;
+        }
+        let waiting = matches!(client.state, client::State::Waiting);
+        if !client.group_failed {
+            Self::pass_over(id, client, out);
+        }
+        let inbox = &client.inbox;
+        let begins = |tag: &u8| matches!(tag, b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C');
+        if !inbox.held.first().is_some_and(begins) || client.group_failed || !inbox.at_boundary() {
+            // Cancelled already, and nothing else is there to run yet.
+            return;
+        }
+        if waiting {
+            client.state = client::State::Idle;
+            client.quiet = Time(self.now.0);
+        }
+        if let (true, Some(pool)) = (waiting, client.pool) {
+            let waiting = &mut self.pools.at_mut(pool).waiting;
+            waiting.retain(|(waiter, _)| *waiter != id);
+        }
+        let peer = Peer::Client(id);
+        out.send_with(peer, |buf| {
+            write::error(
+                buf,
+                "ERROR",
+                "57014",
+                "canceling statement due to user request",
+            );
+        });
+        // A Query or a FunctionCall ends with its ReadyForQuery; extended messages are skipped up
+        // to a Sync.
+        match client.inbox.held.first() {
+            Some(b'Q' | b'F') => {
+                client.inbox.skip_first();
+                out.send_with(peer, |buf| write::ready(buf, Status::Idle));
+            }
+            _ => client.group_failed = true,
+        }
+        if waiting {
+            self.resume(id, out);
+        }
+    }
+}

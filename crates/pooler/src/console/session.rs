@@ -1,0 +1,381 @@
+//! An administrator's connection: its messages, statement by statement, and what it waits for.
+
+use std::collections::VecDeque;
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::{HEADER, header};
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::{WireError, frontend, write};
+
+use super::rows::Table;
+use super::survey::Part;
+use super::{command, extended, show};
+use crate::client::State;
+use crate::event::{Action, ClientId, Order, Out, Peer, WorkerId};
+use crate::fault::Fault;
+use crate::inbox::HELD_MAX;
+use crate::mail::Mail;
+use crate::note::{Level, Note};
+use crate::parcel::Standing;
+use crate::pooler::Pooler;
+
+/// The longest message accepted from an administrator, in bytes.
+const MESSAGE_MAX: u32 = 64 << 10;
+
+/// An administrator's connection.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// May give every command, not SHOW alone.
+    pub(super) admin: bool,
+    /// What is left of the Query at hand.
+    pub(super) statements: VecDeque<String>,
+    /// A Query is at hand: its ReadyForQuery is owed.
+    pub(super) in_query: bool,
+    /// A driver has begun a transaction block, which holds nothing.
+    pub(super) block: bool,
+    /// What is prepared and bound.
+    pub(super) extended: extended::Extended,
+    /// What an answer is awaited for.
+    pub(super) wait: Option<Wait>,
+    /// It gave SUSPEND, which ends with it.
+    pub(super) suspender: bool,
+    /// Tells answers to this wait from late ones to an earlier.
+    pub(super) serial: u64,
+}
+
+/// An answer is awaited.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) goal: Goal,
+    /// How many workers have yet to answer.
+    pub(super) left: u16,
+    /// What the others said.
+    pub(super) parts: Vec<Part>,
+}
+
+/// What an answer is awaited for.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// Rows of a SHOW.
+    Show(show::Show),
+    /// All workers' obedience, for this command tag; a cancel request gives the other order.
+    Order(&'static str, Option<Order>),
+    /// Rest, so that a successor can take over.
+    HandOver,
+    /// Whether any worker had the client.
+    KillClient,
+    /// The control thread's word on a RELOAD.
+    Reload,
+    /// The same on a SET, with its command tag.
+    Set(String),
+    /// The end of the process.
+    End,
+}
+
+impl Session {
+    /// One that begins.
+    pub fn of(admin: bool) -> Session {
+        Session {
+            admin,
+            ..Session::default()
+        }
+    }
+
+    /// What ReadyForQuery says.
+    pub(super) fn status(&self) -> Status {
+        if self.block {
+            Status::Transaction
+        } else {
+            Status::Idle
+        }
+    }
+
+    /// What undoes what it ordered, if that holds only while it is there.
+    pub fn undo(&self) -> Option<Order> {
+        let takes_over = |wait: &Wait| matches!(wait.goal, Goal::HandOver);
+        if self.wait.as_ref().is_some_and(takes_over) {
+            return Some(Order::GiveUp);
+        }
+        self.suspender.then_some(Order::Unsuspend)
+    }
+
+    /// How it stands, if nothing is under way.
+    pub fn at_rest(&self) -> Option<Standing> {
+        let busy = self.wait.is_some() || self.in_query || !self.statements.is_empty();
+        let admin = self.admin;
+        (!busy).then_some(Standing::Console { admin })
+    }
+}
+
+impl Pooler {
+    /// Bytes of an administrator.
+    pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.held.extend_from_slice(bytes);
+        self.console_run(id, out);
+        if let Some(client) = self.clients.get_mut(id)
+            && matches!(client.state, State::Console(_))
+            && client.inbox.held.len() > HELD_MAX
+            && !client.paused
+        {
+            client.paused = true;
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: false,
+            });
+        }
+    }
+
+    /// Goes on with what an administrator has sent, as far as it goes now.
+    pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
+        loop {
+            let Some(client) = self.clients.get_mut(id) else {
+                return;
+            };
+            let State::Console(session) = &mut client.state else {
+                return;
+            };
+            if session.wait.is_some() || client.congested {
+                return;
+            }
+            if let Some(statement) = session.statements.pop_front() {
+                self.console_statement(id, &statement, out);
+                continue;
+            }
+            if std::mem::take(&mut session.in_query) {
+                let status = session.status();
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
+            }
+            if client.paused && client.inbox.held.len() <= HELD_MAX {
+                client.paused = false;
+                out.push(Action::Receive {
+                    peer: Peer::Client(id),
+                    on: true,
+                });
+            }
+            if !self.console_message(id, out) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a statement, or begins to.
+    pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.request = now;
+        if let State::Console(session) = &mut client.state {
+            session.serial += 1;
+        }
+        self.consoles.stats.queries += 1;
+        self.consoles.stats.transactions += 1;
+        self.command(id, text, out);
+    }
+
+    /// Takes in the next message, if there is a whole one and the administrator stays.
+    fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        let held = &mut client.inbox.held;
+        let header = match header(held) {
+            None => return false,
+            Some(Ok(header)) if header.body <= MESSAGE_MAX => header,
+            Some(error) => {
+                let error = match error {
+                    Ok(long) => WireError::Length {
+                        tag: long.tag,
+                        length: long.body + 4,
+                    },
+                    Err(error) => error,
+                };
+                self.disconnect(id, Fault::ClientBytes(error), out);
+                return false;
+            }
+        };
+        if held.len() < header.total() {
+            return false;
+        }
+        let body: Vec<u8> = held[HEADER..header.total()].to_vec();
+        held.drain(..header.total());
+        if let State::Console(session) = &mut client.state
+            && session.extended.skips(header.tag)
+        {
+            return true;
+        }
+        match header.tag {
+            tag::QUERY => match frontend::string(header.tag, &body) {
+                Ok(text) => {
+                    if let State::Console(session) = &mut client.state {
+                        let text = command::without_comments(&String::from_utf8_lossy(text));
+                        session.statements = command::split(&text).into();
+                        session.in_query = true;
+                        session.extended.end_unnamed();
+                    }
+                    return true;
+                }
+                Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
+            },
+            tag::TERMINATE => self.disconnect(id, Fault::ClientClosed, out),
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::SYNC => {
+                self.console_extended(id, header.tag, &body, out);
+                return true;
+            }
+            // Nothing is kept back.
+            tag::FLUSH => return true,
+            other => {
+                let text = format!("unsupported packet type for admin console: {other}");
+                self.refuse(id, &text, out);
+                self.disconnect(id, Fault::Told(text), out);
+            }
+        }
+        false
+    }
+
+    /// A statement failed: what the same Query has left is not run.
+    pub(crate) fn refuse(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        self.refuse_as(id, "08P01", text, out);
+    }
+
+    pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let State::Console(session) = &mut client.state else {
+            return;
+        };
+        session.statements.clear();
+        session.extended.fail(session.in_query);
+        out.send_with(Peer::Client(id), |buf| {
+            write::error(buf, "ERROR", sqlstate, text)
+        });
+        out.note(Note {
+            level: Level::Error,
+            text: text.to_string(),
+        });
+    }
+
+    /// A statement's rows.
+    pub(super) fn tell(&mut self, id: ClientId, table: Table<'_>, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        out.send_with(Peer::Client(id), |buf| session.extended.write(table, buf));
+    }
+
+    /// A statement is done.
+    pub(super) fn complete(&self, id: ClientId, tag: &str, out: &mut Out) {
+        out.send_with(Peer::Client(id), |buf| write::command_complete(buf, tag));
+    }
+
+    pub(super) fn session(&mut self, id: ClientId) -> Option<&mut Session> {
+        match &mut self.clients.get_mut(id)?.state {
+            State::Console(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Has the console wait, for the control thread or the end.
+    pub(super) fn await_goal(&mut self, id: ClientId, goal: Goal) {
+        let left = self.workers;
+        if let Some(session) = self.session(id) {
+            session.wait = Some(Wait {
+                goal,
+                left,
+                parts: Vec::new(),
+            });
+        }
+    }
+
+    /// All workers have answered.
+    pub(super) fn answered(&mut self, id: ClientId, wait: Wait, out: &mut Out) {
+        match wait.goal {
+            Goal::Show(show) => {
+                let (mut holdings, mut rows) = (Vec::new(), Vec::new());
+                for part in wait.parts {
+                    match part {
+                        Part::Holdings(one) => holdings.push(*one),
+                        Part::Rows(some) => rows.extend(some),
+                        Part::Done | Part::Found(_) => {}
+                    }
+                }
+                let table = self.table(show, holdings, rows);
+                self.tell(id, table, out);
+            }
+            Goal::Order(tag, _) => self.complete(id, tag, out),
+            Goal::HandOver => {
+                self.complete(id, "TAKEOVER", out);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.state = State::Successor;
+                    out.push(Action::Detach(Peer::Client(id)));
+                }
+            }
+            Goal::KillClient => {
+                if wait
+                    .parts
+                    .iter()
+                    .any(|part| matches!(part, Part::Found(true)))
+                {
+                    self.complete(id, "KILL_CLIENT", out);
+                } else {
+                    self.refuse(id, "client not found", out);
+                }
+            }
+            Goal::Reload | Goal::Set(_) | Goal::End => {}
+        }
+    }
+
+    /// A RELOAD or a SET is done.
+    pub(crate) fn reloaded(&mut self, id: ClientId, result: Result<(), String>, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let Some(wait) = session.wait.take() else {
+            return;
+        };
+        match (wait.goal, result) {
+            (Goal::Reload, Ok(())) => self.complete(id, "RELOAD", out),
+            (Goal::Reload, Err(_)) => {
+                let text = "RELOAD failed, see logs for additional details";
+                self.refuse_as(id, "F0000", text, out);
+            }
+            (Goal::Set(tag), Ok(())) => self.complete(id, &tag, out),
+            (_, Err(why)) => {
+                out.note(Note {
+                    level: Level::Warning,
+                    text: format!("SET: {why}"),
+                });
+                self.refuse(id, "SET failed", out);
+            }
+            (_, Ok(())) => {}
+        }
+        self.console_run(id, out);
+    }
+
+    /// A cancel request came for this client. A console that waits for a PAUSE takes it back.
+    pub(crate) fn console_cancelled(&mut self, id: ClientId, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let undo = match &session.wait {
+            Some(Wait {
+                goal: Goal::Order(_, undo),
+                ..
+            }) => undo.clone(),
+            _ => return,
+        };
+        session.wait = None;
+        session.serial += 1;
+        if let Some(undo) = undo {
+            for worker in 0..self.workers {
+                out.push(Action::Post(WorkerId(worker), Mail::Order(undo.clone())));
+            }
+        }
+        self.refuse_as(id, "57014", "canceling statement due to user request", out);
+        self.console_run(id, out);
+    }
+}

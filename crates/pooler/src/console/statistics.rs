@@ -1,0 +1,97 @@
+//! Counts and averages, by database and in all: SHOW STATS and its kin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::columns::TOTALS;
+use super::gather::Holdings;
+use super::rows::{Row, number, text};
+use crate::config::CONSOLE;
+use crate::stats::Stats;
+
+/// Counts of a database, or of everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Since the start.
+    stats: Stats,
+    /// Since the averages begin.
+    recent: Stats,
+    /// Nanoseconds since then.
+    window: u64,
+}
+
+impl Counts {
+    fn add(&mut self, stats: &Stats, older: &Stats, window: u64) {
+        self.stats.add(stats);
+        self.recent.add(&stats.since(older));
+        self.window = self.window.max(window);
+    }
+
+    pub(super) fn totals(&self) -> [u64; 12] {
+        self.stats.columns()
+    }
+
+    /// Per second; times per transaction, query and assignment.
+    pub(super) fn averages(&self) -> [u64; 12] {
+        let recent = &self.recent;
+        if self.window == 0 {
+            return [0; 12];
+        }
+        let window = u128::from(self.window);
+        let mut columns = recent
+            .columns()
+            .map(|count| (u128::from(count) * 1_000_000_000 / window) as u64);
+        let per = |ns: u64, count: u64| (ns / 1000).checked_div(count).unwrap_or(0);
+        columns[5] = per(recent.transaction_ns, recent.transactions);
+        columns[6] = per(recent.query_ns, recent.queries);
+        columns[7] = per(recent.wait_ns, recent.server_assignments);
+        columns
+    }
+}
+
+/// A row for each database, the console's included.
+pub(super) fn of_databases(
+    holdings: &[Holdings],
+    values: impl Fn(&Counts) -> Vec<u64>,
+) -> Vec<Row> {
+    let mut databases: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
+    for holding in holdings {
+        for share in &holding.pools {
+            let counts = databases.entry(share.key.database.clone()).or_default();
+            counts.add(&share.stats, &share.older, holding.window);
+        }
+        let counts = databases.entry(CONSOLE.into()).or_default();
+        counts.add(
+            &holding.console_stats,
+            &holding.console_older,
+            holding.window,
+        );
+    }
+    let row = |(name, counts): (&Arc<str>, &Counts)| {
+        std::iter::once(text(name))
+            .chain(values(counts).into_iter().map(number))
+            .collect()
+    };
+    databases.iter().map(row).collect()
+}
+
+pub(super) fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
+    let mut all = Counts::default();
+    for holding in holdings {
+        for share in &holding.pools {
+            all.add(&share.stats, &share.older, holding.window);
+        }
+        all.add(
+            &holding.console_stats,
+            &holding.console_older,
+            holding.window,
+        );
+    }
+    let rows = |kind: &'static str, values: [u64; 12]| {
+        let named = TOTALS.into_iter().zip(values);
+        named.map(move |(name, value)| vec![text(&format!("{kind}_{name}")), number(value)])
+    };
+    rows("total", all.totals())
+        .chain(rows("avg", all.averages()))
+        .collect()
+}

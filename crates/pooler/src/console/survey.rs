@@ -1,0 +1,178 @@
+//! What a console asks of all workers, and their answers.
+//!
+//! A [`Survey`] goes out to each worker; each answers with one [`Report`], at once or when what was
+//! ordered is done.
+
+use super::gather;
+use super::rows::Row;
+use super::session::Goal;
+use crate::event::{Action, ClientId, Order, Out, WorkerId};
+use crate::mail::Mail;
+use crate::pooler::Pooler;
+
+/// What a console wants of each worker.
+#[derive(Clone, Debug)]
+pub enum Want {
+    /// Pools and counts.
+    Holdings,
+    /// Rows of SHOW CLIENTS.
+    Clients,
+    /// Rows of SHOW SERVERS.
+    Servers,
+    /// Rows of SHOW SOCKETS.
+    Sockets,
+    /// Rows of SHOW FDS.
+    Fds,
+    /// Obedience.
+    Order(Order),
+    /// That the client of this number is disconnected.
+    KillClient(u64),
+    /// That servers which were called in are closed; of one database, or all.
+    Closed(Option<String>),
+}
+
+/// What a console asks all workers for.
+#[derive(Debug)]
+pub struct Survey {
+    /// Whose console.
+    pub(super) from: (WorkerId, ClientId),
+    /// Comes back.
+    pub(super) serial: u64,
+    pub(super) want: Want,
+}
+
+/// What a worker has.
+#[derive(Debug)]
+pub struct Report {
+    /// Whose console.
+    pub(super) to: ClientId,
+    pub(super) serial: u64,
+    pub(super) part: Part,
+}
+
+/// One worker's answer.
+#[derive(Debug)]
+pub(super) enum Part {
+    Holdings(Box<gather::Holdings>),
+    Rows(Vec<Row>),
+    Done,
+    Found(bool),
+}
+
+impl Pooler {
+    /// Asks all workers; the console waits until the last has answered.
+    pub(super) fn ask_workers(&mut self, id: ClientId, goal: Goal, want: Want, out: &mut Out) {
+        self.await_goal(id, goal);
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let serial = session.serial;
+        let from = (self.worker, id);
+        for worker in 0..self.workers {
+            let survey = Survey {
+                from,
+                serial,
+                want: want.clone(),
+            };
+            out.push(Action::Post(WorkerId(worker), Mail::Survey(survey)));
+        }
+    }
+
+    /// A console asks.
+    pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
+        let part = match &survey.want {
+            Want::Holdings => Part::Holdings(Box::new(self.holdings())),
+            Want::Clients => Part::Rows(self.client_rows()),
+            Want::Servers => Part::Rows(self.server_rows()),
+            Want::Sockets => {
+                let mut rows = self.client_rows();
+                rows.extend(self.server_rows());
+                Part::Rows(rows)
+            }
+            Want::Fds => Part::Rows(self.fd_rows()),
+            Want::KillClient(number) => Part::Found(self.kill_client(*number, out)),
+            Want::Order(order) => {
+                self.order(order, out);
+                return self.consoles.owed.push(survey);
+            }
+            Want::Closed(_) => return self.consoles.owed.push(survey),
+        };
+        answer(&survey, part, out);
+    }
+
+    /// Tells consoles of orders that are carried out by now.
+    pub(crate) fn settle_orders(&mut self, out: &mut Out) {
+        let owed = std::mem::take(&mut self.consoles.owed);
+        for survey in owed {
+            if self.is_done(&survey.want) {
+                answer(&survey, Part::Done, out);
+            } else {
+                self.consoles.owed.push(survey);
+            }
+        }
+    }
+
+    /// True once nothing is left to do of an order.
+    fn is_done(&self, want: &Want) -> bool {
+        use crate::server::State as Server;
+        let of = |database: &Option<String>, server: &crate::server::Server| {
+            let key = &self.pools.at(server.pool).key;
+            database.as_ref().is_none_or(|name| *key.database == **name)
+        };
+        match want {
+            // A server that is not logged in yet will find its pool paused. A resume ends it all.
+            Want::Order(Order::Pause(database)) => !self.servers.iter().any(|(_, server)| {
+                of(database, server)
+                    && self.pools.at(server.pool).paused
+                    && !matches!(
+                        server.state,
+                        Server::Resolving
+                            | Server::Connecting
+                            | Server::Login(_)
+                            | Server::ConnectQuery
+                            | Server::Cancel(_)
+                    )
+            }),
+            Want::Order(Order::Suspend) => self.is_suspended(),
+            Want::Order(Order::HandOver) => self.is_at_rest(),
+            Want::Closed(database) => !self
+                .servers
+                .iter()
+                .any(|(_, server)| of(database, server) && server.close_why.is_some()),
+            _ => true,
+        }
+    }
+
+    /// A worker answers.
+    pub(crate) fn report(&mut self, report: Report, out: &mut Out) {
+        let Some(session) = self.session(report.to) else {
+            return;
+        };
+        if session.serial != report.serial {
+            return;
+        }
+        let Some(wait) = &mut session.wait else {
+            return;
+        };
+        wait.parts.push(report.part);
+        wait.left -= 1;
+        if wait.left > 0 {
+            return;
+        }
+        let Some(wait) = session.wait.take() else {
+            return;
+        };
+        self.answered(report.to, wait, out);
+        self.console_run(report.to, out);
+    }
+}
+
+fn answer(survey: &Survey, part: Part, out: &mut Out) {
+    let (worker, to) = survey.from;
+    let report = Report {
+        to,
+        serial: survey.serial,
+        part,
+    };
+    out.push(Action::Post(worker, Mail::Report(report)));
+}

@@ -1,0 +1,293 @@
+//! When the time of a client or a server is up, and what happens then.
+//!
+//! A connection has at most one entry in the [timers](crate::timers), which is put right when it comes
+//! up: what happens on the path of a transaction touches none.
+
+use howdah_wire::write;
+
+use crate::client::{self, Client};
+use crate::config::nanos;
+use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
+use crate::fault::Fault;
+use crate::janitor::PERIOD_NS;
+use crate::pooler::Pooler;
+use crate::server::{self, Server};
+
+/// How long a server may take to come to rest after its client has left, in nanoseconds.
+const REST_NS: u64 = 15_000_000_000;
+
+/// What is due for a client.
+#[derive(Clone, Debug)]
+enum ClientDue {
+    /// It is disconnected.
+    Close(Fault),
+    /// It is told that it waits.
+    Notify,
+}
+
+/// The earliest of several deadlines.
+#[derive(Debug, Default)]
+struct Deadlines {
+    first: Option<(Time, ClientDue)>,
+}
+
+impl Deadlines {
+    fn add(&mut self, from: Time, limit: u64, fault: Fault) {
+        self.put(from, limit, ClientDue::Close(fault));
+    }
+
+    fn notify(&mut self, from: Time, limit: u64) {
+        self.put(from, limit, ClientDue::Notify);
+    }
+
+    fn put(&mut self, from: Time, limit: u64, due: ClientDue) {
+        if limit == 0 {
+            return;
+        }
+        let at = Time(from.0.saturating_add(limit));
+        if self.first.as_ref().is_none_or(|(first, _)| at < *first) {
+            self.first = Some((at, due));
+        }
+    }
+}
+
+impl Pooler {
+    /// Makes sure that a client comes up when its next deadline passes.
+    pub(crate) fn watch_client(&mut self, id: ClientId, _out: &mut Out) {
+        let Some((at, _)) = self.client_deadline(id) else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        self.timers.arm(Peer::Client(id), at, &mut client.timer);
+    }
+
+    /// Makes sure that a linked client comes up before any deadline that may begin to count while
+    /// it is linked: nothing that happens then need touch the timers.
+    pub(crate) fn watch_link(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(pool) = client.pool else { return };
+        let shortest = self.pools.at(pool).terms.shortest;
+        let at = Time(self.now.0.saturating_add(shortest));
+        self.timers.arm(Peer::Client(id), at, &mut client.timer);
+    }
+
+    /// Likewise for a server.
+    pub(crate) fn watch_server(&mut self, id: ServerId) {
+        let Some((at, _)) = self.server_deadline(id) else {
+            return;
+        };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        self.timers.arm(Peer::Server(id), at, &mut server.timer);
+    }
+
+    /// A client's entry has come up: it may be an old one, or corrected since.
+    pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.timer != at {
+            return;
+        }
+        client.timer = Time(0);
+        match self.client_deadline(id) {
+            Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
+            later => {
+                if later.is_some() {
+                    self.watch_client(id, out);
+                }
+                let linked = self
+                    .clients
+                    .get(id)
+                    .is_some_and(|client| client.link().is_some());
+                if linked {
+                    self.watch_link(id);
+                }
+            }
+        }
+    }
+
+    fn client_late(&mut self, id: ClientId, due: ClientDue, out: &mut Out) {
+        match due {
+            ClientDue::Close(fault) => self.disconnect(id, fault, out),
+            ClientDue::Notify => {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.notified = true;
+                    let text = "No server connection available in postgres backend, \
+                                client being queued";
+                    out.send_with(Peer::Client(id), |buf| {
+                        write::notice(buf, "NOTICE", "00000", text, None);
+                    });
+                }
+                self.watch_client(id, out);
+            }
+        }
+    }
+
+    /// When a client's time is up, and what happens then.
+    fn client_deadline(&self, id: ClientId) -> Option<(Time, ClientDue)> {
+        let client = self.clients.get(id)?;
+        let globals = &self.config.globals;
+        let mut deadlines = Deadlines::default();
+        let pool = client.pool.map(|pool| self.pools.at(pool));
+        match (&client.state, pool) {
+            (client::State::Canceller, _) => {
+                let limit = nanos(globals.cancel_wait_timeout);
+                deadlines.add(client.request, limit, Fault::CancelWait);
+            }
+            (client::State::Closing | client::State::Console(_), _) => return None,
+            (client::State::Idle, Some(pool)) => {
+                let limit = pool.terms.client_idle_timeout;
+                deadlines.add(client.quiet, limit, Fault::ClientIdle);
+            }
+            (client::State::Waiting, Some(pool)) => {
+                let limit = pool.terms.query_wait_timeout;
+                deadlines.add(client.request, limit, Fault::QueryWait);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.request, limit, Fault::QueryTimeoutWaiting);
+                if !client.notified && client.welcomed {
+                    deadlines.notify(client.request, nanos(globals.query_wait_notify));
+                }
+            }
+            (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
+                self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
+            }
+            (client::State::Welcome, Some(pool)) => {
+                let limit = nanos(globals.client_login_timeout);
+                deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
+                let limit = pool.terms.query_timeout;
+                deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
+                let limit = pool.terms.query_wait_timeout;
+                deadlines.add(client.request, limit, Fault::QueryWait);
+            }
+            _ => {
+                let limit = nanos(globals.client_login_timeout);
+                deadlines.add(client.connected, limit, Fault::LoginTimeout);
+            }
+        }
+        deadlines.first
+    }
+
+    fn linked_deadlines(
+        &self,
+        client: &Client,
+        server: &Server,
+        pool: &crate::pool::Pool,
+        deadlines: &mut Deadlines,
+    ) {
+        let terms = &pool.terms;
+        if server.ledger.is_empty() {
+            if server.status == howdah_wire::backend::Status::Idle && !server.ledger.group_open() {
+                deadlines.add(client.quiet, terms.client_idle_timeout, Fault::ClientIdle);
+                return;
+            }
+            let limit = terms.idle_transaction_timeout;
+            deadlines.add(client.quiet, limit, Fault::IdleTransaction);
+        } else {
+            deadlines.add(server.request, terms.query_timeout, Fault::QueryTimeout);
+        }
+        deadlines.add(
+            server.linked,
+            terms.transaction_timeout,
+            Fault::TransactionTimeout,
+        );
+    }
+
+    /// Likewise a server's.
+    pub(crate) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        if server.timer != at {
+            return;
+        }
+        server.timer = Time(0);
+        match self.server_deadline(id) {
+            Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
+            Some(_) => self.watch_server(id),
+            None => {}
+        }
+    }
+
+    fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        match server.state {
+            server::State::Cancel(_) => self.carrier_timeout(id, out),
+            server::State::Linked(_) => self.repeat_cancel(id, out),
+            server::State::Resolving
+            | server::State::Connecting
+            | server::State::Login(_)
+            | server::State::ConnectQuery => {
+                self.login_failed(id, "08006", why, out);
+                self.close_server(id, why, Close::Abort, out);
+            }
+            server::State::Idle => {
+                // A pool keeps its minimum, younger servers excepted. One worker does so, or each
+                // would keep as many.
+                let pool = self.pools.at(server.pool);
+                let min = pool.terms.min_size;
+                let (database, user) = (&pool.key.database, &pool.key.user);
+                let keeps = self.keys.home(database, user, self.workers) == self.worker;
+                if why == "server idle timeout" && pool.servers <= min && keeps {
+                    if let Some(server) = self.servers.get_mut(id) {
+                        server.since = self.now;
+                    }
+                    return self.watch_server(id);
+                }
+                self.close_server(id, why, Close::Await, out);
+            }
+            _ => self.close_server(id, why, Close::Await, out),
+        }
+    }
+
+    /// When a server's time is up, and why.
+    fn server_deadline(&self, id: ServerId) -> Option<(Time, &'static str)> {
+        let server = self.servers.get(id)?;
+        let globals = &self.config.globals;
+        let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
+        match server.state {
+            server::State::Resolving
+            | server::State::Connecting
+            | server::State::Login(_)
+            | server::State::ConnectQuery => {
+                let limit = nanos(globals.server_connect_timeout);
+                (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
+            }
+            server::State::Idle => {
+                let database = &self.pools.at(server.pool).terms.database;
+                let lifetime = nanos(self.config.server_lifetime(database));
+                // Of 0, too, one that has served nobody yet is given time to.
+                let over = after(server.connected, lifetime.max(PERIOD_NS));
+                let over = (over, "server lifetime over");
+                let limit = nanos(globals.server_idle_timeout);
+                if limit == 0 {
+                    return Some(over);
+                }
+                Some(over.min((after(server.since, limit), "server idle timeout")))
+            }
+            server::State::Cancel(_) => Some((
+                after(server.connected, crate::cancel::carrier::CARRIER_NS),
+                "cancel timeout",
+            )),
+            server::State::Lookup(_) => {
+                let limit = nanos(globals.client_login_timeout);
+                (limit > 0).then(|| (after(server.request, limit), "client_login_timeout"))
+            }
+            server::State::Draining => Some((
+                after(server.since, REST_NS),
+                "client left, query did not end",
+            )),
+            server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
+            server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
+            server::State::Linked(_) => server.repeat_due().map(|at| (at, "cancel repeated")),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A server is assigned to a client: its parameters become the client's, and the client's messages go.
+
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use crate::client;
+use crate::event::{Action, ClientId, Out, Peer, ServerId};
+use crate::ledger::{Entry, Reply};
+use crate::note::Level;
+use crate::pooler::Pooler;
+use crate::server;
+
+impl Pooler {
+    /// Binds a client to a server that is at rest. True if messages may go at once; false if the
+    /// server's parameters must be set first (the client's messages are held until then).
+    pub(crate) fn link(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) -> bool {
+        let now = self.now;
+        let (Some(client), Some(server)) = (
+            self.clients.get_mut(client_id),
+            self.servers.get_mut(server_id),
+        ) else {
+            return false;
+        };
+        let pool = self.pools.at_mut(server.pool);
+        if matches!(client.state, client::State::Waiting) {
+            pool.stats.wait_ns += now.0.saturating_sub(client.request.0);
+        }
+        pool.stats.server_assignments += 1;
+        client.notified = false;
+        server.linked = now;
+        server.request = now;
+        server.since = now;
+        server.served = true;
+        let watched = pool.terms.watched;
+        let max = self.config.globals.max_prepared_statements as usize;
+        let ready = Self::align(&self.shared, client, server_id, server, out);
+        let evict = ready && server.set.outgrows(max);
+        if ready {
+            client.state = client::State::Linked(server_id);
+            server.state = server::State::Linked(client_id);
+        } else {
+            client.state = client::State::Preparing(server_id);
+            server.state = server::State::Preparing(client_id);
+        }
+        if server.congested && !client.paused {
+            client.paused = true;
+            out.push(Action::Receive {
+                peer: Peer::Client(client_id),
+                on: false,
+            });
+        }
+        if client.congested {
+            server.paused = true;
+            out.push(Action::Receive {
+                peer: Peer::Server(server_id),
+                on: false,
+            });
+        }
+        if evict {
+            self.evict_statements(server_id, max, out);
+        }
+        if watched {
+            self.watch_link(client_id);
+        }
+        if !ready {
+            self.note_apply(server_id, out);
+        }
+        ready
+    }
+
+    /// Sends what makes a server's parameters the client's. True if nothing had to be sent.
+    fn align(
+        shared: &crate::Shared,
+        client: &client::Client,
+        server_id: ServerId,
+        server: &mut server::Server,
+        out: &mut Out,
+    ) -> bool {
+        let Some(wanted) = &client.params else {
+            return true;
+        };
+        if std::sync::Arc::ptr_eq(wanted, &server.params) {
+            return true;
+        }
+        let sql = crate::params::set_statement(&shared.tracked, wanted.missing_on(&server.params));
+        if sql.is_empty() {
+            return true;
+        }
+        out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
+        server.unnamed = server::Unnamed::Known(None);
+        server.ledger.push(Entry::swallow(Reply::Query), true);
+        false
+    }
+
+    fn note_apply(&mut self, id: ServerId, out: &mut Out) {
+        if self.noisy(Level::Debug) {
+            let Some(server) = self.servers.get(id) else {
+                return;
+            };
+            let client = server.link().and_then(|client| self.clients.get(client));
+            let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
+                return;
+            };
+            let missing = wanted.missing_on(&server.params);
+            let sql = crate::params::set_statement(&self.shared.tracked, missing);
+            let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
+            self.note_server(Level::Debug, id, &text, out);
+        }
+    }
+
+    /// Closes the statements a server has too many of, those unused for longest first; the answers
+    /// come with those to the client's own messages.
+    fn evict_statements(&mut self, id: ServerId, max: usize, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        while server.set.len() > max {
+            let Some(key) = server.set.oldest() else {
+                return;
+            };
+            server.set.remove(key);
+            let name = crate::statement::server_name(key);
+            out.send_with(Peer::Server(id), |buf| {
+                write::of_statement(buf, frontend::CLOSE, &name);
+            });
+            server.ledger.push(Entry::swallow(Reply::Close), true);
+        }
+    }
+
+    /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
+    /// client's messages go.
+    pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let server::State::Preparing(client_id) = server.state else {
+            return;
+        };
+        server.state = server::State::Linked(client_id);
+        let params = server.params.clone();
+        if let Some(client) = self.clients.get_mut(client_id) {
+            client.state = client::State::Linked(id);
+            if let Some(wanted) = &client.params {
+                let canonical = wanted.overlaid(&params);
+                client.params = Some(self.shared.params.intern(canonical));
+            }
+        }
+        self.resume(client_id, out);
+        // All it had sent may have been cancelled meanwhile.
+        self.settle_client(client_id, out);
+    }
+}

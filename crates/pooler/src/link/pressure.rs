@@ -1,0 +1,147 @@
+//! Back-pressure: who is not read from, because what it has sent can't be handled yet, or because the
+//! other side of its link reads too slowly.
+
+use crate::event::{Action, ClientId, Out, Peer, ServerId};
+use crate::inbox::HELD_MAX;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// Keeps bytes of a client for later.
+    pub(crate) fn hold(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let block = match self.clients.get(id) {
+            Some(client) if client.inbox.held.capacity() == 0 => Some(self.block()),
+            _ => None,
+        };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if let Some(block) = block {
+            client.inbox.held = block;
+        }
+        client.inbox.held.extend_from_slice(bytes);
+        self.mind_held(id, out);
+    }
+
+    /// A client whose bytes can't be handled for now is not read from beyond a bound; one message
+    /// that must be whole may be longer.
+    pub(super) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.holds_back() && !client.paused && client.inbox.held.len() > HELD_MAX {
+            client.paused = true;
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: false,
+            });
+        }
+    }
+
+    /// Reads from a client again, if nothing speaks against it.
+    pub(crate) fn unpause_client(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        // More than that may be held only of a message that must be whole, whose rest is wanted.
+        if self.janitor.suspension.is_some() {
+            return;
+        }
+        if !client.paused || (client.holds_back() && client.inbox.held.len() > HELD_MAX) {
+            return;
+        }
+        let full = client
+            .link()
+            .and_then(|s| self.servers.get(s))
+            .is_some_and(|s| s.congested);
+        if full || client.congested {
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.paused = false;
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: true,
+            });
+        }
+    }
+
+    /// A send queue is full: the other side of the link is not read from. Nor is a client that does
+    /// not read itself: some of its messages are answered here, without a server.
+    pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
+        match peer {
+            Peer::Client(id) => {
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
+                client.congested = true;
+                let link = client.link();
+                // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
+                // reads no more than it can answer, either.
+                if !client.paused {
+                    client.paused = true;
+                    out.push(Action::Receive { peer, on: false });
+                }
+                if let Some(server) = link.and_then(|id| self.servers.get_mut(id))
+                    && !server.paused
+                {
+                    server.paused = true;
+                    let peer = Peer::Server(link.expect("just looked up"));
+                    out.push(Action::Receive { peer, on: false });
+                }
+            }
+            Peer::Server(id) => {
+                let Some(server) = self.servers.get_mut(id) else {
+                    return;
+                };
+                server.congested = true;
+                let link = server.link();
+                if let Some(client) = link.and_then(|id| self.clients.get_mut(id))
+                    && !client.paused
+                {
+                    client.paused = true;
+                    let peer = Peer::Client(link.expect("just looked up"));
+                    out.push(Action::Receive { peer, on: false });
+                }
+            }
+        }
+    }
+
+    /// A send queue has room again.
+    pub(crate) fn drained(&mut self, peer: Peer, out: &mut Out) {
+        match peer {
+            Peer::Client(id) => {
+                let Some(client) = self.clients.get_mut(id) else {
+                    return;
+                };
+                client.congested = false;
+                if let Some(server) = client.link() {
+                    self.unpause_server(server, out);
+                }
+                self.unpause_client(id, out);
+                self.console_run(id, out);
+            }
+            Peer::Server(id) => {
+                let Some(server) = self.servers.get_mut(id) else {
+                    return;
+                };
+                server.congested = false;
+                if let Some(client) = server.link() {
+                    self.unpause_client(client, out);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn unpause_server(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        if server.paused && self.janitor.suspension.is_none() {
+            server.paused = false;
+            out.push(Action::Receive {
+                peer: Peer::Server(id),
+                on: true,
+            });
+        }
+    }
+}

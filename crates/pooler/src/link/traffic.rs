@@ -1,0 +1,316 @@
+//! Bytes come from a client or a server: they are worked through, and what waited for them goes on.
+
+use howdah_wire::backend::Status;
+
+use super::downstream::{self, Downstream};
+use super::upstream::{self, Upstream};
+use crate::client;
+use crate::config::PoolMode;
+use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
+use crate::fault::Fault;
+use crate::inbox::Chunk;
+use crate::mail::Mail;
+use crate::pooler::Pooler;
+use crate::server;
+
+/// What became of a chunk.
+enum After {
+    /// All of it is done with.
+    Consumed,
+    /// The rest must be held.
+    Keep,
+    /// The client is gone, or going.
+    Gone,
+}
+
+impl Pooler {
+    /// Bytes came from a client.
+    pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        match client.state {
+            client::State::Linked(_) | client::State::Idle => {
+                if let Some(pool) = client.pool {
+                    self.pools.at_mut(pool).stats.received += bytes.len() as u64;
+                }
+                if !client.inbox.held.is_empty()
+                    || client.leaving
+                    || client.stalled
+                    || client.parked
+                {
+                    client.inbox.held.extend_from_slice(bytes);
+                    if !client.stalled && !client.leaving && !client.parked {
+                        self.resume(id, out);
+                    }
+                    self.mind_held(id, out);
+                    return;
+                }
+                let mut chunk = Chunk {
+                    bytes,
+                    at: 0,
+                    fresh: true,
+                };
+                if let After::Keep = self.upstream(id, &mut chunk, out) {
+                    self.hold(id, chunk.rest(), out);
+                }
+                self.settle_client(id, out);
+            }
+            client::State::Waiting | client::State::Preparing(_) | client::State::Welcome => {
+                self.hold(id, bytes, out);
+            }
+            client::State::Startup => self.startup_bytes(id, bytes, out),
+            client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
+            client::State::Console(_) => self.console_bytes(id, bytes, out),
+            client::State::Moving(_) | client::State::Packed(_) => {
+                client.inbox.held.extend_from_slice(bytes)
+            }
+            client::State::Canceller | client::State::Successor | client::State::Closing => {}
+        }
+    }
+
+    /// Works through what a client had held back.
+    pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.parked {
+            return;
+        }
+        client.stalled = false;
+        let mut held = std::mem::take(&mut client.inbox.held);
+        if held.is_empty() {
+            // What was held may have been dropped.
+            return self.unpause_client(id, out);
+        }
+        let mut chunk = Chunk {
+            bytes: &held,
+            at: 0,
+            fresh: false,
+        };
+        let after = self.upstream(id, &mut chunk, out);
+        let at = chunk.at;
+        match (after, self.clients.get_mut(id)) {
+            (After::Keep, Some(client)) => {
+                held.drain(..at);
+                client.inbox.held = held;
+            }
+            _ => self.unblock(held),
+        }
+        self.unpause_client(id, out);
+        self.settle_client(id, out);
+    }
+
+    fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
+        loop {
+            match self.run_upstream(id, chunk, out) {
+                None => return After::Gone,
+                Some(upstream::Flow::Done) => return After::Consumed,
+                Some(upstream::Flow::Partial | upstream::Flow::Stalled) => return After::Keep,
+                Some(upstream::Flow::NeedServer) => {
+                    if !self.checkout(id, out) {
+                        return After::Keep;
+                    }
+                }
+                Some(upstream::Flow::Terminate) => {
+                    self.client_parts(id, Fault::ClientClosed, out);
+                    return After::Gone;
+                }
+                Some(upstream::Flow::Broken(fault)) => {
+                    self.client_parts(id, fault, out);
+                    return After::Gone;
+                }
+            }
+        }
+    }
+
+    fn run_upstream(
+        &mut self,
+        id: ClientId,
+        chunk: &mut Chunk<'_>,
+        out: &mut Out,
+    ) -> Option<upstream::Flow> {
+        let now = self.now;
+        let client = self.clients.get_mut(id)?;
+        let link = client.link();
+        let pool = self.pools.at_mut(client.pool?);
+        let server = match link {
+            Some(server) => {
+                let entry = self.servers.get_mut(server)?;
+                if entry.ledger.is_empty() {
+                    entry.request = now;
+                    if entry.status == Status::Idle {
+                        entry.linked = now;
+                    }
+                }
+                Some((server, entry))
+            }
+            None => None,
+        };
+        let globals = &self.config.globals;
+        let mut upstream = Upstream {
+            id,
+            client,
+            server,
+            renames: pool.renames(globals.max_prepared_statements),
+            packet_max: globals.max_packet_size,
+            refuses_queries: globals.disable_pqexec,
+            tracked: &self.shared.tracked,
+            interner: &mut self.shared.statements,
+            out,
+            counts: upstream::Counts::default(),
+        };
+        let flow = upstream.run(chunk);
+        let counts = upstream.counts;
+        pool.stats.client_parses += u64::from(counts.client_parses);
+        pool.stats.server_parses += u64::from(counts.server_parses);
+        pool.stats.binds += u64::from(counts.binds);
+        Some(flow)
+    }
+
+    /// Bytes came from a server.
+    pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        match server.state {
+            server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
+            server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
+            server::State::Closing | server::State::Cancel(_) => return,
+            server::State::Resolving | server::State::Connecting => return,
+            _ => {}
+        }
+        self.pools.at_mut(server.pool).stats.sent += bytes.len() as u64;
+        if server.inbox.held.is_empty() {
+            let mut chunk = Chunk {
+                bytes,
+                at: 0,
+                fresh: true,
+            };
+            self.downstream(id, &mut chunk, out);
+            let rest = chunk.rest();
+            if !rest.is_empty()
+                && let Some(server) = self.servers.get_mut(id)
+            {
+                server.inbox.held.extend_from_slice(rest);
+            }
+        } else {
+            let mut held = std::mem::take(&mut server.inbox.held);
+            held.extend_from_slice(bytes);
+            let mut chunk = Chunk {
+                bytes: &held,
+                at: 0,
+                fresh: false,
+            };
+            self.downstream(id, &mut chunk, out);
+            let at = chunk.at;
+            if at < held.len()
+                && let Some(server) = self.servers.get_mut(id)
+            {
+                held.drain(..at);
+                server.inbox.held = held;
+            }
+        }
+        self.after_server(id, out);
+    }
+
+    fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
+        // On its way to a successor, what it says is still for its client.
+        let session = self.session_of(id).map(|(client, _)| client);
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let linked = match server.state {
+            server::State::Linked(client) => Some(client),
+            server::State::Packed => session,
+            _ => None,
+        };
+        let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
+        let pool = self.pools.at_mut(server.pool);
+        let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
+        let kept = pool.terms.mode == PoolMode::Session || replicates;
+        let mut downstream = Downstream {
+            id,
+            server,
+            client,
+            kept,
+            shared: &mut self.shared,
+            out,
+            counts: downstream::Counts::default(),
+            task_error: None,
+        };
+        let flow = downstream.run(chunk);
+        let (counts, task_error) = (downstream.counts, downstream.task_error);
+        if counts.queries > 0 {
+            let server = &mut *downstream.server;
+            let now = self.now.0;
+            pool.stats.queries += u64::from(counts.queries);
+            pool.stats.transactions += u64::from(counts.transactions);
+            pool.stats.query_ns += now.saturating_sub(server.request.0);
+            if counts.transactions > 0 {
+                pool.stats.transaction_ns += now.saturating_sub(server.linked.0);
+            }
+            // In a pipeline the next one begins when this one ends.
+            server.request = self.now;
+            if server.status == Status::Idle {
+                server.linked = self.now;
+            }
+        }
+        self.tell_schema(out);
+        if let Some(error) = task_error {
+            self.task_failed(id, &error, out);
+        }
+        if let downstream::Flow::Broken(fault) = flow {
+            chunk.at = chunk.bytes.len();
+            self.server_broken(id, fault, out);
+        }
+    }
+
+    /// Tells the other workers what was noticed here about the schema.
+    fn tell_schema(&mut self, out: &mut Out) {
+        let changes = self.shared.statements.untold();
+        if changes == 0 {
+            return;
+        }
+        for to in (0..self.workers).map(WorkerId) {
+            if to != self.worker {
+                out.push(Action::Post(to, Mail::SchemaChanged(changes)));
+            }
+        }
+    }
+
+    /// A server's bytes are worked through: what was waiting for them goes on.
+    pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        match server.state {
+            server::State::Linked(client) => {
+                let stalled = self.clients.get(client).is_some_and(|entry| entry.stalled);
+                self.settle(id, out);
+                let Some(entry) = self.clients.get(client) else {
+                    return;
+                };
+                if entry.leaving {
+                    self.leave_when_answered(client, out);
+                } else if stalled && !self.repeats_cancel(client) {
+                    // Bound still, or again in need of a server.
+                    self.resume(client, out);
+                }
+            }
+            server::State::Idle | server::State::Used | server::State::BeingCancelled => {
+                if let Some(why) = server.close_why {
+                    self.close_server(id, why, Close::Await, out);
+                }
+            }
+            _ => self.task_moves(id, out),
+        }
+    }
+
+    /// A cancel is out for what a client's server runs, and must hit nothing that comes now.
+    fn repeats_cancel(&self, id: ClientId) -> bool {
+        let link = self.clients.get(id).and_then(client::Client::link);
+        let server = link.and_then(|id| self.servers.get(id));
+        server.is_some_and(server::Server::repeats)
+    }
+}

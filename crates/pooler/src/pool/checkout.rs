@@ -1,0 +1,173 @@
+//! Servers are given out and come back.
+//!
+//! A client that needs a server gets an idle one (`checkout`) or waits; a server given back
+//! (`checkin`) is closed, cleaned, lent, handed to who waits, or laid aside.
+
+use crate::client;
+use crate::config::nanos;
+use crate::event::{ClientId, Close, Out, ServerId, Time};
+use crate::pool::PoolId;
+use crate::pooler::Pooler;
+use crate::server;
+
+/// For how long after its login an unused server needs no test, in nanoseconds.
+const FRESH_NS: u64 = 1_000_000_000;
+
+impl Pooler {
+    /// A client needs a server. True if it has one that takes its messages at once; else it waits.
+    pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        client.request = now;
+        let Some(pool_id) = client.pool else {
+            return false;
+        };
+        let replication = client.replication.any();
+        let pool_id = self.current_pool(id, pool_id);
+        let pool = self.pools.at(pool_id);
+        if pool.waiting.is_empty()
+            && pool.gives()
+            && !replication
+            && let Some(server) = self.take_idle(pool_id, out)
+        {
+            return self.link(id, server, out);
+        }
+        if let Some(fault) = self.vain(pool_id) {
+            self.disconnect(id, fault, out);
+            return false;
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        client.state = client::State::Waiting;
+        self.await_server(id, pool_id);
+        self.watch_client(id, out);
+        self.need(pool_id, out);
+        // Another idle server may have been at hand, behind one that must be tested.
+        let linked = |client: &client::Client| matches!(client.state, client::State::Linked(_));
+        self.clients.get(id).is_some_and(linked)
+    }
+
+    /// Idle servers go to those who wait; one that was idle for long is tested first. There are
+    /// both when the newest idle server had to be tested, or when a replication client waits.
+    pub(super) fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
+        loop {
+            let pool = self.pools.at(pool_id);
+            let tested = pool.testing as usize >= pool.waiting.len();
+            if !pool.gives() || tested || pool.idle.is_empty() {
+                return;
+            }
+            let Some(client) = self.next_waiter(pool_id) else {
+                return;
+            };
+            match self.take_idle(pool_id, out) {
+                Some(server) => self.serve(client, server, out),
+                None => {
+                    let since = self.clients.get(client).map_or(self.now, |c| c.request);
+                    let waiting = &mut self.pools.at_mut(pool_id).waiting;
+                    waiting.push_front((client, since));
+                }
+            }
+        }
+    }
+
+    /// An idle server fit for use. One that was idle for long is tested first, which is begun here;
+    /// whoever waits then gets it.
+    fn take_idle(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ServerId> {
+        let oldest_first = self.config.globals.server_round_robin;
+        let pool = self.pools.at_mut(pool_id);
+        let id = if oldest_first {
+            pool.idle.pop_front()
+        } else {
+            pool.idle.pop_back()
+        }?;
+        let server = self.servers.get(id)?;
+        let age = self.now.0.saturating_sub(server.connected.0);
+        // A login that has just succeeded is a test.
+        let fresh = !server.served && age < FRESH_NS;
+        if !fresh && self.needs_test(server.since) {
+            self.test_server(id, out);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Whether a server that has been idle since then must be tested before it is used.
+    pub(super) fn needs_test(&self, since: Time) -> bool {
+        let globals = &self.config.globals;
+        let idle_for = self.now.0.saturating_sub(since.0);
+        !globals.server_check_query.is_empty() && idle_for > nanos(globals.server_check_delay)
+    }
+
+    /// Gives a server to a client that has waited for it.
+    fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
+        let looks_up = |c: &client::Client| matches!(c.state, client::State::Lookup);
+        if self.clients.get(client).is_some_and(looks_up) {
+            self.ask_who(client, server, out);
+        } else if self.link(client, server, out) {
+            self.resume(client, out);
+        }
+    }
+
+    /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
+    pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        debug_assert!(server.ledger.is_empty() && !server.inbox.relaying());
+        if server.cancels > 0 {
+            server.state = server::State::BeingCancelled;
+            return;
+        }
+        if let Some(why) = server.close_why {
+            return self.close_server(id, why, Close::Await, out);
+        }
+        if server.sql_prepared {
+            return self.forget_sql_prepared(id, out);
+        }
+        let pool = self.pools.at_mut(server.pool);
+        if pool.paused {
+            return self.close_server(id, "pause mode", Close::Await, out);
+        }
+        let lifetime = nanos(self.config.server_lifetime(&pool.terms.database));
+        // With a lifetime of 0 a server serves once.
+        if server.served && now.0.saturating_sub(server.connected.0) >= lifetime {
+            return self.close_server(id, "server lifetime over", Close::Await, out);
+        }
+        server.since = now;
+        let held = pool.held;
+        if !held
+            && !pool.hungry.is_empty()
+            && let Some(index) = pool.hungrier(now)
+        {
+            let (worker, _) = pool.hungry.swap_remove(index);
+            return self.lend(id, worker, out);
+        }
+        let pool_id = server.pool;
+        if !held && pool.starved.is_some() && self.yields(pool_id) {
+            return self.close_server(id, "evicted", Close::Await, out);
+        }
+        if !held && let Some(client) = self.next_waiter(pool_id) {
+            return self.serve(client, id, out);
+        }
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.state = server::State::Idle;
+        self.pools.at_mut(pool_id).idle.push_back(id);
+        self.watch_server(id);
+    }
+
+    /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
+    /// together with ours.
+    fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.sql_prepared = false;
+        self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
+    }
+}

@@ -1,0 +1,94 @@
+//! A bound that pools share holds one of them back: a server of another makes room.
+
+use std::sync::Arc;
+
+use crate::event::{Action, Close, Out, ServerId, Time};
+use crate::mail::{Evict, Mail, ToBroker};
+use crate::pool::{Pool, PoolId, PoolKey};
+use crate::pooler::Pooler;
+
+/// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
+/// so anew several times a second.
+const STARVED_FOR_NS: u64 = 1_000_000_000;
+
+/// A pool that a bound holds back, because others under the same bound have all servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Starved {
+    /// Since when its oldest client waits.
+    pub since: Time,
+    /// It would have said so again by then, if it still waited.
+    pub until: Time,
+}
+
+/// How much longer than the clients of a pool those of another must have waited, at least, for a
+/// server of the first to be closed for a server of the second, in nanoseconds: a new server costs
+/// PostgreSQL some milliseconds.
+const STARVED_NS: u64 = 50_000_000;
+
+impl Pool {
+    /// A server given back is better closed, because another pool can't open one before: its
+    /// clients have waited longer by half of the wait here, and by 50 ms.
+    pub fn starves(&self, starved: Starved, now: Time) -> bool {
+        let there = now.0.saturating_sub(starved.since.0);
+        let slack = |here: u64| (here / 2).max(STARVED_NS);
+        let longer = |here: u64| there > here.saturating_add(slack(here));
+        now <= starved.until && self.longest_wait(now).is_none_or(longer)
+    }
+}
+
+impl Pooler {
+    /// Whether a server given back is to make room for one of another pool. One such server is
+    /// enough.
+    pub(super) fn yields(&mut self, pool_id: PoolId) -> bool {
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at(pool_id);
+        let Some(starved) = pool.starved else {
+            return false;
+        };
+        if !pool.starves(starved, self.now) {
+            return false;
+        }
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            pool.starved = pool.starved.filter(|other| *other != starved);
+        }
+        true
+    }
+
+    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
+    /// clients of that pool have waited for long.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
+        let mut oldest: Option<(Time, ServerId)> = None;
+        for (_, pool) in self.pools.iter() {
+            if !from.concerns(key, &pool.key) {
+                continue;
+            }
+            for id in &pool.idle {
+                let Some(server) = self.servers.get(*id) else {
+                    continue;
+                };
+                if oldest.is_none_or(|(since, _)| server.since < since) {
+                    oldest = Some((server.since, *id));
+                }
+            }
+        }
+        match oldest {
+            Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
+            None => {
+                let starved = Starved {
+                    since: Time(self.now.0.saturating_sub(age)),
+                    until: Time(self.now.0 + STARVED_FOR_NS),
+                };
+                for id in self.pools.ids() {
+                    let pool = self.pools.at_mut(id);
+                    if from.concerns(key, &pool.key) {
+                        pool.starved = Some(starved);
+                    }
+                }
+                let pool = Arc::new(key.clone());
+                let nothing = ToBroker::NothingToEvict { pool };
+                out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
+            }
+        }
+    }
+}

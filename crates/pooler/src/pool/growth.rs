@@ -1,0 +1,108 @@
+//! How a pool grows: what the Broker is told of those who wait, and what it permits.
+
+use std::sync::Arc;
+
+use crate::client;
+use crate::event::{Action, Out};
+use crate::mail::{Mail, ToBroker};
+use crate::note::Level;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// Clients wait: the Broker is told, unless it knows, or a server is coming anyway.
+    pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
+        self.serve_waiting(pool_id, out);
+        let pool = self.pools.at_mut(pool_id);
+        let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
+        let held_back = pool.need || pool.connecting > 0 || !pool.gives() || tested;
+        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+        // Other workers may have servers to lend even while we can't open any.
+        if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
+            self.tell_need(pool_id, out);
+        }
+    }
+
+    /// Tells the Broker how long clients have waited.
+    pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
+        let now = self.now;
+        let worker = self.worker;
+        self.pools.at_mut(pool_id).need = true;
+        let pool = self.pools.at(pool_id);
+        // Those who wait for the pool's first server count, too: where all others are busy, no
+        // server would ever come by for them.
+        let newcomers = pool.newcomers.iter().filter_map(|id| self.clients.get(*id));
+        let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
+        let age = newcomers.chain(pool.longest_wait(now)).max();
+        let need = ToBroker::Need {
+            worker,
+            pool: pool.key.clone(),
+            age: age.unwrap_or(0),
+            unwelcomed: pool.welcome.is_none(),
+            replication: self.wants_replication(pool_id),
+            opens: !self.backs_off(pool_id),
+            bounds: pool.terms.bounds,
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+        self.mind_hunger();
+    }
+
+    /// What was needed has come. The need may have been said anew while it was on its way, and the
+    /// Broker is not to believe that.
+    pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
+        let worker = self.worker;
+        let pool = self.pools.at_mut(pool_id);
+        if std::mem::take(&mut pool.need) {
+            let sated = ToBroker::Sated {
+                worker,
+                pool: pool.key.clone(),
+            };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+        }
+    }
+
+    /// Some client waits for a server of its own.
+    fn wants_replication(&self, pool_id: PoolId) -> bool {
+        let mut waiting = self.pools.at(pool_id).waiting.iter();
+        waiting.any(|(id, _)| {
+            self.clients
+                .get(*id)
+                .is_some_and(client::Client::waits_for_its_own)
+        })
+    }
+
+    /// The Broker lets us open a server.
+    pub(crate) fn permitted(&mut self, key: &PoolKey, reserve: bool, warm: bool, out: &mut Out) {
+        let found = self.pools.find(key);
+        if let Some(pool_id) = found {
+            self.trim_waiting(pool_id);
+        }
+        let wanted = found.filter(|id| {
+            let pool = self.pools.at(*id);
+            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+            (warm || waited_for) && pool.gives() && !self.backs_off(*id)
+        });
+        if let Some(pool_id) = found
+            && !warm
+        {
+            self.sated(pool_id, out);
+        }
+        let Some(pool_id) = wanted else {
+            let (worker, pool) = (self.worker, Arc::new(key.clone()));
+            let freed = ToBroker::Freed { worker, pool };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            return;
+        };
+        if reserve {
+            let text = format!(
+                "pool {}/{}: taking connection from reserve_pool",
+                key.database, key.user
+            );
+            out.note(crate::note::Note {
+                level: Level::Log,
+                text,
+            });
+        }
+        self.open_server(pool_id, out);
+    }
+}

@@ -1,0 +1,132 @@
+//! Servers go to workers whose clients wait, and come from others.
+
+use crate::event::{Action, LooseSocket, Out, Peer, ServerId, WorkerId};
+use crate::mail::{Mail, ToBroker};
+use crate::pool::{PoolId, PoolKey, Welcome};
+use crate::pooler::Pooler;
+use crate::server::{self, ServerParcel};
+
+impl Pooler {
+    /// Another worker's clients wait.
+    pub(crate) fn hungry(
+        &mut self,
+        worker: WorkerId,
+        key: &PoolKey,
+        age: u64,
+        unwelcomed: bool,
+        idle_only: bool,
+        out: &mut Out,
+    ) {
+        let Some(pool_id) = self.pools.find(key) else {
+            return;
+        };
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at_mut(pool_id);
+        pool.hungry.retain(|(who, _)| *who != worker);
+        if !pool.gives() {
+            return;
+        }
+        if pool.waiting.is_empty()
+            && let Some(server) = pool.idle.pop_front()
+        {
+            return self.lend(server, worker, out);
+        }
+        // A lent server would have brought the welcome.
+        if unwelcomed && let Some(welcome) = pool.welcome.clone() {
+            let epoch = self.janitor.epoch(&key.database);
+            let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
+            out.push(Action::Post(worker, mail));
+        }
+        if !idle_only {
+            pool.hungry.push((worker, age));
+        }
+    }
+
+    /// Sends an idle server to another worker, as soon as the driver has let go of it.
+    pub(super) fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.state = server::State::Lent(to);
+        out.push(Action::Detach(Peer::Server(id)));
+    }
+
+    /// The driver has let go of a server.
+    pub(crate) fn server_detached(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else {
+            out.push(Action::Discard(socket));
+            return;
+        };
+        let pool_id = server.pool;
+        if matches!(server.state, server::State::Packed) {
+            return self.server_packed(id, socket, out);
+        }
+        let server::State::Lent(to) = server.state else {
+            // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
+            out.push(Action::Discard(socket));
+            return self.server_closed(id, true, out);
+        };
+        let Some(parcel) = self.take_out(id, socket, out) else {
+            return;
+        };
+        let pool = self.pools.at_mut(pool_id);
+        pool.stats.lends += 1;
+        let moved = ToBroker::Moved {
+            from: self.worker,
+            to,
+            pool: pool.key.clone(),
+        };
+        let parcel = ServerParcel {
+            welcome: pool.welcome.clone(),
+            epoch: self.janitor.epoch(&pool.key.database),
+            ..parcel
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
+        out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
+    }
+
+    /// A server came from another worker.
+    pub(crate) fn server_arrived(&mut self, mut parcel: ServerParcel, out: &mut Out) {
+        let database = match self.pools.find(&parcel.pool) {
+            Some(id) => Some(self.pools.at(id).terms.database.clone()),
+            None => self.config.database(&parcel.pool.database),
+        };
+        let Some(database) = database else {
+            // The database left the configuration while the server was in the mail.
+            let (worker, pool) = (self.worker, parcel.pool);
+            let freed = ToBroker::Freed { worker, pool };
+            out.push(Action::Discard(parcel.socket));
+            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            return;
+        };
+        let pool_id = self.pool_for((*parcel.pool).clone(), &database);
+        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let (welcome, since) = (parcel.welcome.take(), parcel.since);
+        self.sated(pool_id, out);
+        let id = self.insert_server(pool_id, parcel, stale, out);
+        if !stale && let Some(welcome) = welcome {
+            self.learn_welcome(pool_id, welcome, out);
+        }
+        let unused = self.needs_test(since) && !self.pools.at(pool_id).waiting.is_empty();
+        if unused && !stale && self.pools.at(pool_id).gives() {
+            self.test_server(id, out);
+        } else {
+            self.checkin(id, out);
+        }
+        self.suspend_server(id, out);
+        self.need(pool_id, out);
+    }
+
+    /// A lent server tells what no server of our own has told yet: those who wait for that are
+    /// welcome. (There may be no permit for a server of our own.)
+    pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
+        // One that is known may come from a server that was lost before it was ready.
+        if self.pools.at(pool_id).welcome.is_none() {
+            let tracked = self.shared.params.intern((*welcome.tracked).clone());
+            self.pools.at_mut(pool_id).welcome = Some(Welcome { tracked, ..welcome });
+        }
+        for client in std::mem::take(&mut self.pools.at_mut(pool_id).newcomers) {
+            self.welcome(client, out);
+        }
+    }
+}

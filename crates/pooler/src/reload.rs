@@ -1,0 +1,102 @@
+//! The configuration was read anew: pools get new terms, or go.
+
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::config::{Config, PoolMode};
+use crate::event::{Close, Out};
+use crate::fault::Fault;
+use crate::forced_user::is_forsaken;
+use crate::pool::{PoolId, PoolKey, Terms};
+use crate::pooler::Pooler;
+use crate::server::{self};
+
+impl Pooler {
+    /// The configuration was read anew.
+    pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
+        self.config = config;
+        self.peers_changed();
+        // Every worker counts alike, whatever pools it has, or their counts could not be compared.
+        self.janitor.epoch += 1;
+        for id in self.pools.ids() {
+            let pool = self.pools.at(id);
+            let key = (*pool.key).clone();
+            match self.config.database(&key.database) {
+                Some(database) => self.new_terms(id, &key, database, out),
+                None => self.kill_pool(id, out),
+            }
+        }
+        self.janitor.hurry(self.now);
+    }
+
+    fn new_terms(
+        &mut self,
+        id: PoolId,
+        key: &PoolKey,
+        database: Arc<crate::config::Database>,
+        out: &mut Out,
+    ) {
+        let terms = self.terms(key, database);
+        let pool = self.pools.at_mut(id);
+        let moved = !pool.terms.database.same_servers(&terms.database);
+        let session = |terms: &Terms| terms.mode == PoolMode::Session;
+        let sessions_end = session(&pool.terms) && !session(&terms);
+        let old = &pool.terms.database;
+        pool.forsaken = is_forsaken(key, pool.forsaken, old, &terms.database);
+        let forsaken = pool.forsaken;
+        pool.terms = terms;
+        pool.failure = None;
+        if moved {
+            pool.welcome = None;
+            self.call_in(id, "database configuration changed", out);
+        } else if sessions_end {
+            // Sessions leave locks and the like, and between transactions nothing is reset.
+            self.call_in(id, "pool mode changed", out);
+        }
+        if forsaken {
+            self.move_waiting(id, out);
+        }
+        self.need(id, out);
+    }
+
+    /// Closes a pool's servers: idle ones now, others when they are given back.
+    pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
+        let all: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.pool == id)
+            .map(|(id, _)| id)
+            .collect();
+        for server_id in all {
+            let Some(server) = self.servers.get_mut(server_id) else {
+                continue;
+            };
+            match server.state {
+                server::State::Idle => self.close_server(server_id, why, Close::Await, out),
+                server::State::Cancel(_) | server::State::Closing => {}
+                _ => {
+                    server.close_why.get_or_insert(why);
+                    let linked = server.link();
+                    if linked.is_some() {
+                        self.settle(server_id, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The database is gone: so are its clients and servers.
+    pub(crate) fn kill_pool(&mut self, id: PoolId, out: &mut Out) {
+        let of_pool = |client: &Client| client.pool == Some(id);
+        let clients: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| of_pool(c))
+            .map(|(id, _)| id)
+            .collect();
+        for client in clients {
+            self.disconnect(client, Fault::DatabaseRemoved, out);
+        }
+        self.call_in(id, "database removed", out);
+    }
+}

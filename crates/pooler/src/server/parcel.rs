@@ -1,0 +1,133 @@
+//! A server's parcel: all of it that moves when it goes to another worker or to our successor.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use super::{Server, State};
+use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
+use crate::params::Params;
+use crate::pool::{PoolId, PoolKey, Welcome};
+use crate::pooler::Pooler;
+use crate::statement::{Held, ServerSet, Statement};
+
+/// A server on its way, with the permit for it.
+#[derive(Debug)]
+pub struct ServerParcel {
+    /// Its socket.
+    pub socket: LooseSocket,
+    /// Its ends.
+    pub ends: Ends,
+    /// Its number in the console.
+    pub number: u64,
+    /// Its pool.
+    pub pool: Arc<PoolKey>,
+    /// How to cancel its queries.
+    pub key: Option<(u32, Box<[u8]>)>,
+    /// Its parameters.
+    pub params: Arc<Params>,
+    /// Its statements.
+    pub statements: Vec<(u128, Arc<Statement>)>,
+    /// Always idle.
+    pub status: Status,
+    /// When it was connected.
+    pub connected: Time,
+    /// Since when it has been idle.
+    pub since: Time,
+    /// It has served somebody.
+    pub served: bool,
+    /// What PostgreSQL told at the login of its pool's last server.
+    pub welcome: Option<Welcome>,
+    /// The number of the last order of RECONNECT and the like it obeyed.
+    pub epoch: u64,
+}
+
+impl Server {
+    /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
+    pub(crate) fn may_travel(&self) -> bool {
+        self.close_why.is_none()
+            && self.ledger.is_empty()
+            && self.inbox.held.is_empty()
+            && self.inbox.at_boundary()
+            && self.cancels == 0
+    }
+}
+
+impl Pooler {
+    /// Takes a server that the driver has let go of out of its pool, with all that moves with it.
+    /// Its permit is the caller's to move or to give back. `None` if it can't travel: then it is
+    /// being closed.
+    ///
+    /// The parcel knows no welcome and no order: that is right for a successor, who is told of each
+    /// pool and has given no orders yet.
+    pub(crate) fn take_out(
+        &mut self,
+        id: ServerId,
+        socket: LooseSocket,
+        out: &mut Out,
+    ) -> Option<ServerParcel> {
+        if !self.servers.get(id).is_some_and(Server::may_travel) {
+            self.return_dirty(id, socket, out);
+            return None;
+        }
+        let mut server = self.servers.remove(id)?;
+        let pool = self.pools.at_mut(server.pool);
+        pool.servers -= 1;
+        Some(ServerParcel {
+            socket,
+            ends: server.ends.take().expect("a server at rest is connected"),
+            number: server.number,
+            pool: pool.key.clone(),
+            key: server.key.take(),
+            params: server.params.clone(),
+            statements: server.set.drain(),
+            status: server.status,
+            connected: server.connected,
+            since: server.since,
+            served: server.served,
+            welcome: None,
+            epoch: u64::MAX,
+        })
+    }
+
+    /// A server said something odd on the way out: it comes back only to be closed.
+    pub(crate) fn return_dirty(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
+        out.push(Action::Attach(Peer::Server(id), socket));
+        self.close_server(id, "idle server got dirty", Close::Await, out);
+    }
+
+    /// A server that was elsewhere is here now.
+    pub(crate) fn insert_server(
+        &mut self,
+        pool_id: PoolId,
+        parcel: ServerParcel,
+        stale: bool,
+        out: &mut Out,
+    ) -> ServerId {
+        let mut set = ServerSet::new(self.seeded);
+        for (key, statement) in parcel.statements {
+            let own = self.shared.statements.adopt(statement);
+            set.mark(key, &own, Held::Sure);
+        }
+        let params = self.shared.params.intern((*parcel.params).clone());
+        let (now, connected) = (self.now, parcel.connected);
+        let id = self.servers.insert(|_| Server {
+            state: State::Idle,
+            pool: pool_id,
+            number: parcel.number,
+            served: parcel.served,
+            ends: Some(parcel.ends),
+            params,
+            set,
+            status: parcel.status,
+            key: parcel.key,
+            permitted: true,
+            connected,
+            close_why: stale.then_some("database configuration changed"),
+            ..Server::blank(pool_id, self.seeded, now)
+        });
+        self.pools.at_mut(pool_id).servers += 1;
+        out.push(Action::Attach(Peer::Server(id), parcel.socket));
+        id
+    }
+}
