@@ -343,6 +343,9 @@ impl Pooler {
     pub fn check(&self) {
         for (id, server) in self.servers.iter() {
             server.ledger.check();
+            // Its client waits for that.
+            let out = !server.repeats() || server.cancels > 0;
+            assert!(out, "a repeated cancel is out");
             if let Some(client) = server.link() {
                 let client = self.clients.get(client).expect("a linked client exists");
                 assert_eq!(client.link(), Some(id), "a link is seen from both sides");
@@ -380,6 +383,11 @@ impl Pooler {
                     "an idle server is between messages"
                 );
                 assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
+                let repeats = server.repeat.is_some();
+                assert!(
+                    !repeats,
+                    "nothing of an idle server is to be cancelled again"
+                );
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
-use crate::server::{self, ServerParcel};
+use crate::server::{self, Server, ServerParcel};
 
 /// How long logins under way may take before their clients are left behind, in nanoseconds.
 const LOGIN_NS: u64 = 1_000_000_000;
@@ -48,6 +48,8 @@ pub enum Takeover {
         /// Servers of sessions that are not detached yet, with their clients, whose turn comes
         /// then: all that a server says goes to its client first.
         bound: BTreeMap<ServerId, ClientId>,
+        /// Those that the driver has again, until what they were saying is whole.
+        back: BTreeSet<ServerId>,
         /// Those that are, by their clients.
         carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
     },
@@ -148,6 +150,7 @@ impl Pooler {
             until: Time(self.now.0.saturating_add(limit)),
             left: BTreeSet::new(),
             bound: BTreeMap::new(),
+            back: BTreeSet::new(),
             carried: BTreeMap::new(),
         };
         self.hold_pools(out);
@@ -320,8 +323,17 @@ impl Pooler {
         let Some(pool) = self.servers.get(id).map(|server| server.pool) else {
             return;
         };
+        let session = self.session_of(id);
+        if session.is_some_and(|(_, there)| there)
+            && self.servers.get(id).is_some_and(Server::is_in_a_message)
+            && let Takeover::Packing { back, .. } = &mut self.janitor.takeover
+        {
+            // PostgreSQL says something of itself: a session is not to end for that.
+            back.insert(id);
+            return out.push(Action::Attach(Peer::Server(id), socket));
+        }
         // A session whose client has gone is nobody else's.
-        let alone = self.session_of(id).is_some_and(|(_, there)| !there);
+        let alone = session.is_some_and(|(_, there)| !there);
         let parcel = if alone {
             self.return_dirty(id, socket, out);
             None
@@ -347,6 +359,17 @@ impl Pooler {
             out.push(packed(Parcel::Server { parcel, database }));
         }
         self.unpacked(Peer::Server(id), out);
+    }
+
+    /// A server that came back in the middle of a message travels once that is whole.
+    pub(crate) fn pack_again(&mut self, id: ServerId, out: &mut Out) {
+        let whole = self.servers.get(id).is_some_and(|s| !s.is_in_a_message());
+        if let Takeover::Packing { back, .. } = &mut self.janitor.takeover
+            && whole
+            && back.remove(&id)
+        {
+            out.push(Action::Detach(Peer::Server(id)));
+        }
     }
 
     /// The client whose session a server that travels is, and whether it is there still.

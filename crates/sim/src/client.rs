@@ -79,6 +79,8 @@ pub struct Client {
     disturbed: bool,
     /// It has left in the middle of a COPY.
     deaf_for_good: bool,
+    /// How many acts were left when somebody last asked to cancel what it does.
+    cancelled_before: Option<usize>,
 }
 
 impl Client {
@@ -100,6 +102,7 @@ impl Client {
             deaf_until: Time(0),
             disturbed: false,
             deaf_for_good: false,
+            cancelled_before: None,
         }
     }
 
@@ -123,9 +126,15 @@ impl Client {
         self.wish.cancellable
     }
 
+    /// It waits for a statement that takes its time, and that nobody has asked to cancel yet.
+    pub fn awaits_slow(&self) -> bool {
+        self.reference.is_slow() && self.cancelled_before != Some(self.wish.script.len())
+    }
+
     /// Somebody asks to cancel what it does.
     pub fn is_cancelled(&mut self, world: &World) {
         self.reference.cancels += 1;
+        self.cancelled_before = Some(self.wish.script.len());
         if world.prompt_cancels {
             self.reference.cancelled_at = Some(world.now.0);
         }

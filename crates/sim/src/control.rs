@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::Config;
-use howdah_pooler::event::{Address, Answer, Question, Time, WorkerId};
+use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
+use howdah_pooler::parcel::{Estate, Freight, Parcel};
 use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
@@ -28,6 +29,20 @@ pub struct Control {
     posts: Vec<PostBox>,
     config: Arc<Config>,
     idle: BTreeSet<u16>,
+    handover: HandOver,
+}
+
+/// What is on its way to a successor.
+#[derive(Default)]
+struct HandOver {
+    /// What the successor's console has become.
+    successor: Option<LooseSocket>,
+    parcels: Vec<(WorkerId, Parcel)>,
+    /// Workers that have not given everything yet.
+    left: usize,
+    estate: Estate,
+    /// It is complete.
+    freight: Option<Freight>,
 }
 
 impl Control {
@@ -42,6 +57,39 @@ impl Control {
             posts,
             config,
             idle: BTreeSet::new(),
+            handover: HandOver::default(),
+        }
+    }
+
+    /// Nobody awaits an answer.
+    pub fn is_at_rest(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// All that a successor gets, once it is complete.
+    pub fn freight(&mut self, world: &mut World) -> Option<Freight> {
+        let freight = self.handover.freight.take()?;
+        if let Some(socket) = self.handover.successor.take() {
+            world.close(socket.0 as SocketId);
+        }
+        Some(freight)
+    }
+
+    fn all_packed(&mut self, estate: Estate, world: &mut World) {
+        let handover = &mut self.handover;
+        let last_number = handover.estate.last_number.max(estate.last_number);
+        handover.estate = Estate {
+            last_number,
+            ..estate
+        };
+        handover.left -= 1;
+        if handover.left == 0 {
+            world.activity += 1;
+            handover.freight = Some(Freight {
+                estate: std::mem::take(&mut handover.estate),
+                listeners: Vec::new(),
+                parcels: std::mem::take(&mut handover.parcels),
+            });
         }
     }
 
@@ -92,8 +140,15 @@ impl Control {
                         post.post(Letter::Order(Instruction::Accept(on)));
                     }
                 }
-                // No other process takes over here.
-                Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {}
+                Question::HandOver(socket) => {
+                    self.handover.successor = Some(socket);
+                    self.handover.left = self.posts.len();
+                    for post in &self.posts {
+                        post.post(Letter::Operator(Order::Pack));
+                    }
+                }
+                Question::Packed(parcel) => self.handover.parcels.push((worker, *parcel)),
+                Question::AllPacked(estate) => self.all_packed(*estate, world),
                 Question::Derive { .. }
                 | Question::NameUser { .. }
                 | Question::Forward { .. }
@@ -129,6 +184,8 @@ pub struct Admin {
     stopped: bool,
     rests_until: Time,
     gone: bool,
+    /// The console may end without an answer: its process does not last.
+    pub may_be_left: bool,
 }
 
 impl Admin {
@@ -144,6 +201,7 @@ impl Admin {
             done: false,
             stopped: false,
             rests_until: now,
+            may_be_left: false,
         }
     }
 
@@ -194,7 +252,9 @@ impl Admin {
             Read::Bytes(bytes) => self.inbox.extend_from_slice(&bytes),
             Read::Nothing => {}
             Read::End | Read::Reset => {
-                if let Some(awaits) = self.awaits.take() {
+                if let Some(awaits) = self.awaits.take()
+                    && !self.may_be_left
+                {
                     let text = format!("the console ends instead of an answer to {awaits}");
                     world.story.violate("console", &[], text);
                 }

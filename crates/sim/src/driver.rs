@@ -70,6 +70,23 @@ impl SimDriver {
         }
     }
 
+    /// The process ends: the kernel closes all that it had.
+    pub fn end(&mut self) {
+        let mut world = self.world.borrow_mut();
+        for connection in self.connections.drain(..).flatten() {
+            if let Some(socket) = connection.socket {
+                world.close(socket);
+            }
+        }
+        for completion in self.ready.drain(..) {
+            if let Completion::Accepted { socket, .. } | Completion::Detached { socket, .. } =
+                completion
+            {
+                world.close(socket.0 as SocketId);
+            }
+        }
+    }
+
     /// How many connections it has.
     pub fn connections(&self) -> usize {
         self.connections.iter().flatten().count()

@@ -53,6 +53,8 @@ pub struct Tongue {
 }
 
 const KINDS: usize = 27;
+/// The kind that takes its time.
+const SLOW: usize = 18;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
@@ -70,6 +72,11 @@ impl Weights {
         }
         weights[0] += 1;
         Weights(weights)
+    }
+
+    /// Statements that take their time are said more often by so much.
+    pub fn favour_slow(&mut self, by: usize) {
+        self.0[SLOW] += by as u32;
     }
 
     fn pick(&self, chance: &mut Chance) -> usize {
@@ -172,7 +179,16 @@ impl<'a> Speaker<'a> {
     /// The same, and then something that is begun and not ended.
     pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
         let patient = self.chance.once_in(2);
-        match self.chance.within(0..=3) {
+        match self.chance.within(0..=4) {
+            4 => {
+                // More than anybody keeps for a client that does not read, and so leaves.
+                let text = format!("select {} rows 20 size 40000", self.token());
+                self.query(&text);
+                self.script.push_back(Act::Deafen(10_000));
+                self.pause();
+                let rest = self.chance.within(1..=100) as u64;
+                self.script.push_back(Act::Rest(rest));
+            }
             0 => {
                 let text = format!("copyin {}", self.token());
                 self.query(&text);
@@ -256,12 +272,12 @@ impl<'a> Speaker<'a> {
             15 => self.failing_group(),
             16 => self.flushed(),
             17 => self.oddment(),
-            18 => {
-                let long = !tongue.sure && self.chance.once_in(3);
-                let slow = if long {
-                    4000
-                } else {
-                    self.chance.within(1..=60)
+            SLOW => {
+                // What may be cancelled may last, also until a cancel of it was repeated.
+                let slow = match self.chance.within(0..=2) {
+                    0 if !tongue.sure => 4000,
+                    1 if !tongue.sure => self.chance.within(20..=400),
+                    _ => self.chance.within(1..=60),
                 };
                 let text = format!("select {} slow {slow}", self.token());
                 self.run(&text);

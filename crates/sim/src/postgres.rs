@@ -88,6 +88,8 @@ pub struct Postgres {
     starting_until: Time,
     /// What is paused: said to be, and not resumed.
     pub paused: Paused,
+    /// How many processes of Howdah connect, each with limits of its own.
+    pub owners: usize,
     /// Sessions that were cut while a client's statements were theirs.
     pub restarts: u32,
 }
@@ -143,6 +145,7 @@ impl Postgres {
             down_until: Time(0),
             starting_until: Time(0),
             paused: Paused::default(),
+            owners: 1,
             restarts: 0,
         }
     }
@@ -307,7 +310,8 @@ impl Postgres {
             (self.limits.user.get(&login.1), user, "user"),
         ];
         for (bound, count, what) in bounds {
-            if let Some(bound) = bound.filter(|bound| count > **bound) {
+            let bound = bound.map(|bound| bound * self.owners);
+            if let Some(bound) = bound.filter(|bound| count > *bound) {
                 let text = format!(
                     "{count} sessions of {} in {}, the {what}'s bound is {bound}",
                     login.1, login.0

@@ -207,6 +207,12 @@ impl Reference {
         self.session.out.is_empty() && self.session.slow().is_none() && self.unfed.is_empty()
     }
 
+    /// A statement that takes its time was sent and is not answered.
+    pub fn is_slow(&self) -> bool {
+        let word = |message: &Message| message.body.windows(6).any(|part| part == b" slow ");
+        self.session.slow().is_some() || self.unfed.iter().any(word)
+    }
+
     /// What comes next begets no reply, whatever a cancel may do.
     fn next_is_silent(&self) -> bool {
         let Some(next) = self.unfed.front() else {

@@ -3,25 +3,22 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
-use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
 use howdah_daemon::sockets::HIGH_WATER;
-use howdah_daemon::worker::{Outside, Worker};
+use howdah_daemon::worker::Worker;
 use howdah_pooler::census::Census;
-use howdah_pooler::event::{Address, ClientId, Order, Time, WorkerId};
-use howdah_pooler::note::Note;
-use howdah_pooler::{Pooler, PoolerSetup};
+use howdah_pooler::event::{Address, ClientId, Order, Time};
 
 use crate::chance::Chance;
 use crate::client::{Client, Wish};
-use crate::control::{Admin, Canceller, Control};
+use crate::control::{Admin, Canceller};
 use crate::driver::SimDriver;
 use crate::grammar::{Act, End, Speaker};
 use crate::postgres::{Paused, Postgres};
+use crate::process::{Process, carried};
 use crate::scenario::Scenario;
 use crate::story::{Violation, Who};
+use crate::successor::{Fate, Successor};
 use crate::watched::Watched;
 use crate::world::{Shared, World};
 
@@ -102,11 +99,13 @@ struct Play {
     chance: Chance,
     front: Address,
     postgres: Postgres,
-    workers: Vec<Worker<Watched, SimDriver>>,
-    stalled_until: Vec<Time>,
-    posts: Vec<PostBox>,
-    notes: Receiver<(u16, Note)>,
-    control: Control,
+    /// The last one is in force; those before it serve who was left behind.
+    processes: Vec<Process>,
+    /// So many were before the first of those.
+    ended: u16,
+    /// From then on, no more than the limits of these processes hold.
+    narrow_at: Option<u64>,
+    successors: Vec<Successor>,
     clients: Vec<Client>,
     cancellers: Vec<Canceller>,
     admin: Admin,
@@ -140,51 +139,22 @@ impl Play {
         borrowed.story.tell(now, Who::World, || brief);
         drop(borrowed);
 
-        let config = scenario.config();
-        let (posts, mailboxes): (Vec<_>, Vec<_>) =
-            (0..scenario.workers).map(|_| silent_mailbox()).unzip();
-        let control = Control::new(posts.clone(), config.clone());
-        let (note, notes) = channel();
-        let mut workers = Vec::new();
-        let numbers = Arc::default();
-        for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
-            let mut driver = SimDriver::new(world.clone(), vec![front.clone()]);
-            driver.most_buffers = scenario.buffers;
-            driver.accept_fails_once_in = scenario.accept_fails;
-            let pooler = Pooler::new(PoolerSetup {
-                worker: WorkerId(id),
-                workers: scenario.workers,
-                config: config.clone(),
-                seed: [id as u8 + 1; 32],
-                shared_seed: [scenario.seed as u8; 32],
-                started: 0.0,
-                driver: "simulated".into(),
-                uid: 70,
-                numbers: Arc::clone(&numbers),
-            });
-            let (ear, note) = (control.ear(), note.clone());
-            let outside = Outside {
-                ask: Box::new(move |worker, question| drop(ear.send((worker, question)))),
-                note: Box::new(move |said| drop(note.send((id, said)))),
-                workers: posts.clone(),
-            };
-            let watched = Watched::new(pooler, id, world.clone());
-            workers.push(Worker::new(WorkerId(id), watched, driver, mailbox, outside));
-        }
+        let processes = vec![Process::new(&scenario, 0, &fronts(&scenario), &world)];
         let clients = clients(&scenario, &mut chance, &world);
         let orders = orders(&scenario, &mut chance);
-        let admin = Admin::new(orders, world.borrow().now);
+        let mut admin = Admin::new(orders, world.borrow().now);
+        admin.may_be_left = scenario.faults.takeovers > 0;
+        let successors = successors(&scenario, &mut chance, &world);
         Play {
-            stalled_until: vec![Time(0); workers.len()],
+            processes,
+            ended: 0,
+            narrow_at: None,
+            successors,
             scenario,
             world,
             chance,
             front,
             postgres,
-            workers,
-            posts,
-            notes,
-            control,
             clients,
             cancellers: Vec::new(),
             admin,
@@ -197,9 +167,18 @@ impl Play {
     }
 
     fn figures(&mut self) -> (usize, u64, u64) {
-        let lends = self.workers.iter_mut().map(|w| w.decisions().lends);
-        let lends = lends.sum();
+        let lends = self.workers().map(|w| w.decisions().lends).sum();
         (self.postgres.journal.len(), self.turns, lends)
+    }
+
+    /// The workers of all processes.
+    fn workers(&mut self) -> impl Iterator<Item = &mut Worker<Watched, SimDriver>> {
+        self.processes.iter_mut().flat_map(|p| &mut p.workers)
+    }
+
+    /// The process in force.
+    fn current(&mut self) -> &mut Process {
+        self.processes.last_mut().expect("there is always one")
     }
 
     fn failed(&self) -> bool {
@@ -233,6 +212,7 @@ impl Play {
         self.clients.iter().all(Client::is_gone)
             && self.cancellers.iter().all(|canceller| canceller.gone)
             && self.admin.is_gone()
+            && self.successors.iter().all(Successor::is_gone)
     }
 
     fn schedule(&mut self) -> VecDeque<(u64, bool)> {
@@ -264,13 +244,18 @@ impl Play {
 
     /// Now and then somebody asks to cancel what a client does, or what nobody does.
     fn cancel_somebody(&mut self) {
-        if self.scenario.faults.cancels == 0 || !self.chance.once_in(30) {
+        // The clock jumps over a statement that takes long: its turns are few.
+        if self.scenario.faults.cancels == 0 || !self.chance.once_in(8) {
             return;
         }
         let may = |client: &Client| client.talks() && client.is_cancellable();
-        let talking: Vec<usize> = (0..self.clients.len())
+        let mut talking: Vec<usize> = (0..self.clients.len())
             .filter(|at| may(&self.clients[*at]))
             .collect();
+        // Mostly somebody who waits for long, and once.
+        if !self.chance.once_in(20) {
+            talking.retain(|at| self.clients[*at].awaits_slow());
+        }
         if talking.is_empty() {
             return;
         }
@@ -299,8 +284,10 @@ impl Play {
     fn turn(&mut self) {
         self.turns += 1;
         let before = self.world.borrow().activity;
-        for at in 0..self.workers.len() {
-            self.turn_worker(at);
+        for process in 0..self.processes.len() {
+            for at in 0..self.processes[process].workers.len() {
+                self.turn_worker(process, at);
+            }
         }
         {
             let mut world = self.world.borrow_mut();
@@ -314,59 +301,127 @@ impl Play {
                 canceller.step(world);
             }
             self.admin.step(&self.front, &mut self.postgres, world);
-            let (scenario, chance) = (&mut self.scenario, &mut self.chance);
-            let limits = &mut self.postgres.limits;
-            self.control.step(world, &mut |_| {
-                *scenario = scenario.edited(chance);
-                limits.widen(&scenario.limits());
-                scenario.config()
-            });
+            // One at a time.
+            let next = self.successors.iter_mut().find(|s| !s.is_gone());
+            if let Some(successor) = next {
+                successor.step(&console(), world);
+            }
+            for process in &mut self.processes {
+                let (scenario, chance) = (&mut self.scenario, &mut self.chance);
+                let limits = &mut self.postgres.limits;
+                process.control.step(world, &mut |_| {
+                    *scenario = scenario.edited(chance);
+                    limits.widen(&scenario.limits());
+                    scenario.config()
+                });
+            }
         }
-        while let Ok((worker, note)) = self.notes.try_recv() {
-            let mut world = self.world.borrow_mut();
-            let now = world.now;
-            world.story.tell(now, Who::Worker(worker), || note.text);
+        if self.scenario.faults.takeovers > 0 {
+            self.hand_over();
+            self.end_old();
+        }
+        for process in &self.processes {
+            process.tell_notes(&self.world);
         }
         self.pass_time(before);
     }
 
-    fn turn_worker(&mut self, at: usize) {
+    /// What a process has packed for a successor goes there, or comes back.
+    fn hand_over(&mut self) {
+        let world = self.world.clone();
+        let freight = self.current().control.freight(&mut world.borrow_mut());
+        let Some(freight) = freight else { return };
+        let asks = |successor: &&mut Successor| successor.is_there();
+        let there = self.successors.iter_mut().find(asks);
+        let confirms = there.as_ref().is_some_and(|s| s.fate == Fate::TakesOver);
+        if let Some(successor) = there {
+            successor.leave(&mut world.borrow_mut());
+        }
+        let now = self.world.borrow().now;
+        world.borrow_mut().story.tell(now, Who::World, || {
+            let count = freight.parcels.len();
+            format!("{count} parcels are there; the successor takes over: {confirms}")
+        });
+        let successor = self.scenario.succeeded(&mut self.chance);
+        let freight = carried(&freight, &successor);
+        // PostgreSQL may still log in servers that were closed in the middle of that.
+        self.postgres.owners += 1;
+        self.narrow_soon();
+        if !confirms {
+            return self.current().take_back(freight);
+        }
+        self.postgres.limits.widen(&successor.limits());
+        self.scenario = successor;
+        self.current().drain();
+        let before = self.ended + self.processes.len() as u16;
+        let process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
+        process.inherit(freight);
+        self.processes.push(process);
+    }
+
+    fn narrow_soon(&mut self) {
+        let soon = self.now() + SECOND;
+        self.narrow_at = Some(soon);
+        self.world.borrow_mut().alarm(Time(soon));
+    }
+
+    /// A process that was taken over from ends when nobody is left there.
+    fn end_old(&mut self) {
+        let last = self.processes.len() - 1;
+        if let Some(at) = self.processes[..last].iter().position(Process::may_end) {
+            self.processes.remove(at).end();
+            self.ended += 1;
+            self.narrow_soon();
+        }
+        if self.narrow_at.is_some_and(|at| at <= self.now()) {
+            self.narrow_at = None;
+            self.postgres.owners = self.processes.len();
+        }
+    }
+
+    fn turn_worker(&mut self, process: usize, at: usize) {
         let now = Time(self.now());
-        if self.stalled_until[at] > now {
+        let Process {
+            workers,
+            stalled_until,
+            ..
+        } = &mut self.processes[process];
+        if stalled_until[at] > now {
             return;
         }
         let stalls = self.scenario.faults.workers_stall && !self.calm;
         if stalls && self.chance.once_in(200) {
             let until = Time(now.0 + self.chance.number() % (20 * MILLI));
-            self.stalled_until[at] = until;
+            stalled_until[at] = until;
             return self.world.borrow_mut().alarm(until);
         }
-        if self.workers.len() > 1 && self.chance.once_in(4) {
+        if workers.len() > 1 && self.chance.once_in(4) {
             return;
         }
-        let parting = self.workers[at].decisions().parting;
-        self.workers[at].turn(Some(Time(0)));
-        let parts = self.workers[at].decisions().parting > parting;
+        let worker = &mut workers[at];
+        let parting = worker.decisions().parting;
+        worker.turn(Some(Time(0)));
+        let parts = worker.decisions().parting > parting;
         if parts && stalls && self.chance.once_in(3) {
             // It gives a server away, and is slow to hear that all are called in.
             self.admin.at_once("RECONNECT");
             let until = Time(now.0 + self.chance.number() % (20 * MILLI));
-            self.stalled_until[at] = until;
+            stalled_until[at] = until;
             self.world.borrow_mut().alarm(until);
         }
-        let out = self.workers[at].sockets().driver().buffers_out();
+        let out = worker.sockets().driver().buffers_out();
         if out > 0 {
             self.violate("memory", format!("worker {at} keeps {out} receive buffers"));
         }
         if self.turns.is_multiple_of(16) {
-            self.check_memory(at);
+            self.check_memory(process, at);
         }
-        self.check_fairness(at);
+        self.check_fairness(process, at);
     }
 
     /// What waits to be sent, or is held back, is bounded by connection.
-    fn check_memory(&mut self, at: usize) {
-        let worker = &mut self.workers[at];
+    fn check_memory(&mut self, process: usize, at: usize) {
+        let worker = &mut self.processes[process].workers[at];
         let (count, queued) = (worker.sockets().len(), worker.sockets().output_memory());
         let held = worker.decisions().pooler.census().held;
         // What was received while a stop was under way, and one message of our making.
@@ -386,11 +441,12 @@ impl Play {
     }
 
     /// Nobody goes on being overtaken by clients of other workers.
-    fn check_fairness(&mut self, at: usize) {
-        let served = std::mem::take(&mut self.workers[at].decisions().served);
+    fn check_fairness(&mut self, process: usize, at: usize) {
         let (now, mut unfair) = (self.now(), None);
+        let workers = &mut self.processes[process].workers;
+        let served = std::mem::take(&mut workers[at].decisions().served);
         for served in served {
-            for (index, other) in self.workers.iter_mut().enumerate() {
+            for (index, other) in workers.iter_mut().enumerate() {
                 let waiters = other.decisions().waiters();
                 for waiter in waiters.iter().filter(|w| w.pool == served.pool) {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
@@ -410,7 +466,8 @@ impl Play {
         }
         // Where logins fail, a worker does not ask for servers for some time; nor while it is
         // paused, which begins and ends on each at another moment.
-        let calm = self.scenario.strict_limits && self.scenario.faults.orders == 0;
+        let faults = self.scenario.faults;
+        let calm = self.scenario.strict_limits && faults.orders + faults.takeovers == 0;
         if let Some(text) = unfair.filter(|_| calm) {
             self.violate("order", text);
         }
@@ -420,7 +477,8 @@ impl Play {
         let mut world = self.world.borrow_mut();
         let small = world.chance.number() % 40_000;
         world.now.0 += small;
-        let moved = world.activity != activity || self.workers.iter().any(Worker::has_mail);
+        let workers = || self.processes.iter().flat_map(|p| &p.workers);
+        let moved = world.activity != activity || workers().any(Worker::has_mail);
         // Chance may have kept everybody from moving.
         let patience = if self.quiet { 1 } else { 3 };
         self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
@@ -429,7 +487,7 @@ impl Play {
         }
         self.idle_turns = 0;
         let alarm = world.next_alarm();
-        let due = self.workers.iter().filter_map(Worker::next_deadline);
+        let due = workers().filter_map(Worker::next_deadline);
         if let Some(next) = due.chain(alarm).min() {
             world.now = world.now.max(next);
         }
@@ -453,12 +511,12 @@ impl Play {
             .iter()
             .map(|d| d.name.clone())
             .collect();
-        for post in &self.posts {
+        self.successors.iter_mut().for_each(Successor::stop);
+        for process in &self.processes {
             for name in &names {
-                let name = Some(name.clone());
-                post.post(Letter::Operator(Order::Resume(name)));
+                process.order(&Order::Resume(Some(name.clone())));
             }
-            post.post(Letter::Operator(Order::Resume(None)));
+            process.order(&Order::Resume(None));
         }
         let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
         while !self.failed() && !self.everybody_is_gone() {
@@ -489,14 +547,13 @@ impl Play {
             true => Order::ShutdownWaitForClients,
             false => Order::ShutdownWaitForServers,
         };
-        for post in &self.posts {
-            post.post(Letter::Operator(order.clone()));
-        }
+        self.current().order(&order);
+        let workers = self.current().workers.len();
         let until = self.now() + 20 * SECOND;
-        while !self.failed() && self.now() < until && self.control.idle() < self.workers.len() {
+        while !self.failed() && self.now() < until && self.current().control.idle() < workers {
             self.turn();
         }
-        let (idle, workers) = (self.control.idle(), self.workers.len());
+        let idle = self.current().control.idle();
         if !self.failed() && idle != workers {
             self.violate(
                 "orders",
@@ -559,18 +616,22 @@ impl Play {
     fn unquiet(&mut self, at_last: bool) -> Option<String> {
         let mut census = Census::default();
         let (mut sockets, mut driven, mut memory) = (0, 0, 0);
-        for worker in &mut self.workers {
+        if self.processes.len() > 1 {
+            return Some("a process that was taken over from goes on".into());
+        }
+        for worker in self.workers() {
             census += worker.decisions().pooler.census();
             sockets += worker.sockets().len();
             driven += worker.sockets().driver().connections();
             memory += worker.sockets().output_memory();
         }
-        let mut schemas = { self.workers.iter_mut() }.map(|w| w.decisions().pooler.schema());
+        let mut schemas = self.workers().map(|w| w.decisions().pooler.schema());
         if let Some(first) = schemas.next()
             && schemas.any(|schema| schema != first)
         {
             return Some("workers do not agree about DDL".into());
         }
+        drop(schemas);
         let sessions = self.postgres.sessions();
         let processes = self.postgres.processes();
         let (statements, by_sql) = self.postgres.statements();
@@ -586,7 +647,7 @@ impl Play {
         if let Some(unclean) = self.postgres.unclean() {
             return Some(unclean);
         }
-        if memory > self.workers.len() << 20 {
+        if memory > self.current().workers.len() << 20 {
             return Some(format!("{memory} bytes of output memory are kept"));
         }
         if census != expected || places != [sessions; 3] {
@@ -609,6 +670,30 @@ impl Play {
         (at_last && (sessions > least || census.pools > most))
             .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
     }
+}
+
+/// Where its console is found by unix socket.
+fn console() -> Address {
+    Address::Unix("/run".into(), 6432)
+}
+
+/// Where a process accepts.
+fn fronts(scenario: &Scenario) -> Vec<Address> {
+    match scenario.faults.takeovers {
+        0 => vec![address(6432)],
+        _ => vec![address(6432), console()],
+    }
+}
+
+/// Those that come to take over, one after the other.
+fn successors(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Successor> {
+    let mut world = world.borrow_mut();
+    let mut successors = Vec::new();
+    for _ in 0..scenario.faults.takeovers {
+        let at = Time(world.now.0 + chance.number() % ((scenario.span + 60) * MILLI));
+        successors.push(Successor::new(at, chance, &mut world));
+    }
+    successors
 }
 
 fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Client> {
@@ -720,7 +805,12 @@ fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
         let database = &scenario.databases[0].name;
         let wait = chance.within(1..=150) as u64;
         let kinds = if scenario.faults.kills { 6 } else { 5 };
-        match chance.within(0..=kinds) {
+        let kind = match scenario.faults.takeovers {
+            0 => chance.within(0..=kinds),
+            // A successor knows of no pauses.
+            _ => [0, 3, 4][chance.within(0..=2)],
+        };
+        match kind {
             0 => orders.push_back((wait, "RECONNECT".into())),
             1 => {
                 let pause = if chance.once_in(3) {

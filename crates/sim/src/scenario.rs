@@ -43,7 +43,9 @@ pub struct Faults {
     pub kills: bool,
     /// So many cancel requests.
     pub cancels: usize,
-    /// So many of PostgreSQL's sessions are closed by itself, with a word.
+    /// So many processes try to take over.
+    pub takeovers: usize,
+    /// Workers do nothing for some time.
     pub workers_stall: bool,
 }
 
@@ -291,15 +293,19 @@ impl Scenario {
         let faults = &mut self.faults;
         faults.workers_stall = self.workers > 1 && chance.once_in(3);
         if chance.once_in(3) {
-            faults.cancels = chance.within(1..=12);
+            let most = if chance.once_in(3) { 60 } else { 12 };
+            faults.cancels = chance.within(1..=most);
+            self.weights.favour_slow(chance.within(0..=20));
             if chance.once_in(3) {
                 self.manners.cancel_cut_once_in = chance.within(1..=3);
             }
             if chance.once_in(4) {
                 self.manners.cancel_late_once_in = chance.within(1..=4);
             }
-            if chance.once_in(3) {
-                self.manners.cancel_missed_once_in = chance.within(2..=4);
+            if chance.once_in(2) {
+                self.manners.cancel_missed_once_in = chance.within(1..=3);
+                // What was cancelled ends while its cancel is out still.
+                self.manners.cancel_close_millis = [0, 50, 200][chance.within(0..=2)];
             }
         }
         if chance.once_in(4) {
@@ -333,6 +339,15 @@ impl Scenario {
             ]);
             self.closes = true;
             self.strict_limits = false;
+        }
+        if chance.once_in(6) {
+            self.faults.takeovers = chance.within(1..=3);
+            // What goes on for longer is left behind.
+            let patience = chance.within(1..=3);
+            self.settings.push(format!("suspend_timeout = {patience}"));
+            // In the middle of a login, and where the kernel takes nothing.
+            self.excuses
+                .extend(["pooler is shutting down", "suspend_timeout"]);
         }
     }
 
@@ -403,8 +418,21 @@ impl Scenario {
             + manners.cancel_cut_once_in
             + manners.cancel_missed_once_in;
         let broken = faults.restarts + faults.cuts + faults.orders + manners.refuses_once_in;
+        let broken = broken + faults.takeovers;
         let held_up = self.weather.delay_once_in + self.accept_fails;
         late + broken + held_up == 0 && !faults.workers_stall
+    }
+
+    /// The settings of a process that takes over: the same, or others.
+    pub fn succeeded(&self, chance: &mut Chance) -> Scenario {
+        let mut succeeded = match chance.once_in(2) {
+            true => self.edited(chance),
+            false => self.clone(),
+        };
+        if chance.once_in(3) {
+            succeeded.workers = chance.within(1..=4) as u16;
+        }
+        succeeded
     }
 
     /// The same with other limits, as after an edit of the file.

@@ -32,13 +32,16 @@ pub struct Watched {
     /// Who has too much to be sent, and who is not received from.
     congested: HashSet<Peer>,
     silent: HashSet<Peer>,
-    worker: u16,
+    /// What it is called in the story.
+    name: u16,
+    /// Its number, and how many there are.
+    place: (u16, u16),
     world: Shared,
 }
 
 impl Watched {
-    /// Watches the decisions of a worker.
-    pub fn new(pooler: Pooler, worker: u16, world: Shared) -> Watched {
+    /// Watches the decisions of a worker at this place, of so many.
+    pub fn new(pooler: Pooler, place: (u16, u16), name: u16, world: Shared) -> Watched {
         Watched {
             pooler,
             lends: 0,
@@ -50,7 +53,8 @@ impl Watched {
             known: HashSet::new(),
             congested: HashSet::new(),
             silent: HashSet::new(),
-            worker,
+            name,
+            place,
             world,
         }
     }
@@ -71,12 +75,12 @@ impl Watched {
         for link in self.links.iter().filter(is_new) {
             let served = &link.waiter;
             if link.connected < self.called_in {
-                let text = format!("on worker {}: {link:?} after RECONNECT", self.worker);
+                let text = format!("on worker {}: {link:?} after RECONNECT", self.name);
                 self.violate("orders", text);
             }
             let overtaken = |w: &&Waiter| w.pool == served.pool && w.since < served.since;
             if let Some(waiter) = self.waiters.iter().find(overtaken) {
-                let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.worker);
+                let text = format!("on worker {}: {served:?} overtakes {waiter:?}", self.name);
                 self.violate("order", text);
             }
             if !self.known.insert(served.client) {
@@ -88,12 +92,13 @@ impl Watched {
     /// Mail of which we know for whom it is, is theirs.
     fn check_address(&self, mail: &Mail) {
         let right = match mail {
-            Mail::Cancel { pid, .. } => Keys::worker(*pid).0,
+            // A process before this one may have had more workers.
+            Mail::Cancel { pid, .. } => Keys::worker(*pid).0 % self.place.1,
             Mail::Broker(_) => 0,
             _ => return,
         };
-        if right != self.worker {
-            self.violate("mail", format!("on worker {}: {mail:?}", self.worker));
+        if right != self.place.0 {
+            self.violate("mail", format!("on worker {}: {mail:?}", self.name));
         }
     }
 
@@ -110,10 +115,7 @@ impl Watched {
         let closes =
             |action: &Action| matches!(action, Action::Close { peer: p, .. } if Some(*p) == peer);
         if peer.is_some() && !out.actions.iter().any(closes) {
-            let text = format!(
-                "on worker {}: {peer:?} is kept after RECONNECT",
-                self.worker
-            );
+            let text = format!("on worker {}: {peer:?} is kept after RECONNECT", self.name);
             self.violate("orders", text);
         }
     }
@@ -144,8 +146,7 @@ impl Watched {
             for (full, other) in [(client, server), (server, client)] {
                 if self.congested.contains(&full) && !self.silent.contains(&other) {
                     let (full, other) = (name(full), name(other));
-                    let text =
-                        format!("on worker {}: {full} is full, {other} goes on", self.worker);
+                    let text = format!("on worker {}: {full} is full, {other} goes on", self.name);
                     self.violate("congestion", text);
                 }
             }
@@ -156,13 +157,13 @@ impl Watched {
         let mut world = self.world.borrow_mut();
         world
             .story
-            .violate(checker, &[Who::Worker(self.worker)], text);
+            .violate(checker, &[Who::Worker(self.name)], text);
     }
 
     fn tell(&self, line: impl FnOnce() -> String) {
         let mut world = self.world.borrow_mut();
         let now = world.now;
-        world.story.tell(now, Who::Worker(self.worker), line);
+        world.story.tell(now, Who::Worker(self.name), line);
     }
 }
 

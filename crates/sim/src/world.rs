@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 
-use howdah_pooler::event::{Address, Ends, Time};
+use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
 
 use crate::chance::Chance;
 use crate::story::Story;
@@ -136,7 +136,8 @@ impl World {
             let ends = Ends {
                 remote: remote.clone(),
                 local: local.clone(),
-                unix_peer: None,
+                // Everybody is of Howdah's own user.
+                unix_peer: matches!(to, Address::Unix(..)).then_some(UnixPeer { pid: 7, uid: 70 }),
             };
             let inbound = VecDeque::new();
             self.sockets.push(Socket {

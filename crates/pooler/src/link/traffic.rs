@@ -303,6 +303,7 @@ impl Pooler {
                     self.close_server(id, why, Close::Await, out);
                 }
             }
+            server::State::Packed => self.pack_again(id, out),
             _ => self.task_moves(id, out),
         }
     }

@@ -51,6 +51,12 @@ impl Server {
             && self.inbox.at_boundary()
             && self.cancels == 0
     }
+
+    /// It has said the beginning of a message that nobody asked for.
+    pub(crate) fn is_in_a_message(&self) -> bool {
+        let between = self.inbox.held.is_empty() && self.inbox.at_boundary();
+        !between && self.close_why.is_none() && self.ledger.is_empty() && self.cancels == 0
+    }
 }
 
 impl Pooler {

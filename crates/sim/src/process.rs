@@ -1,0 +1,157 @@
+//! One process of Howdah: its workers, their mail, and its control thread's part. Another may take
+//! over from it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox, silent_mailbox};
+use howdah_daemon::worker::{Outside, Worker};
+use howdah_pooler::event::{Address, Order, Time, WorkerId};
+use howdah_pooler::mail::Mail;
+use howdah_pooler::note::Note;
+use howdah_pooler::params::Tracked;
+use howdah_pooler::parcel::{Freight, code};
+use howdah_pooler::{Pooler, PoolerSetup};
+
+use crate::control::Control;
+use crate::driver::SimDriver;
+use crate::scenario::Scenario;
+use crate::story::Who;
+use crate::watched::Watched;
+use crate::world::Shared;
+
+/// Workers of a process are told apart from those of the one before by so much.
+const WORKERS_MAX: u16 = 10;
+
+/// See the module.
+pub struct Process {
+    /// The workers.
+    pub workers: Vec<Worker<Watched, SimDriver>>,
+    /// Until when each does nothing.
+    pub stalled_until: Vec<Time>,
+    /// Their mailboxes.
+    pub posts: Vec<PostBox>,
+    /// The control thread.
+    pub control: Control,
+    notes: Receiver<(u16, Note)>,
+}
+
+impl Process {
+    /// A process that accepts at these addresses; so many were before it.
+    pub fn new(scenario: &Scenario, before: u16, fronts: &[Address], world: &Shared) -> Process {
+        let config = scenario.config();
+        let (posts, mailboxes): (Vec<_>, Vec<_>) =
+            (0..scenario.workers).map(|_| silent_mailbox()).unzip();
+        let control = Control::new(posts.clone(), config.clone());
+        let (note, notes) = channel();
+        let mut workers = Vec::new();
+        let numbers = Arc::default();
+        for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
+            let mut driver = SimDriver::new(world.clone(), fronts.to_vec());
+            driver.most_buffers = scenario.buffers;
+            driver.accept_fails_once_in = scenario.accept_fails;
+            let pooler = Pooler::new(PoolerSetup {
+                worker: WorkerId(id),
+                workers: scenario.workers,
+                config: config.clone(),
+                seed: [(id + 1 + before * WORKERS_MAX) as u8; 32],
+                shared_seed: [(scenario.seed as u8).wrapping_add(before as u8); 32],
+                started: 0.0,
+                driver: "simulated".into(),
+                uid: 70,
+                numbers: Arc::clone(&numbers),
+            });
+            let name = id + before * WORKERS_MAX;
+            let (ear, note) = (control.ear(), note.clone());
+            let outside = Outside {
+                ask: Box::new(move |worker, question| drop(ear.send((worker, question)))),
+                note: Box::new(move |said| drop(note.send((name, said)))),
+                workers: posts.clone(),
+            };
+            let place = (id, scenario.workers);
+            let watched = Watched::new(pooler, place, name, world.clone());
+            workers.push(Worker::new(WorkerId(id), watched, driver, mailbox, outside));
+        }
+        Process {
+            stalled_until: vec![Time(0); workers.len()],
+            workers,
+            posts,
+            control,
+            notes,
+        }
+    }
+
+    /// Tells what its workers logged.
+    pub fn tell_notes(&self, world: &Shared) {
+        while let Ok((worker, note)) = self.notes.try_recv() {
+            let mut world = world.borrow_mut();
+            let now = world.now;
+            world.story.tell(now, Who::Worker(worker), || note.text);
+        }
+    }
+
+    /// An order for all its workers.
+    pub fn order(&self, order: &Order) {
+        for post in &self.posts {
+            post.post(Letter::Operator(order.clone()));
+        }
+    }
+
+    /// What another process had is dealt out, before anything else is done: each worker gets what
+    /// the worker of its number had.
+    pub fn inherit(&self, freight: Freight) {
+        let estate = Arc::new(freight.estate);
+        for post in &self.posts {
+            post.post(Letter::Mail(Mail::Inherit(estate.clone())));
+        }
+        for (worker, parcel) in freight.parcels {
+            let post = &self.posts[usize::from(worker.0) % self.posts.len()];
+            post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
+        }
+    }
+
+    /// The successor failed: everything comes back, and goes on here.
+    pub fn take_back(&self, freight: Freight) {
+        for (worker, parcel) in freight.parcels {
+            let post = &self.posts[usize::from(worker.0)];
+            post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
+        }
+        self.order(&Order::GiveUp);
+    }
+
+    /// The successor has everything: who was left behind is served until they leave.
+    pub fn drain(&self) {
+        for post in &self.posts {
+            let stop = Instruction::StopListening { keep_unix: false };
+            post.post(Letter::Order(stop));
+        }
+        self.order(&Order::Drain);
+    }
+
+    /// It may end, and nothing is on its way between its workers.
+    pub fn may_end(&self) -> bool {
+        let idle = self.control.idle() == self.workers.len();
+        idle && self.control.is_at_rest() && !self.workers.iter().any(Worker::has_mail)
+    }
+
+    /// It ends: the kernel closes what it had.
+    pub fn end(mut self) {
+        for worker in &mut self.workers {
+            worker.sockets().driver().end();
+        }
+    }
+}
+
+/// Freight, as it is when it has gone as bytes and sockets to another process.
+///
+/// # Panics
+/// It can't be read again, which is a mistake of the format's.
+pub fn carried(freight: &Freight, scenario: &Scenario) -> Freight {
+    let bytes = code::write(freight);
+    let handles = code::sockets(freight).into_iter();
+    let handles = handles.map(|socket| howdah_pooler::event::LooseSocket(socket.0));
+    let config = scenario.config();
+    let extra = { config.globals.track_extra_parameters.iter() }.map(String::as_str);
+    let read = code::read(&bytes, handles.collect(), &Tracked::new(extra));
+    read.unwrap_or_else(|_| panic!("freight can't be read"))
+}
