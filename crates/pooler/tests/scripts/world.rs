@@ -13,7 +13,7 @@
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
-//!   shutdown clients`, `order shutdown servers`: to all workers.
+//!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all workers.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -24,10 +24,11 @@ use std::sync::Arc;
 
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{
-    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Time,
+    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
 };
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
+use howdah_pooler::parcel::Parcel;
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
 
@@ -203,6 +204,8 @@ impl World {
             "kill d" => Order::Kill(Some("d".into())),
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
+            "hand over" => Order::HandOver,
+            "pack" => Order::Pack,
             _ => panic!("no order: {what}"),
         };
         for worker in 0..self.poolers.len() {
@@ -401,6 +404,30 @@ impl World {
                 self.tell(&format!("{}: {}", note.level, note.text));
             }
             Action::Note(_) => {}
+            Action::Ask(question) => self.asked(worker, question),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the control thread is told of a takeover.
+    fn asked(&mut self, worker: usize, question: Question) {
+        match question {
+            Question::Accept(_) => {}
+            Question::Packed(parcel) => match *parcel {
+                Parcel::Pool(_) => {}
+                Parcel::Server { parcel, .. } => {
+                    let name = self.loose[parcel.socket.0 as usize].clone();
+                    self.tell(&format!("{name} packed"));
+                }
+                Parcel::Client(passenger) => {
+                    let mut names = self.loose[passenger.socket.0 as usize].clone();
+                    if let Some((server, _)) = &passenger.server {
+                        names = format!("{names} and {}", self.loose[server.socket.0 as usize]);
+                    }
+                    self.tell(&format!("{names} packed"));
+                }
+            },
+            Question::AllPacked(_) => self.tell(&format!("{worker} packed all")),
             other => panic!("{other:?}"),
         }
     }
