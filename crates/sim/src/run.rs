@@ -345,7 +345,8 @@ impl Play {
         let successor = self.scenario.succeeded(&mut self.chance);
         let freight = carried(&freight, &successor);
         // PostgreSQL may still log in servers that were closed in the middle of that.
-        self.postgres.owners += 1;
+        // Nor does the new Broker know of all servers that have come when it gives its first permit.
+        self.postgres.owners += if confirms { 2 } else { 1 };
         self.narrow_soon();
         if !confirms {
             return self.current().take_back(freight);
