@@ -201,6 +201,8 @@ pub enum ToBroker {
     },
     /// There was no idle server to close for a pool that a bound holds back.
     NothingToEvict {
+        /// Who says so, and closes the next that it can.
+        worker: WorkerId,
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
     },
@@ -284,6 +286,11 @@ pub enum FromBroker {
         from: Evict,
         /// How long its oldest client has waited, in nanoseconds.
         age: u64,
+    },
+    /// The pool of an `Evict` waits no more: nothing need be closed for it.
+    Content {
+        /// The pool that wanted to grow.
+        pool: Arc<PoolKey>,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

@@ -97,12 +97,14 @@ impl Failure {
 }
 
 /// A pool that a bound holds back, because others under the same bound have all servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starved {
     /// Since when its oldest client waits.
     pub since: Time,
     /// It would have said so again by then, if it still waited.
     pub until: Time,
+    /// Which.
+    pub who: Arc<PoolKey>,
 }
 
 /// How much longer than the clients of a pool those of another must have waited, at least, for a
@@ -227,7 +229,7 @@ impl Pool {
 
     /// A server given back is better closed, because another pool can't open one before: its
     /// clients have waited longer by half of the wait here, and by 50 ms.
-    pub fn starves(&self, starved: Starved, now: Time) -> bool {
+    pub fn starves(&self, starved: &Starved, now: Time) -> bool {
         let there = now.0.saturating_sub(starved.since.0);
         let slack = |here: u64| (here / 2).max(STARVED_NS);
         let longer = |here: u64| there > here.saturating_add(slack(here));

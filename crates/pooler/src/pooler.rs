@@ -108,6 +108,8 @@ pub enum Asker {
     Client(ClientId),
     /// A server's login, or its address.
     Server(ServerId),
+    /// A console's SHOW of host names, with the number of its wait.
+    Names(ClientId, u64),
     /// A console's RELOAD.
     Console(ClientId),
     /// A cancel request for the peer of this id.
@@ -255,6 +257,7 @@ impl Pooler {
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
+            FromBroker::Content { pool } => self.content(&pool),
             FromBroker::Admitted {
                 client,
                 login,
@@ -272,6 +275,8 @@ impl Pooler {
             | Answer::UserNamed(ticket, _)
             | Answer::Reloaded(ticket, _)
             | Answer::Forwarded(ticket, _) => *ticket,
+            Answer::Names(ticket, _) => *ticket,
+            Answer::Moved { host, gone } => return self.host_moved(host, gone, out),
             Answer::Forwarding(ticket) => return self.forwarding(*ticket),
         };
         // Whoever asked may be gone.
@@ -284,6 +289,9 @@ impl Pooler {
             (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
             (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
+            (Asker::Names(id, serial), Answer::Names(_, names)) => {
+                self.report_names(id, serial, names, out);
+            }
             (Asker::Forward(peer), Answer::Forwarded(ticket, result)) => {
                 self.forwarded(peer, ticket, result, out);
             }

@@ -241,15 +241,15 @@ impl Pooler {
     fn yields(&mut self, pool_id: PoolId) -> bool {
         self.trim_waiting(pool_id);
         let pool = self.pools.at(pool_id);
-        let Some(starved) = pool.starved else {
+        let Some(starved) = pool.starved.clone() else {
             return false;
         };
-        if !pool.starves(starved, self.now) {
+        if !pool.starves(&starved, self.now) {
             return false;
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.starved = pool.starved.filter(|other| *other != starved);
+            pool.starved.take_if(|other| *other == starved);
         }
         true
     }
@@ -546,19 +546,35 @@ impl Pooler {
         match oldest {
             Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
             None => {
+                let pool = Arc::new(key.clone());
                 let starved = Starved {
                     since: Time(self.now.0.saturating_sub(age)),
                     until: Time(self.now.0 + STARVED_FOR_NS),
+                    who: pool.clone(),
                 };
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
                     if from.concerns(key, &pool.key) {
-                        pool.starved = Some(starved);
+                        pool.starved = Some(starved.clone());
                     }
                 }
-                let pool = Arc::new(key.clone());
-                let nothing = ToBroker::NothingToEvict { pool };
+                let worker = self.worker;
+                let nothing = ToBroker::NothingToEvict { worker, pool };
                 out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
+            }
+        }
+    }
+
+    /// A pool that starved has been fed: what was kept in mind for it is forgotten.
+    pub(crate) fn content(&mut self, key: &PoolKey) {
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            if pool
+                .starved
+                .as_ref()
+                .is_some_and(|other| *other.who == *key)
+            {
+                pool.starved = None;
             }
         }
     }

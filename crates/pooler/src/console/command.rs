@@ -8,7 +8,7 @@ use super::drivers::{self, Answer};
 use super::show::{Show, Table};
 use super::{Goal, Want, extended, is_console};
 use crate::config::Database;
-use crate::event::{Action, ClientId, Order, Out, Peer, Question};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
@@ -332,10 +332,14 @@ impl Pooler {
         };
         match show.want() {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
+            None if show.tells_names() => {}
             None => {
-                let table = self.table(show, Vec::new(), Vec::new());
-                self.tell(id, table, out);
+                let table = self.table(show, Vec::new(), Vec::new(), &KnownNames::default());
+                return self.tell(id, table, out);
             }
+        }
+        if show.tells_names() {
+            self.ask_names(id, show, out);
         }
     }
 

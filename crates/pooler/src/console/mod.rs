@@ -9,6 +9,7 @@ pub mod command;
 pub mod drivers;
 pub mod extended;
 pub mod gather;
+mod names;
 pub mod show;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, frontend, write};
 
 use crate::client::State;
-use crate::event::{Action, ClientId, Order, Out, Peer, WorkerId};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::HELD_MAX;
 use crate::mail::Mail;
@@ -166,6 +167,7 @@ enum Part {
     Rows(Vec<show::Row>),
     Done,
     Found(bool),
+    Names(Box<KnownNames>),
 }
 
 /// What all consoles of a worker share.
@@ -590,14 +592,16 @@ impl Pooler {
         match wait.goal {
             Goal::Show(show) => {
                 let (mut holdings, mut rows) = (Vec::new(), Vec::new());
+                let mut names = Box::default();
                 for part in wait.parts {
                     match part {
                         Part::Holdings(one) => holdings.push(*one),
                         Part::Rows(some) => rows.extend(some),
+                        Part::Names(all) => names = all,
                         Part::Done | Part::Found(_) => {}
                     }
                 }
-                let table = self.table(show, holdings, rows);
+                let table = self.table(show, holdings, rows, &names);
                 self.tell(id, table, out);
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),

@@ -8,10 +8,10 @@ use howdah_wire::write::{self, Column};
 use super::columns::TOTALS;
 use super::command::has_host_list;
 use super::gather::{Holdings, PoolShare, States};
-use super::{VERSION, Want};
+use super::{VERSION, Want, names};
 use crate::client::Client;
 use crate::config::{CONSOLE, Database};
-use crate::event::Time;
+use crate::event::{KnownNames, Time};
 use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -31,9 +31,9 @@ pub enum Show {
     Config,
     /// Databases.
     Databases,
-    /// Resolved host names: none, each is looked up when it is needed.
+    /// Host names that were looked up.
     DnsHosts,
-    /// Watched DNS zones: none.
+    /// Their zones.
     DnsZones,
     /// Sockets, as PgBouncer tells its successor of them.
     Fds,
@@ -206,6 +206,7 @@ impl Pooler {
         show: Show,
         mut holdings: Vec<Holdings>,
         rows: Vec<Row>,
+        names: &KnownNames,
     ) -> Table<'static> {
         holdings.sort_by_key(|holding| holding.worker);
         let rows = match show {
@@ -221,8 +222,9 @@ impl Pooler {
             Show::Mem => show_memory(&holdings),
             Show::Config => self.show_config(),
             Show::Databases => self.show_databases(&holdings),
-            Show::Lists => self.show_lists(&holdings),
-            Show::DnsHosts | Show::DnsZones => Vec::new(),
+            Show::Lists => self.show_lists(&holdings, names),
+            Show::DnsHosts => names::hosts(names),
+            Show::DnsZones => names::zones(names),
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools => show_pools(&holdings),
@@ -400,7 +402,7 @@ impl Pooler {
         self.config.peers.iter().map(row).collect()
     }
 
-    fn show_lists(&self, holdings: &[Holdings]) -> Vec<Row> {
+    fn show_lists(&self, holdings: &[Holdings], names: &KnownNames) -> Vec<Row> {
         let sum = |count: fn(&Holdings) -> u32| holdings.iter().map(count).sum::<u32>();
         let rows = [
             ("databases", self.show_databases(holdings).len() as u32),
@@ -413,10 +415,10 @@ impl Pooler {
             ("login_clients", sum(|holding| holding.login_clients)),
             ("free_servers", sum(|holding| holding.free_servers)),
             ("used_servers", sum(|holding| holding.servers)),
-            // Names are looked up anew for each connection, by the control thread.
-            ("dns_names", 0),
-            ("dns_zones", 0),
-            ("dns_queries", 0),
+            ("dns_names", names.hosts.len() as u32),
+            ("dns_zones", names.zones.len() as u32),
+            ("dns_queries", names.queries),
+            // Each is asked for at once.
             ("dns_pending", 0),
         ];
         rows.into_iter()
