@@ -341,8 +341,8 @@ def test_a_name_that_moves(make_howdah, postgres):
         use(howdah, server)
 
         def servers():
-            with howdah.connect(database="pgbouncer") as console:
-                return sorted((row[2], row[4]) for row in console.rows("show servers"))
+            return sorted((row["database"], row["state"])
+                          for row in howdah.console("show servers"))
         with howdah.connect(database="moving") as one, howdah.connect(database="moving") as other:
             with howdah.connect(database="staying") as client:
                 client.rows("begin")
@@ -355,13 +355,13 @@ def test_a_name_that_moves(make_howdah, postgres):
                     ("moving", "active"), ("moving", "idle"), ("staying", "idle")]
                 machine.wait_until(
                     lambda: ("test.example", 6) in server.asked, "a look at the zone")
-                with howdah.connect(database="pgbouncer") as console:
-                    (name, ttl, addresses), = console.rows("show dns_hosts")
-                    assert (name, addresses) == ("db.test.example", "127.0.0.1:0")
-                    assert 0 < int(ttl) <= 600
-                    assert console.rows("show dns_zones") == [("test.example", "1", "1")]
-                    lists = dict(console.rows("show lists"))
-                    assert (lists["dns_names"], lists["dns_zones"]) == ("1", "1")
+                host, = howdah.console("show dns_hosts")
+                assert (host["hostname"], host["addrs"]) == ("db.test.example", "127.0.0.1:0")
+                assert 0 < int(host["ttl"]) <= 600
+                assert howdah.console("show dns_zones") == [
+                    {"zonename": "test.example", "serial": "1", "count": "1"}]
+                lists = {row["list"]: row["items"] for row in howdah.console("show lists")}
+                assert (lists["dns_names"], lists["dns_zones"]) == ("1", "1")
                 server.names["db.test.example"] = "127.0.0.2"
                 server.serial = 2
                 machine.wait_until(
