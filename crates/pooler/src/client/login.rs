@@ -360,7 +360,6 @@ impl Pooler {
         let Some(welcome) = pool.welcome.clone() else {
             return;
         };
-        pool.stats.logins += 1;
         client.welcomed = true;
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(&self.shared.tracked, &asked, &welcome.tracked);

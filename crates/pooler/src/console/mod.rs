@@ -281,7 +281,6 @@ impl Pooler {
         }
         client.state = State::Console(Box::new(Session::of(admin)));
         client.welcomed = true;
-        self.consoles.stats.logins += 1;
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {
