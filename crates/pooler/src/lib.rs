@@ -34,6 +34,7 @@ pub mod pool;
 pub mod pooling;
 pub mod server;
 pub mod spelling;
+mod standby;
 pub mod statement;
 pub mod stats;
 pub mod suspend;

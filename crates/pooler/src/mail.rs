@@ -48,6 +48,8 @@ pub enum Mail {
         /// Who wants to know when it is done.
         from: (WorkerId, ClientId),
     },
+    /// A pool's server has told that it is a standby, or no longer.
+    Standby(Arc<PoolKey>, bool),
     /// The schema of a database was changed: [`crate::statement::Interner::untold`].
     SchemaChanged(u64),
     /// An order for all workers, numbered by who gave it.
@@ -102,6 +104,8 @@ pub struct ServerParcel {
     pub since: Time,
     /// It has served somebody.
     pub served: bool,
+    /// What it last said of `in_hot_standby`.
+    pub standby: Option<bool>,
     /// What PostgreSQL told at the login of its pool's last server.
     pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.

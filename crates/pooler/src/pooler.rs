@@ -230,6 +230,7 @@ impl Pooler {
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
+            Mail::Standby(key, standby) => self.learn_standby(&key, standby),
             Mail::SchemaChanged(changes) => {
                 self.shared.statements.schema_changed_elsewhere(changes);
             }

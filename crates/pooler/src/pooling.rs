@@ -630,6 +630,7 @@ impl Pooler {
             status: server.status,
             connected: server.connected,
             since: server.since,
+            standby: server.standby,
             welcome: pool.welcome.clone(),
             epoch: self.janitor.epoch(&pool.key.database),
         };
@@ -694,6 +695,7 @@ impl Pooler {
             set,
             status: parcel.status,
             key: parcel.key,
+            standby: parcel.standby,
             permitted: true,
             connected,
             close_why: stale.then_some("database configuration changed"),
@@ -777,6 +779,7 @@ impl Server {
             cancels: 0,
             repeat: None,
             key: None,
+            standby: None,
             paused: false,
             congested: false,
             permitted: false,

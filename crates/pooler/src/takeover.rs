@@ -348,6 +348,7 @@ impl Pooler {
             connected: server.connected,
             since: server.since,
             served: server.served,
+            standby: None,
             welcome: None,
             epoch: u64::MAX,
         };

@@ -22,6 +22,7 @@ use crate::note::Level;
 use crate::pool::{Failure, PoolKey};
 use crate::pooler::{Asker, Pooler};
 use crate::spelling::canonical;
+use crate::standby;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
@@ -361,6 +362,7 @@ impl Pooler {
             return;
         };
         client.welcomed = true;
+        client.standby = standby::among(&welcome.parameters);
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(&self.shared.tracked, &asked, &welcome.tracked);
             self.shared.params.intern(spelled)
