@@ -634,6 +634,25 @@ def test_full_descriptor_table(make_howdah, postgres):
         assert witness.value("select 'still'") == "still"
 
 
+def test_no_descriptor_for_a_server(make_howdah, postgres):
+    """That descriptors run out for a server is logged as the reason. Who waits for it waits on, and
+    is served when some have come free."""
+    howdah = make_howdah(files=64, max_client_conn=1000, tcp_defer_accept=0, server_login_retry=1,
+                         default_pool_size=2, client_login_timeout=3)
+    mark = howdah.log_mark()
+    with howdah.connect() as witness, howdah.connect() as second:
+        witness.rows("begin")
+        crowd = [howdah.raw() for _ in range(80)]
+        howdah.wait_for_log("accept.. failed: Too many open files", since=mark)
+        second.send(wire.query("select 1"))
+        howdah.wait_for_log("connect failed: .*Too many open files", since=mark)
+        assert witness.value("select 'undisturbed'") == "undisturbed"
+        for client in crowd:
+            client.close()
+        assert [got.tag for got in second.read_until()] == ["T", "D", "C", "Z"]
+        witness.rows("commit")
+
+
 def answers(howdah):
     """Whether a newcomer is served."""
     try:

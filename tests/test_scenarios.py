@@ -873,8 +873,6 @@ def told_of_the_role(howdah):
         b.rows("drop table if exists written; create table written (x int)")
 
 
-@pytest.mark.xfail(strict=True, reason="a ParameterStatus between logins does not reach the "
-                   "greeting of later clients yet")
 def test_26_cached_role_of_a_server_that_stays(make_howdah, own_postgres, system_programs, scratch,
                                                request):
     """The same where no server is replaced: PostgreSQL tells of its promotion in a
@@ -882,10 +880,17 @@ def test_26_cached_role_of_a_server_that_stays(make_howdah, own_postgres, system
     standby = standby_of(own_postgres, system_programs, scratch, unique_name(request, "s"))
     try:
         howdah = make_howdah(postgres=standby, default_pool_size=1)
-        with howdah.connect() as a:
+        with howdah.connect() as a, howdah.connect() as other:
             standby.sql("select pg_promote()")
-            assert a.value("select pg_is_in_recovery()") == "f"
+            news = [wire.Message("S", b"in_hot_standby\0off\0")]
+
+            def told(client):
+                return [got for got in client.ask(wire.query("select 1")) if got.tag == "S"]
+            assert told(a) == news
             told_of_the_role(howdah)
+            # The server has said it once; whoever gets it next is told by us, once.
+            assert told(other) == news
+            assert told(other) == told(a) == []
     finally:
         standby.stop()
 

@@ -323,5 +323,52 @@ def test_zone_check(make_howdah, postgres):
         machine.wait_until(lambda: ("test.example", 6) in server.asked, "a look at the zone")
         assert looks_up() == 1
         server.serial = 2
-        howdah.wait_for_log("DNS zone test.example has changed")
+        howdah.wait_for_log("zone 'test.example' serial changed: old=1 new=2")
+        # At once, whether anybody asks or not.
+        machine.wait_until(
+            lambda: server.asked.count(("db.test.example", 1)) == 2, "a second look")
         assert looks_up() == 2
+
+
+def test_a_name_that_moves(make_howdah, postgres):
+    """Servers at an address that a name no longer has are closed: idle ones at once, others when
+    they are given back. The console shows what is known of names."""
+    with NameServer(**{"db.test.example": "127.0.0.1"}) as server:
+        howdah = make_howdah(
+            start=False, dns_max_ttl=600, dns_zone_check_period="0.05", databases={
+                "moving": f"host=db.test.example port={postgres.port} dbname=postgres",
+                "staying": f"host=127.0.0.1 port={postgres.port} dbname=postgres"})
+        use(howdah, server)
+
+        def servers():
+            return sorted((row["database"], row["state"])
+                          for row in howdah.console("show servers"))
+        with howdah.connect(database="moving") as one, howdah.connect(database="moving") as other:
+            with howdah.connect(database="staying") as client:
+                client.rows("begin")
+                one.rows("begin")
+                other.rows("begin")
+                client.rows("commit")
+                other.rows("commit")
+                before = one.value("select pg_backend_pid()")
+                assert servers() == [
+                    ("moving", "active"), ("moving", "idle"), ("staying", "idle")]
+                machine.wait_until(
+                    lambda: ("test.example", 6) in server.asked, "a look at the zone")
+                host, = howdah.console("show dns_hosts")
+                assert (host["hostname"], host["addrs"]) == ("db.test.example", "127.0.0.1:0")
+                assert 0 < int(host["ttl"]) <= 600
+                assert howdah.console("show dns_zones") == [
+                    {"zonename": "test.example", "serial": "1", "count": "1"}]
+                lists = {row["list"]: row["items"] for row in howdah.console("show lists")}
+                assert (lists["dns_names"], lists["dns_zones"]) == ("1", "1")
+                server.names["db.test.example"] = "127.0.0.2"
+                server.serial = 2
+                machine.wait_until(
+                    lambda: servers() == [("moving", "active"), ("staying", "idle")],
+                    "the idle server's end")
+                assert one.value("select pg_backend_pid()") == before
+                one.rows("commit")
+                machine.wait_until(
+                    lambda: servers() == [("staying", "idle")], "the other's end")
+        assert "closing because: database configuration changed" in howdah.log()

@@ -1,6 +1,7 @@
 //! The control thread: signals, and all the workers ask for that may block or is rare.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -246,7 +247,15 @@ impl Control {
                 } else {
                     globals.dns_nxdomain_ttl
                 };
-                for asker in self.names.found(&host, &found, ttl, Instant::now()) {
+                if let Err(why) = &found {
+                    let text = format!("DNS lookup failed: {host}: {why}");
+                    self.log.say(Level::Warning, text);
+                }
+                let (askers, gone) = self.names.found(&host, &found, ttl, Instant::now());
+                if !gone.is_empty() {
+                    self.moved(&host, &gone);
+                }
+                for asker in askers {
                     self.answer(asker.0, Answer::Resolved(asker.1, found.clone()));
                 }
             }
@@ -265,10 +274,13 @@ impl Control {
                 self.answer(worker, Answer::PasswordChecked(ticket, verdict));
             }
             Heard::Zone(zone, serial) => {
-                if self.names.zone_has(&zone, serial) {
+                if let Some((old, names)) = self.names.zone_has(&zone, serial) {
                     self.say(&format!(
-                        "DNS zone {zone} has changed: its names are looked up anew"
+                        "zone '{zone}' serial changed: old={old} new={serial}"
                     ));
+                    for name in names {
+                        self.look_up(name);
+                    }
                 }
             }
             Heard::Forwarding(worker, ticket) => self.answer(worker, Answer::Forwarding(ticket)),
@@ -332,6 +344,10 @@ impl Control {
                     let _ = ear.send(Heard::Forwarded(from, ticket, result));
                 });
             }
+            Question::Names { ticket } => {
+                let names = self.names.tell(Instant::now());
+                self.answer(from, Answer::Names(ticket, Box::new(names)));
+            }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
                 let set = self
@@ -372,14 +388,31 @@ impl Control {
         match self.names.ask(&host, asker, Instant::now()) {
             Next::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
             Next::Wait => {}
-            Next::LookUp => {
-                let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
-                tokio::spawn(async move {
-                    let found = resolver.look_up(&host).await;
-                    let _ = ear.send(Heard::Resolved(host, found));
-                });
-            }
+            Next::LookUp => self.look_up(host),
         }
+    }
+
+    fn look_up(&self, host: String) {
+        let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+        tokio::spawn(async move {
+            let found = resolver.look_up(&host).await;
+            let _ = ear.send(Heard::Resolved(host, found));
+        });
+    }
+
+    /// Servers at addresses that a name no longer has are to go.
+    fn moved(&self, host: &str, gone: &[IpAddr]) {
+        let list: Vec<_> = gone.iter().map(ToString::to_string).collect();
+        self.say(&format!(
+            "DNS: {host} no longer has {}: servers there are closed",
+            list.join(", ")
+        ));
+        self.post_to_all(|| {
+            Letter::Answer(Answer::Moved {
+                host: host.to_owned(),
+                gone: gone.to_vec(),
+            })
+        });
     }
 
     /// Names may come over a network: that is waited for elsewhere.
@@ -405,7 +438,7 @@ impl Control {
 
     /// Asks for the serials of the zones of all names that are known.
     fn check_zones(&mut self) {
-        for zone in self.names.zones(Instant::now()) {
+        for zone in self.names.zones() {
             let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
             tokio::spawn(async move {
                 // What is no zone, or tells nothing, has not changed.

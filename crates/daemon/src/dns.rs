@@ -1,8 +1,10 @@
 //! Host names: how they are looked up; what is known, what is under way, who waits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use howdah_pooler::event::{KnownHost, KnownNames, KnownZone};
 
 use crate::boot::Fatal;
 use crate::log;
@@ -106,10 +108,20 @@ pub enum Next {
     Wait,
 }
 
+/// What is known of a name.
+#[derive(Debug)]
+struct Known {
+    /// The answer is believed so long; `None` if no longer.
+    until: Option<Instant>,
+    found: Found,
+    /// What the last look-up found that did not fail.
+    last: Vec<IpAddr>,
+}
+
 /// The names, with `W` naming those who wait.
 #[derive(Debug)]
 pub struct Names<W> {
-    known: HashMap<String, (Instant, Found)>,
+    known: HashMap<String, Known>,
     waiting: HashMap<String, Vec<W>>,
     /// Zones of names asked for, and their serials when they were last looked at.
     zones: HashMap<String, u32>,
@@ -127,10 +139,10 @@ impl<W> Names<W> {
 
     /// Somebody asks for a name.
     pub fn ask(&mut self, host: &str, who: W, now: Instant) -> Next {
-        if let Some((until, found)) = self.known.get(host)
-            && *until > now
+        if let Some(known) = self.known.get(host)
+            && known.until.is_some_and(|until| until > now)
         {
-            return Next::Answer(found.clone());
+            return Next::Answer(known.found.clone());
         }
         if let Some(waiting) = self.waiting.get_mut(host) {
             waiting.push(who);
@@ -140,40 +152,98 @@ impl<W> Names<W> {
         Next::LookUp
     }
 
-    /// The zones of the names that are known: what is behind their first dot.
-    pub fn zones(&mut self, now: Instant) -> Vec<String> {
-        let fresh = self.known.iter().filter(|(_, (until, _))| *until > now);
-        let zone = |host: &String| Some(host.trim_end_matches('.').split_once('.')?.1.to_owned());
-        let zones: HashSet<_> = fresh.filter_map(|(host, _)| zone(host)).collect();
-        self.zones.retain(|zone, _| zones.contains(zone));
-        zones.into_iter().collect()
+    /// The zones of the names that are known.
+    pub fn zones(&mut self) -> Vec<String> {
+        let zones: HashSet<_> = self.known.keys().filter_map(|host| zone_of(host)).collect();
+        self.zones.retain(|zone, _| zones.contains(zone.as_str()));
+        zones.into_iter().map(str::to_owned).collect()
     }
 
-    /// The serial of a zone is known. Where it is another than before, so is what its names mean.
-    /// Returns whether it is.
-    pub fn zone_has(&mut self, zone: &str, serial: u32) -> bool {
+    /// The serial of a zone is known. Where it is another than before, so may be what its names
+    /// mean: they are to be looked up now. Returns the serial before, and those names.
+    pub fn zone_has(&mut self, zone: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let before = self.zones.insert(zone.into(), serial);
-        let changed = before.is_some_and(|before| before != serial);
-        if changed {
-            let inside = |host: &str| {
-                let host = host.trim_end_matches('.');
-                host.split_once('.').is_some_and(|(_, of)| of == zone)
-            };
-            self.known.retain(|host, _| !inside(host));
+        let before = before.filter(|before| *before != serial)?;
+        let mut inside = Vec::new();
+        for (host, known) in &mut self.known {
+            if zone_of(host) == Some(zone) {
+                known.until = None;
+                inside.push(host.clone());
+            }
         }
-        changed
+        let asks = |host: &String| {
+            let asked = self.waiting.contains_key(host);
+            if !asked {
+                self.waiting.insert(host.clone(), Vec::new());
+            }
+            !asked
+        };
+        Some((before, inside.into_iter().filter(asks).collect()))
     }
 
-    /// A look-up ended; gives back who waited for it. The answer is believed for `ttl`.
-    pub fn found(&mut self, host: &str, found: &Found, ttl: Duration, now: Instant) -> Vec<W> {
+    /// A look-up ended; the answer is believed for `ttl`. Gives back who waited for it, and the
+    /// addresses that the name led to before and leads to no more.
+    pub fn found(
+        &mut self,
+        host: &str,
+        found: &Found,
+        ttl: Duration,
+        now: Instant,
+    ) -> (Vec<W>, Vec<IpAddr>) {
         if self.known.len() >= KEPT {
-            self.known.retain(|_, (until, _)| *until > now);
+            self.known
+                .retain(|_, known| known.until.is_some_and(|until| until > now));
         }
-        if let Some(until) = now.checked_add(ttl) {
-            self.known.insert(host.into(), (until, found.clone()));
-        }
-        self.waiting.remove(host).unwrap_or_default()
+        let before = self.known.remove(host).map(|known| known.last);
+        let before = before.unwrap_or_default();
+        let (last, gone) = match found {
+            Ok(now) => {
+                let gone = before.into_iter().filter(|ip| !now.contains(ip)).collect();
+                (now.clone(), gone)
+            }
+            Err(_) => (before, Vec::new()),
+        };
+        let known = Known {
+            until: now.checked_add(ttl),
+            found: found.clone(),
+            last,
+        };
+        self.known.insert(host.into(), known);
+        (self.waiting.remove(host).unwrap_or_default(), gone)
     }
+
+    /// What is known, for the console.
+    pub fn tell(&self, now: Instant) -> KnownNames {
+        let host = |(name, known): (&String, &Known)| KnownHost {
+            name: name.clone(),
+            ttl: known
+                .until
+                .map_or(0, |until| until.saturating_duration_since(now).as_secs()),
+            addresses: known.found.clone().unwrap_or_default(),
+        };
+        let mut hosts: Vec<_> = self.known.iter().map(host).collect();
+        hosts.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut zones = BTreeMap::<_, u32>::new();
+        for zone in self.known.keys().filter_map(|host| zone_of(host)) {
+            *zones.entry(zone).or_default() += 1;
+        }
+        let zone = |(name, hosts): (&str, u32)| KnownZone {
+            name: name.to_owned(),
+            serial: self.zones.get(name).copied().unwrap_or(0),
+            hosts,
+        };
+        KnownNames {
+            hosts,
+            zones: zones.into_iter().map(zone).collect(),
+            queries: self.waiting.len() as u32,
+        }
+    }
+}
+
+/// The zone of a name: what is behind its first dot.
+fn zone_of(host: &str) -> Option<&str> {
+    let (_, zone) = host.trim_end_matches('.').split_once('.')?;
+    Some(zone)
 }
 
 #[cfg(test)]
@@ -189,11 +259,14 @@ mod tests {
         assert_eq!(names.ask("a", 2, at(1)), Next::Wait);
         assert_eq!(names.ask("b", 3, at(1)), Next::LookUp);
         let found: Found = Ok(vec![[127, 0, 0, 1].into()]);
-        assert_eq!(names.found("a", &found, ttl, at(2)), [1, 2]);
+        let nowhere: Vec<IpAddr> = Vec::new();
+        let asked = names.found("a", &found, ttl, at(2));
+        assert_eq!(asked, (vec![1, 2], nowhere.clone()));
         assert_eq!(names.ask("a", 4, at(16)), Next::Answer(found));
         assert_eq!(names.ask("a", 4, at(17)), Next::LookUp);
         let failed: Found = Err("no such host".into());
-        assert_eq!(names.found("b", &failed, Duration::ZERO, at(3)), [3]);
+        let asked = names.found("b", &failed, Duration::ZERO, at(3));
+        assert_eq!(asked, (vec![3], nowhere));
         assert_eq!(
             names.ask("b", 5, at(3)),
             Next::LookUp,
@@ -210,18 +283,61 @@ mod tests {
             assert_eq!(names.ask(host, 1, now), Next::LookUp);
             names.found(host, &found, ttl, now);
         }
-        let mut zones = names.zones(now);
+        let mut zones = names.zones();
         zones.sort();
         assert_eq!(zones, ["x.example", "y.example"]);
-        assert!(!names.zone_has("x.example", 1) && !names.zone_has("x.example", 1));
-        assert!(names.zone_has("x.example", 2));
-        assert_eq!(names.ask("a.x.example", 1, now), Next::LookUp);
-        assert_eq!(names.ask("b.x.example.", 1, now), Next::LookUp);
-        assert_eq!(names.ask("c.y.example", 1, now), Next::Answer(found));
+        assert_eq!(names.zone_has("x.example", 1), None, "the first");
+        assert_eq!(names.zone_has("x.example", 1), None, "the same");
+        let (before, mut again) = names.zone_has("x.example", 2).unwrap();
+        again.sort();
         assert_eq!(
-            names.zones(now),
-            ["y.example"],
-            "nobody asks for the other any more"
+            (before, again),
+            (1, vec!["a.x.example".into(), "b.x.example.".into()])
         );
+        // They are being looked up: who asks waits for that.
+        assert_eq!(names.ask("a.x.example", 7, now), Next::Wait);
+        assert_eq!(
+            names.ask("c.y.example", 1, now),
+            Next::Answer(found.clone())
+        );
+        assert_eq!(
+            names.zone_has("x.example", 3).unwrap().1.len(),
+            0,
+            "once is enough"
+        );
+        assert_eq!(
+            names.found("a.x.example", &found, ttl, now),
+            (vec![7], Vec::new())
+        );
+    }
+
+    #[test]
+    fn addresses_that_a_name_no_longer_has() {
+        let (now, ttl) = (Instant::now(), Duration::from_secs(15));
+        let mut names = Names::new();
+        let ip = |last| IpAddr::from([127, 0, 0, last]);
+        let mut gone = |found: Found| {
+            let later = now + ttl + ttl;
+            assert_eq!(names.ask("a.x", 1, later), Next::LookUp);
+            names.found("a.x", &found, ttl, now).1
+        };
+        assert!(gone(Ok(vec![ip(1), ip(2)])).is_empty());
+        assert!(gone(Ok(vec![ip(3), ip(2), ip(1)])).is_empty());
+        assert!(gone(Err("nobody answers".into())).is_empty());
+        assert_eq!(gone(Ok(vec![ip(3)])), [ip(2), ip(1)]);
+        let told = names.tell(now);
+        let host = |name: &str, ttl, addresses| KnownHost {
+            name: name.into(),
+            ttl,
+            addresses,
+        };
+        assert_eq!(told.hosts, [host("a.x", 15, vec![ip(3)])]);
+        let zone = KnownZone {
+            name: "x".into(),
+            serial: 0,
+            hosts: 1,
+        };
+        assert_eq!((told.zones, told.queries), (vec![zone], 0));
+        assert_eq!(names.tell(now + ttl + ttl).hosts[0].ttl, 0);
     }
 }

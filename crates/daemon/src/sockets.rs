@@ -542,7 +542,7 @@ impl<D: Driver> Sockets<D> {
             self.accepting.noted = Some(self.now);
             let text = format!("accept() failed: {}; accepting pauses", error_text(error));
             self.happened.push_back(Happening::Note(Note {
-                level: Level::Warning,
+                level: Level::Error,
                 text,
             }));
         }

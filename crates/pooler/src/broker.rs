@@ -35,6 +35,8 @@ struct Pool {
     /// A worker was asked to close a server of another pool for this one, and has not said that it
     /// has none; nor has any permit come back since. Others need not be asked.
     evicting: bool,
+    /// Workers that had nothing to close, and close what they can next.
+    minded_by: Vec<WorkerId>,
     bounds: Bounds,
 }
 
@@ -103,6 +105,7 @@ impl Broker {
             }
             ToBroker::Sated { worker, pool } => {
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = None;
+                self.calm(&pool, post);
                 self.forget(&pool);
             }
             ToBroker::Freed { worker, pool } => {
@@ -113,16 +116,21 @@ impl Broker {
                 self.feed_oldest(&pool, post);
                 self.forget(&pool);
             }
-            ToBroker::NothingToEvict { pool } => {
-                if let Some(pool) = self.pools.get_mut(&pool) {
-                    pool.evicting = false;
+            ToBroker::NothingToEvict { worker, pool } => {
+                let entry = self.pool(&pool, worker);
+                entry.evicting = false;
+                if !entry.minded_by.contains(&worker) {
+                    entry.minded_by.push(worker);
                 }
+                self.calm(&pool, post);
+                self.forget(&pool);
             }
             ToBroker::Moved { from, to, pool } => {
                 self.pool(&pool, from).held[usize::from(from.0)] -= 1;
                 let entry = self.pool(&pool, to);
                 entry.held[usize::from(to.0)] += 1;
                 entry.hungry[usize::from(to.0)] = None;
+                self.calm(&pool, post);
             }
             ToBroker::Warm {
                 worker,
@@ -308,6 +316,21 @@ impl Broker {
             warm,
         };
         post(worker, Mail::Brokered(permit));
+        self.calm(key, post);
+    }
+
+    /// Once nobody waits for a pool, workers that would close servers for it are told to keep them.
+    fn calm(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
+        let Some(pool) = self.pools.get_mut(key) else {
+            return;
+        };
+        if pool.hungry.iter().any(Option::is_some) {
+            return;
+        }
+        for worker in pool.minded_by.drain(..) {
+            let pool = key.clone();
+            post(worker, Mail::Brokered(FromBroker::Content { pool }));
+        }
     }
 
     /// A worker has a server more.
@@ -484,6 +507,7 @@ mod tests {
                 }
                 FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
+                FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
                 FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             });
         });
@@ -570,7 +594,11 @@ mod tests {
         // That server is not gone yet: one is enough.
         assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
         assert!(tell(&mut broker, need(1, &b, 1, bounds)).is_empty());
-        assert!(tell(&mut broker, ToBroker::NothingToEvict { pool: b.clone() }).is_empty());
+        let nothing = |worker| ToBroker::NothingToEvict {
+            worker: WorkerId(worker),
+            pool: b.clone(),
+        };
+        assert!(tell(&mut broker, nothing(0)).is_empty());
         assert_eq!(
             tell(&mut broker, need(0, &b, 2, bounds)),
             ["0: evict for b"]
@@ -580,6 +608,14 @@ mod tests {
             pool: a,
         };
         assert_eq!(tell(&mut broker, freed), ["0: permit d false"]);
+        // Nobody closes a server for it once nobody waits.
+        let sated = ToBroker::Sated {
+            worker: WorkerId(1),
+            pool: b.clone(),
+        };
+        assert_eq!(tell(&mut broker, sated), ["0: content b"]);
+        // Nor who says so late.
+        assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
     }
 
     #[test]

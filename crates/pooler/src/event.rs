@@ -258,6 +258,11 @@ pub enum Question {
         /// Where it is.
         remote: Address,
     },
+    /// Tell what is known of host names: SHOW DNS_HOSTS and its kin.
+    Names {
+        /// Comes back with the answer.
+        ticket: u64,
+    },
     /// Read the configuration anew; every worker gets `Settings` if it is right.
     Reload {
         /// Comes back with the answer.
@@ -313,11 +318,53 @@ pub enum Question {
     },
 }
 
+/// What is known of host names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KnownNames {
+    /// By name.
+    pub hosts: Vec<KnownHost>,
+    /// By name.
+    pub zones: Vec<KnownZone>,
+    /// Look-ups under way.
+    pub queries: u32,
+}
+
+/// A host name that has been looked up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownHost {
+    /// The name.
+    pub name: String,
+    /// For how many seconds the answer is still believed.
+    pub ttl: u64,
+    /// None if the look-up failed.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A zone of such names: what is behind their first dot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownZone {
+    /// The name.
+    pub name: String,
+    /// As it was last looked at; 0 before that.
+    pub serial: u32,
+    /// How many of the hosts are in it.
+    pub hosts: u32,
+}
+
 /// What the control thread found.
 #[derive(Debug)]
 pub enum Answer {
     /// To [`Question::Resolve`]: at least one address, or why not.
     Resolved(u64, Result<Vec<IpAddr>, String>),
+    /// To nobody: a look-up shows that a host name no longer leads to these addresses.
+    Moved {
+        /// The name.
+        host: String,
+        /// Where it led.
+        gone: Vec<IpAddr>,
+    },
+    /// To [`Question::Names`].
+    Names(u64, Box<KnownNames>),
     /// To [`Question::Derive`]: the salted password.
     Derived(u64, [u8; 32]),
     /// To [`Question::NameUser`]: the name, or why there is none.

@@ -36,6 +36,7 @@ pub mod pool;
 pub mod reload;
 pub mod server;
 pub mod spelling;
+mod standby;
 pub mod statement;
 pub mod stats;
 pub mod suspend;

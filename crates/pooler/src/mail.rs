@@ -45,6 +45,8 @@ pub enum Mail {
         /// Who wants to know when it is done.
         from: (WorkerId, ClientId),
     },
+    /// A pool's server has told that it is a standby, or no longer.
+    Standby(Arc<PoolKey>, bool),
     /// The schema of a database was changed: [`crate::statement::Interner::untold`].
     SchemaChanged(u64),
     /// An order for all workers, numbered by who gave it.
@@ -167,6 +169,8 @@ pub enum ToBroker {
     },
     /// There was no idle server to close for a pool that a bound holds back.
     NothingToEvict {
+        /// Who says so, and closes the next that it can.
+        worker: WorkerId,
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
     },
@@ -250,6 +254,11 @@ pub enum FromBroker {
         from: Evict,
         /// How long its oldest client has waited, in nanoseconds.
         age: u64,
+    },
+    /// The pool of an `Evict` waits no more: nothing need be closed for it.
+    Content {
+        /// The pool that wanted to grow.
+        pool: Arc<PoolKey>,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

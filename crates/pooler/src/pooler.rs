@@ -128,6 +128,8 @@ pub enum Asker {
     Client(ClientId),
     /// A server's login, or its address.
     Server(ServerId),
+    /// A console's SHOW of host names, with the number of its wait.
+    Names(ClientId, u64),
     /// A console's RELOAD.
     Console(ClientId),
     /// A cancel request for the peer of this id.
@@ -248,6 +250,7 @@ impl Pooler {
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
+            Mail::Standby(key, standby) => self.learn_standby(&key, standby),
             Mail::SchemaChanged(changes) => {
                 self.shared.statements.schema_changed_elsewhere(changes);
             }
@@ -275,6 +278,7 @@ impl Pooler {
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
+            FromBroker::Content { pool } => self.content(&pool),
             FromBroker::Admitted {
                 client,
                 login,
@@ -293,6 +297,8 @@ impl Pooler {
             | Answer::PasswordChecked(ticket, _)
             | Answer::Reloaded(ticket, _)
             | Answer::Forwarded(ticket, _) => *ticket,
+            Answer::Names(ticket, _) => *ticket,
+            Answer::Moved { host, gone } => return self.host_moved(host, gone, out),
             Answer::Forwarding(ticket) => return self.forwarding(*ticket),
         };
         // Whoever asked may be gone.
@@ -308,6 +314,9 @@ impl Pooler {
             }
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
             (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
+            (Asker::Names(id, serial), Answer::Names(_, names)) => {
+                self.report_names(id, serial, names, out);
+            }
             (Asker::Forward(peer), Answer::Forwarded(ticket, result)) => {
                 self.forwarded(peer, ticket, result, out);
             }

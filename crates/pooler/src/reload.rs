@@ -1,15 +1,16 @@
 //! The configuration was read anew: pools get new terms, or go.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::config::{Config, PoolMode};
-use crate::event::{Close, Out};
+use crate::config::{Config, Host, PoolMode};
+use crate::event::{Address, Close, Out};
 use crate::fault::Fault;
 use crate::forced_user::is_forsaken;
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
-use crate::server::{self};
+use crate::server::{self, Server};
 
 impl Pooler {
     /// The configuration was read anew.
@@ -66,10 +67,30 @@ impl Pooler {
 
     /// Closes a pool's servers: idle ones now, others when they are given back.
     pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
+        self.call_in_those(|server| server.pool == id, why, out);
+    }
+
+    /// A host name leads elsewhere now: servers at its old addresses are called in.
+    pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr], out: &mut Out) {
+        let named = |known: &Host| matches!(known, Host::Name(name) if name == host);
+        let mut pools = self.pools_of(None);
+        pools.retain(|id| {
+            let database = &self.pools.at(*id).terms.database;
+            database.hosts.iter().any(named)
+        });
+        let there = |server: &Server| {
+            let remote = server.ends.as_ref().map(|ends| &ends.remote);
+            matches!(remote, Some(Address::Tcp(ip, _)) if gone.contains(ip))
+                && pools.contains(&server.pool)
+        };
+        self.call_in_those(there, "database configuration changed", out);
+    }
+
+    fn call_in_those(&mut self, which: impl Fn(&Server) -> bool, why: &'static str, out: &mut Out) {
         let all: Vec<_> = self
             .servers
             .iter()
-            .filter(|(_, s)| s.pool == id)
+            .filter(|(_, server)| which(server))
             .map(|(id, _)| id)
             .collect();
         for server_id in all {

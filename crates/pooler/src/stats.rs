@@ -25,15 +25,13 @@ pub struct Stats {
     pub server_parses: u64,
     /// Binds from clients.
     pub binds: u64,
-    /// Logins of clients.
-    pub logins: u64,
     /// Servers lent to other workers.
     pub lends: u64,
 }
 
 impl Stats {
     /// All counts, in the order of the console's columns (lends are not among those).
-    pub fn columns(&self) -> [u64; 12] {
+    pub fn columns(&self) -> [u64; 11] {
         [
             self.server_assignments,
             self.transactions,
@@ -46,7 +44,6 @@ impl Stats {
             self.client_parses,
             self.server_parses,
             self.binds,
-            self.logins,
         ]
     }
 
@@ -63,7 +60,6 @@ impl Stats {
         self.client_parses += other.client_parses;
         self.server_parses += other.server_parses;
         self.binds += other.binds;
-        self.logins += other.logins;
         self.lends += other.lends;
     }
 
@@ -101,7 +97,6 @@ impl Stats {
             client_parses: self.client_parses - earlier.client_parses,
             server_parses: self.server_parses - earlier.server_parses,
             binds: self.binds - earlier.binds,
-            logins: self.logins - earlier.logins,
             lends: self.lends - earlier.lends,
         }
     }

@@ -122,6 +122,9 @@ impl Control {
                     let found = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
                     post.post(Letter::Answer(Answer::Resolved(ticket, Ok(found))));
                 }
+                Question::Names { ticket } => {
+                    self.answer(worker, Answer::Names(ticket, Box::default()));
+                }
                 Question::Reload { ticket } => {
                     let config = edited(world);
                     self.put_in_force((*config).clone());

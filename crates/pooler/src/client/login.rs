@@ -23,6 +23,7 @@ use crate::note::Level;
 use crate::pool::{Failure, PoolKey};
 use crate::pooler::{Asker, Pooler};
 use crate::spelling::canonical;
+use crate::standby;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
@@ -470,8 +471,8 @@ impl Pooler {
         let Some(welcome) = pool.welcome.clone() else {
             return;
         };
-        pool.stats.logins += 1;
         client.welcomed = true;
+        client.standby = standby::among(&welcome.parameters);
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(
                 &self.shared.tracked,

@@ -101,6 +101,8 @@ pub struct Client {
     pub admitted: bool,
     /// It was told that it is logged in.
     pub welcomed: bool,
+    /// What it was last told of `in_hot_standby`.
+    pub standby: Option<bool>,
     /// The NOTICE of its wait was sent.
     pub notified: bool,
     /// It connected by replication protocol: logical or physical.

@@ -77,6 +77,7 @@ impl Pooler {
             parting: None,
             admitted: false,
             welcomed: false,
+            standby: None,
             notified: false,
             replication: Replication::None,
             server_options: None,

@@ -48,7 +48,7 @@ impl Show {
 }
 
 /// The names of [`Stats::columns`] in SHOW TOTALS.
-pub const TOTALS: [&str; 12] = [
+pub const TOTALS: [&str; 11] = [
     "server_assignment_count",
     "xact_count",
     "query_count",
@@ -60,7 +60,6 @@ pub const TOTALS: [&str; 12] = [
     "ps_client_parse_count",
     "ps_server_parse_count",
     "ps_bind_count",
-    "client_login_count",
 ];
 
 const WORKERS: Columns = &[
@@ -225,7 +224,6 @@ const STATS: Columns = &[
     ("total_client_parse_count", 'n'),
     ("total_server_parse_count", 'n'),
     ("total_bind_count", 'n'),
-    ("total_client_login_count", 'n'),
     ("avg_server_assignment_count", 'n'),
     ("avg_xact_count", 'n'),
     ("avg_query_count", 'n'),
@@ -237,7 +235,6 @@ const STATS: Columns = &[
     ("avg_client_parse_count", 'n'),
     ("avg_server_parse_count", 'n'),
     ("avg_bind_count", 'n'),
-    ("avg_client_login_count", 'n'),
 ];
 
 const STATS_TOTALS: Columns = &[
@@ -253,7 +250,6 @@ const STATS_TOTALS: Columns = &[
     ("client_parse_count", 'n'),
     ("server_parse_count", 'n'),
     ("bind_count", 'n'),
-    ("client_login_count", 'n'),
 ];
 
 const STATS_AVERAGES: Columns = &[
@@ -269,5 +265,4 @@ const STATS_AVERAGES: Columns = &[
     ("avg_client_parse_count", 'n'),
     ("avg_server_parse_count", 'n'),
     ("avg_bind_count", 'n'),
-    ("avg_client_login_count", 'n'),
 ];

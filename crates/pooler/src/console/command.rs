@@ -11,7 +11,7 @@ use super::show::Show;
 use super::survey::Want;
 use super::{extended, is_console};
 use crate::config::Database;
-use crate::event::{Action, ClientId, Order, Out, Peer, Question};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
@@ -335,10 +335,14 @@ impl Pooler {
         };
         match show.want() {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
+            None if show.tells_names() => {}
             None => {
-                let table = self.table(show, Vec::new(), Vec::new());
-                self.tell(id, table, out);
+                let table = self.table(show, Vec::new(), Vec::new(), &KnownNames::default());
+                return self.tell(id, table, out);
             }
+        }
+        if show.tells_names() {
+            self.ask_names(id, show, out);
         }
     }
 
@@ -567,21 +571,21 @@ pub(super) fn has_host_list(database: &Database) -> bool {
 
 const HELP: &str = "
 \tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION
-\tSHOW SOCKETS|ACTIVE_SOCKETS|MEM
-\tSHOW DNS_HOSTS|DNS_ZONES
 \tSHOW PEERS|PEER_POOLS
-\tSHOW FDS|LISTS|STATE|WORKERS
+\tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
+\tSHOW DNS_HOSTS|DNS_ZONES
+\tSHOW WORKERS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
 \tPAUSE [<db>]
 \tRESUME [<db>]
-\tSUSPEND
 \tDISABLE <db>
 \tENABLE <db>
 \tRECONNECT [<db>]
 \tKILL [<db>]
 \tKILL_CLIENT <client_id>
+\tSUSPEND
 \tSHUTDOWN
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS
 \tWAIT_CLOSE [<db>]";

@@ -9,6 +9,7 @@ pub mod command;
 pub mod drivers;
 pub mod extended;
 pub mod gather;
+mod names;
 pub mod rows;
 pub mod session;
 pub mod show;
@@ -141,7 +142,6 @@ impl Pooler {
         }
         client.state = State::Console(Box::new(Session::of(admin)));
         client.welcomed = true;
-        self.consoles.stats.logins += 1;
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {

@@ -296,14 +296,16 @@ impl Pooler {
         match wait.goal {
             Goal::Show(show) => {
                 let (mut holdings, mut rows) = (Vec::new(), Vec::new());
+                let mut names = Box::default();
                 for part in wait.parts {
                     match part {
                         Part::Holdings(one) => holdings.push(*one),
                         Part::Rows(some) => rows.extend(some),
+                        Part::Names(all) => names = all,
                         Part::Done | Part::Found(_) => {}
                     }
                 }
-                let table = self.table(show, holdings, rows);
+                let table = self.table(show, holdings, rows, &names);
                 self.tell(id, table, out);
             }
             Goal::Order(tag, _) => self.complete(id, tag, out),

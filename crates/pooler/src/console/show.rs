@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::VERSION;
 use super::command::has_host_list;
 use super::gather::{Holdings, PoolShare, States};
 use super::rows::{Row, Table, number, text};
 use super::statistics::{of_databases, show_totals};
 use super::survey::Want;
+use super::{VERSION, names};
 use crate::client::Client;
 use crate::config::{CONSOLE, Database};
+use crate::event::KnownNames;
 use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::Server;
@@ -26,9 +27,9 @@ pub enum Show {
     Config,
     /// Databases.
     Databases,
-    /// Resolved host names: none, each is looked up when it is needed.
+    /// Host names that were looked up.
     DnsHosts,
-    /// Watched DNS zones: none.
+    /// Their zones.
     DnsZones,
     /// Sockets, as PgBouncer tells its successor of them.
     Fds,
@@ -119,6 +120,7 @@ impl Pooler {
         show: Show,
         mut holdings: Vec<Holdings>,
         rows: Vec<Row>,
+        names: &KnownNames,
     ) -> Table<'static> {
         holdings.sort_by_key(|holding| holding.worker);
         let rows = match show {
@@ -134,8 +136,9 @@ impl Pooler {
             Show::Mem => show_memory(&holdings),
             Show::Config => self.show_config(),
             Show::Databases => self.show_databases(&holdings),
-            Show::Lists => self.show_lists(&holdings),
-            Show::DnsHosts | Show::DnsZones => Vec::new(),
+            Show::Lists => self.show_lists(&holdings, names),
+            Show::DnsHosts => names::hosts(names),
+            Show::DnsZones => names::zones(names),
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools => show_pools(&holdings),
@@ -313,7 +316,7 @@ impl Pooler {
         self.config.peers.iter().map(row).collect()
     }
 
-    fn show_lists(&self, holdings: &[Holdings]) -> Vec<Row> {
+    fn show_lists(&self, holdings: &[Holdings], names: &KnownNames) -> Vec<Row> {
         let sum = |count: fn(&Holdings) -> u32| holdings.iter().map(count).sum::<u32>();
         let rows = [
             ("databases", self.show_databases(holdings).len() as u32),
@@ -326,10 +329,10 @@ impl Pooler {
             ("login_clients", sum(|holding| holding.login_clients)),
             ("free_servers", sum(|holding| holding.free_servers)),
             ("used_servers", sum(|holding| holding.servers)),
-            // Names are looked up anew for each connection, by the control thread.
-            ("dns_names", 0),
-            ("dns_zones", 0),
-            ("dns_queries", 0),
+            ("dns_names", names.hosts.len() as u32),
+            ("dns_zones", names.zones.len() as u32),
+            ("dns_queries", names.queries),
+            // Each is asked for at once.
             ("dns_pending", 0),
         ];
         rows.into_iter()

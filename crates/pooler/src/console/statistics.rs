@@ -27,15 +27,15 @@ impl Counts {
         self.window = self.window.max(window);
     }
 
-    pub(super) fn totals(&self) -> [u64; 12] {
+    pub(super) fn totals(&self) -> [u64; 11] {
         self.stats.columns()
     }
 
     /// Per second; times per transaction, query and assignment.
-    pub(super) fn averages(&self) -> [u64; 12] {
+    pub(super) fn averages(&self) -> [u64; 11] {
         let recent = &self.recent;
         if self.window == 0 {
-            return [0; 12];
+            return [0; 11];
         }
         let window = u128::from(self.window);
         let mut columns = recent
@@ -87,7 +87,7 @@ pub(super) fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
             holding.window,
         );
     }
-    let rows = |kind: &'static str, values: [u64; 12]| {
+    let rows = |kind: &'static str, values: [u64; 11]| {
         let named = TOTALS.into_iter().zip(values);
         named.map(move |(name, value)| vec![text(&format!("{kind}_{name}")), number(value)])
     };

@@ -6,7 +6,7 @@
 use super::gather;
 use super::rows::Row;
 use super::session::Goal;
-use crate::event::{Action, ClientId, Order, Out, WorkerId};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 
@@ -57,6 +57,7 @@ pub(super) enum Part {
     Rows(Vec<Row>),
     Done,
     Found(bool),
+    Names(Box<KnownNames>),
 }
 
 impl Pooler {

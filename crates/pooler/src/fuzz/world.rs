@@ -326,6 +326,10 @@ impl World<'_> {
                 self.answers
                     .push_back((worker, Answer::Resolved(ticket, found)));
             }
+            Question::Names { ticket } => {
+                self.answers
+                    .push_back((worker, Answer::Names(ticket, Box::default())));
+            }
             Question::Derive { ticket, .. } => {
                 self.answers
                     .push_back((worker, Answer::Derived(ticket, [0; 32])));

@@ -9,6 +9,7 @@ use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server;
+use crate::standby;
 
 impl Pooler {
     /// Binds a client to a server that is at rest. True if messages may go at once; false if the
@@ -31,6 +32,7 @@ impl Pooler {
         server.request = now;
         server.since = now;
         server.served = true;
+        standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let ready = Self::align(&self.shared, client, server_id, server, out);

@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Reply};
 use crate::server::Server;
+use crate::standby;
 
 /// The longest CommandComplete or the like that is held, in bytes.
 const HELD_MESSAGE_MAX: usize = 1 << 20;
@@ -63,6 +64,8 @@ pub struct Downstream<'a> {
     pub counts: Counts,
     /// An error that a request of ours got (text), nobody else having seen it.
     pub task_error: Option<String>,
+    /// What it told of `in_hot_standby`.
+    pub standby: Option<bool>,
 }
 
 type Step = Result<(), Flow>;
@@ -391,6 +394,13 @@ impl Downstream<'_> {
             {
                 let params = params.with(position, value);
                 client.params = Some(self.shared.params.intern(params));
+            }
+        }
+        if name == standby::NAME {
+            self.standby = Some(standby::read(value));
+            self.server.standby = self.standby;
+            if let (true, Some((_, client))) = (seen, &mut self.client) {
+                client.standby = self.standby;
             }
         }
         self.pass(

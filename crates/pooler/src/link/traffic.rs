@@ -226,7 +226,8 @@ impl Pooler {
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
-        let pool = self.pools.at_mut(server.pool);
+        let pool_id = server.pool;
+        let pool = self.pools.at_mut(pool_id);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
         let kept = pool.terms.mode == PoolMode::Session || replicates;
         let mut downstream = Downstream {
@@ -238,9 +239,11 @@ impl Pooler {
             out,
             counts: downstream::Counts::default(),
             task_error: None,
+            standby: None,
         };
         let flow = downstream.run(chunk);
         let (counts, task_error) = (downstream.counts, downstream.task_error);
+        let standby = downstream.standby;
         if counts.queries > 0 {
             let server = &mut *downstream.server;
             let now = self.now.0;
@@ -257,6 +260,9 @@ impl Pooler {
             }
         }
         self.tell_schema(out);
+        if let Some(standby) = standby {
+            self.standby_reported(pool_id, standby, out);
+        }
         if let Some(error) = task_error {
             self.task_failed(id, &error, out);
         }

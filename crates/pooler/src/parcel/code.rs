@@ -501,6 +501,7 @@ impl Reader<'_> {
             connected: self.time()?,
             since: self.time()?,
             served: self.flag()?,
+            standby: None,
             welcome: None,
             epoch: u64::MAX,
         })

@@ -63,6 +63,7 @@ fn freight() -> Freight {
         connected: Time(1),
         served: true,
         since: Time(2),
+        standby: None,
         welcome: None,
         epoch: u64::MAX,
     };

@@ -12,12 +12,14 @@ use crate::pooler::Pooler;
 const STARVED_FOR_NS: u64 = 1_000_000_000;
 
 /// A pool that a bound holds back, because others under the same bound have all servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starved {
     /// Since when its oldest client waits.
     pub since: Time,
     /// It would have said so again by then, if it still waited.
     pub until: Time,
+    /// Which.
+    pub who: Arc<PoolKey>,
 }
 
 /// How much longer than the clients of a pool those of another must have waited, at least, for a
@@ -28,7 +30,7 @@ const STARVED_NS: u64 = 50_000_000;
 impl Pool {
     /// A server given back is better closed, because another pool can't open one before: its
     /// clients have waited longer by half of the wait here, and by 50 ms.
-    pub fn starves(&self, starved: Starved, now: Time) -> bool {
+    pub fn starves(&self, starved: &Starved, now: Time) -> bool {
         let there = now.0.saturating_sub(starved.since.0);
         let slack = |here: u64| (here / 2).max(STARVED_NS);
         let longer = |here: u64| there > here.saturating_add(slack(here));
@@ -42,15 +44,15 @@ impl Pooler {
     pub(super) fn yields(&mut self, pool_id: PoolId) -> bool {
         self.trim_waiting(pool_id);
         let pool = self.pools.at(pool_id);
-        let Some(starved) = pool.starved else {
+        let Some(starved) = pool.starved.clone() else {
             return false;
         };
-        if !pool.starves(starved, self.now) {
+        if !pool.starves(&starved, self.now) {
             return false;
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.starved = pool.starved.filter(|other| *other != starved);
+            pool.starved.take_if(|other| *other == starved);
         }
         true
     }
@@ -75,20 +77,30 @@ impl Pooler {
         match oldest {
             Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
             None => {
+                let pool = Arc::new(key.clone());
                 let starved = Starved {
                     since: Time(self.now.0.saturating_sub(age)),
                     until: Time(self.now.0 + STARVED_FOR_NS),
+                    who: pool.clone(),
                 };
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
                     if from.concerns(key, &pool.key) {
-                        pool.starved = Some(starved);
+                        pool.starved = Some(starved.clone());
                     }
                 }
-                let pool = Arc::new(key.clone());
-                let nothing = ToBroker::NothingToEvict { pool };
+                let worker = self.worker;
+                let nothing = ToBroker::NothingToEvict { worker, pool };
                 out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
             }
+        }
+    }
+
+    /// A pool that starved has been fed: what was kept in mind for it is forgotten.
+    pub(crate) fn content(&mut self, key: &PoolKey) {
+        for id in self.pools.ids() {
+            let pool = self.pools.at_mut(id);
+            pool.starved.take_if(|other| *other.who == *key);
         }
     }
 }

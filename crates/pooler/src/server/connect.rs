@@ -115,7 +115,9 @@ impl Pooler {
                 self.begin_server_login(id, out);
             }
             Err(error) => {
-                self.login_failed(id, "08006", &format!("connect failed: {error}"), out);
+                let text = format!("connect failed: {error}");
+                self.note_server(Level::Warning, id, &text, out);
+                self.login_failed(id, "08006", &text, out);
                 self.close_server(id, "connect failed", Close::Abort, out);
             }
         }

@@ -15,6 +15,7 @@ use crate::note::Level;
 use crate::params::Params;
 use crate::pool::{Parameter, Pool, Welcome};
 use crate::pooler::{Asker, Pooler};
+use crate::standby;
 
 /// The longest message accepted from PostgreSQL before its login is done, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
@@ -299,6 +300,7 @@ impl Pooler {
         };
         let parameters = std::mem::take(&mut login.parameters);
         let tracked = server.params.clone();
+        server.standby = standby::among(&parameters);
         let pool = self.pools.at_mut(server.pool);
         pool.welcome = Some(Welcome {
             parameters: parameters.into(),

@@ -138,6 +138,8 @@ pub struct Server {
     pub served: bool,
     /// Why it must be closed instead of going back to the pool.
     pub close_why: Option<&'static str>,
+    /// What it last said of `in_hot_standby`.
+    pub standby: Option<bool>,
     /// Its transaction has changed the schema.
     pub changed_schema: bool,
     /// Cancel requests under way for it.
@@ -198,6 +200,7 @@ impl Server {
             cancels: 0,
             repeat: None,
             key: None,
+            standby: None,
             paused: false,
             congested: false,
             permitted: false,

@@ -36,6 +36,8 @@ pub struct ServerParcel {
     pub since: Time,
     /// It has served somebody.
     pub served: bool,
+    /// What it last said of `in_hot_standby`.
+    pub standby: Option<bool>,
     /// What PostgreSQL told at the login of its pool's last server.
     pub welcome: Option<Welcome>,
     /// The number of the last order of RECONNECT and the like it obeyed.
@@ -91,6 +93,7 @@ impl Pooler {
             connected: server.connected,
             since: server.since,
             served: server.served,
+            standby: server.standby,
             welcome: None,
             epoch: u64::MAX,
         })
@@ -127,6 +130,7 @@ impl Pooler {
             set,
             status: parcel.status,
             key: parcel.key,
+            standby: parcel.standby,
             permitted: true,
             connected,
             close_why: stale.then_some("database configuration changed"),

@@ -556,6 +556,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Cancel { .. } => "cancel".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
         Mail::SchemaChanged(_) => "schema changed".into(),
+        Mail::Standby(_, standby) => format!("standby {standby}"),
         other => format!("{other:?}"),
     }
 }

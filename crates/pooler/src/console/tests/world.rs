@@ -42,6 +42,7 @@ pub struct World {
 }
 
 enum Happening {
+    Names(u64),
     Mail(Mail),
     Connected(ServerId),
     Closed(Peer),
@@ -187,6 +188,10 @@ impl World {
     fn run(&mut self) {
         while let Some((worker, happening)) = self.events.pop_front() {
             match happening {
+                Happening::Names(ticket) => {
+                    let names = Box::default();
+                    self.handle(worker, Event::Answer(Answer::Names(ticket, names)), &[]);
+                }
                 Happening::Mail(mail) => self.handle(worker, Event::Mail(mail), &[]),
                 Happening::Connected(id) => {
                     let remote = Address::Tcp([127, 0, 0, 1].into(), 5432);
@@ -249,6 +254,9 @@ impl World {
                 Action::Post(to, mail) => {
                     self.events
                         .push_back((usize::from(to.0), Happening::Mail(mail)));
+                }
+                Action::Ask(Question::Names { ticket }) => {
+                    self.events.push_back((worker, Happening::Names(ticket)));
                 }
                 Action::Ask(question) => {
                     if let Question::Reload { ticket } | Question::Set { ticket, .. } = question {
