@@ -1,5 +1,7 @@
 """Users who are not in the user file are looked up in PostgreSQL."""
 
+import os
+
 import pytest
 
 from harness import wire
@@ -57,6 +59,35 @@ def test_listed_users_are_not_looked_up(shared_howdah):
                            secrets={"md5_user": "another"})
     with howdah.connect(user="md5_user", password="another") as client:
         assert client.value("select current_user") == "md5_user"
+
+
+@pytest.mark.parametrize("kept", [0, 3600])
+def test_remembered(make_howdah, postgres, kept):
+    """auth_query_cache: the query is not asked again, until a password is wrong or RELOAD; without
+    it, every login asks."""
+    table = f"secrets_{kept}_{os.getpid()}"
+    postgres.sql(f"drop table if exists {table}")
+    postgres.sql(f"create table {table} as select 'md5_user' as name, 'secret' as secret")
+    entry = f"host={postgres.host} port={postgres.port} user=admin password=secret"
+    howdah = make_howdah(auth_type="plain", auth_user="admin", workers=1, auth_query_cache=kept,
+                         auth_query=f"select name, secret from {table} where name = $1",
+                         databases={"postgres": entry})
+
+    def lets_in(password):
+        try:
+            howdah.connect(user="md5_user", password=password).close()
+        except wire.Refused as refused:
+            assert refused.code == "28P01"
+            return False
+        return True
+    assert lets_in("secret")
+    postgres.sql(f"update {table} set secret = 'second'")
+    assert lets_in("secret") == bool(kept)
+    assert lets_in("second") == (not kept), "a wrong password is refused by what is remembered"
+    assert lets_in("second"), "and has it asked anew"
+    postgres.sql(f"update {table} set secret = 'third'")
+    howdah.reload()
+    assert lets_in("third")
 
 
 @pytest.mark.parametrize("query", ["select 1 from nowhere", "select $1::text", "broken"])

@@ -198,8 +198,12 @@ impl<W> Names<W> {
         let before = before.unwrap_or_default();
         let (last, gone) = match found {
             Ok(now) => {
-                let gone = before.into_iter().filter(|ip| !now.contains(ip)).collect();
-                (now.clone(), gone)
+                // If nothing is said of a family, it may be that nobody answered about it.
+                let said = |ip: &IpAddr| now.iter().any(|one| one.is_ipv4() == ip.is_ipv4());
+                let (mut last, mut gone) = (now.clone(), before);
+                last.extend(gone.iter().filter(|ip| !said(ip)));
+                gone.retain(|ip| said(ip) && !now.contains(ip));
+                (last, gone)
             }
             Err(_) => (before, Vec::new()),
         };
@@ -324,6 +328,9 @@ mod tests {
         assert!(gone(Ok(vec![ip(1), ip(2)])).is_empty());
         assert!(gone(Ok(vec![ip(3), ip(2), ip(1)])).is_empty());
         assert!(gone(Err("nobody answers".into())).is_empty());
+        // Of the other family nothing is said.
+        let six = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(gone(Ok(vec![six])).is_empty());
         assert_eq!(gone(Ok(vec![ip(3)])), [ip(2), ip(1)]);
         let told = names.tell(now);
         let host = |name: &str, ttl, addresses| KnownHost {

@@ -15,6 +15,7 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, ServerParcel};
+use crate::standby;
 use crate::statement::Named;
 
 impl Pooler {
@@ -212,7 +213,12 @@ impl Pooler {
         };
         let pool_id = self.pool_for(key, &database);
         self.pools.at_mut(pool_id).clients += 1;
-        self.clients.get_mut(id)?.pool = Some(pool_id);
+        let welcome = self.pools.at(pool_id).welcome.as_ref();
+        let standby = welcome.and_then(|welcome| standby::among(&welcome.parameters));
+        let client = self.clients.get_mut(id)?;
+        client.pool = Some(pool_id);
+        // What the process before this one will have told it.
+        client.standby = standby;
         Some(pool_id)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::auth::{Authority, Secret};
 use crate::config::{Config, Host};
@@ -253,8 +253,9 @@ pub enum Question {
         authority: Arc<Authority>,
         /// The user.
         user: Arc<str>,
-        /// What it sent: never empty, never a hash.
-        password: Secret,
+        /// What it sent: never empty, never a hash. Gone when the client is: then nobody wants to
+        /// know.
+        password: Weak<Secret>,
         /// Where it is.
         remote: Address,
     },

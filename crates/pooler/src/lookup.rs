@@ -6,17 +6,19 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use howdah_wire::backend::{Fields, Status, parameter_status};
 use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
+use crate::Seeded;
 use crate::auth::Secret;
 use crate::client;
-use crate::config::Database;
+use crate::config::{Database, nanos};
 use crate::console::is_console;
-use crate::event::{ClientId, Close, Out, Peer, ServerId};
+use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::note::Level;
 use crate::params::Params;
@@ -48,6 +50,44 @@ impl std::fmt::Debug for Lookup {
 
 /// What the query told: name and secret, each may be NULL.
 type Row = (Option<String>, Option<String>);
+
+/// How many users' secrets are remembered on a worker, at most.
+const KNOWN_MAX: usize = 10_000;
+
+/// What auth_query has told lately: see the setting `auth_query_cache`.
+#[derive(Debug)]
+pub struct Known {
+    /// By user, and the database whose client it is; believed until then.
+    secrets: HashMap<PoolKey, (Option<Secret>, Time), Seeded>,
+}
+
+impl Known {
+    /// Nothing was told yet.
+    pub fn new(seeded: Seeded) -> Known {
+        Known {
+            secrets: HashMap::with_hasher(seeded),
+        }
+    }
+
+    fn learn(&mut self, who: PoolKey, secret: Option<Secret>, now: Time, until: Time) {
+        if self.secrets.len() >= KNOWN_MAX {
+            self.secrets.retain(|_, (_, until)| *until > now);
+        }
+        if self.secrets.len() < KNOWN_MAX {
+            self.secrets.insert(who, (secret, until));
+        }
+    }
+
+    fn find(&self, who: &PoolKey, now: Time) -> Option<Found> {
+        let (secret, until) = self.secrets.get(who)?;
+        (*until > now).then(|| Found::User(secret.clone()))
+    }
+
+    /// Forgets everybody: the query may be another.
+    pub fn clear(&mut self) {
+        self.secrets.clear();
+    }
+}
 
 /// What is known of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +130,11 @@ impl Pooler {
         let Some(user) = self.auth_user(&name) else {
             return;
         };
+        if let Some(who) = self.who(id)
+            && let Some(found) = self.known.find(&who, self.now)
+        {
+            return self.was_looked_up(id, found, out);
+        }
         let key = PoolKey {
             database: self.consoles.name(&target.name),
             user: self.consoles.name(&user),
@@ -106,6 +151,22 @@ impl Pooler {
         }
         self.await_server(id, pool_id);
         self.need(pool_id, out);
+    }
+
+    /// Whose secret it is that a client's login is about.
+    fn who(&self, id: ClientId) -> Option<PoolKey> {
+        let client = self.clients.get(id)?;
+        Some(PoolKey {
+            database: client.database.clone(),
+            user: client.user.clone(),
+        })
+    }
+
+    /// A client's login has failed: its user's secret may be another by now.
+    pub(crate) fn doubt(&mut self, id: ClientId) {
+        if let Some(who) = self.who(id) {
+            self.known.secrets.remove(&who);
+        }
     }
 
     /// Where the query runs for clients of a database; `None` if that database does not exist.
@@ -283,12 +344,24 @@ impl Pooler {
             }
             (None, Some((Some(_), secret))) => {
                 let secret = secret.filter(|secret| !secret.is_empty());
-                Found::User(secret.map(Secret::classify))
+                let secret = secret.map(Secret::classify);
+                self.remember(lookup.client, &secret);
+                Found::User(secret)
             }
             // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
             (None, _) => return self.disconnect(lookup.client, Fault::NoSuchUser, out),
         };
         self.was_looked_up(lookup.client, found, out);
+    }
+
+    fn remember(&mut self, id: ClientId, secret: &Option<Secret>) {
+        let kept = nanos(self.config.globals.auth_query_cache);
+        if let Some(who) = self.who(id)
+            && kept > 0
+        {
+            let until = Time(self.now.0.saturating_add(kept));
+            self.known.learn(who, secret.clone(), self.now, until);
+        }
     }
 
     fn leave_lookup(&mut self, pool: PoolId) {

@@ -16,6 +16,7 @@ use crate::event::{
     Action, Answer, ClientId, Event, Out, Peer, Question, ServerId, Time, WorkerId,
 };
 use crate::janitor::Janitor;
+use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail};
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
@@ -108,6 +109,7 @@ pub struct Pooler {
     pub(crate) timers: Timers,
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
+    pub(crate) known: Known,
     pub(crate) broker: Option<Broker>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
@@ -168,6 +170,7 @@ impl Pooler {
             timers: Timers::default(),
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
+            known: Known::new(seeded),
             broker,
             consoles: Consoles::default(),
             janitor: Janitor::default(),

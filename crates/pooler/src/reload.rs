@@ -16,6 +16,7 @@ impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        self.known.clear();
         self.peers_changed();
         // Every worker counts alike, whatever pools it has, or their counts could not be compared.
         self.janitor.epoch += 1;
@@ -78,10 +79,16 @@ impl Pooler {
             let database = &self.pools.at(*id).terms.database;
             database.hosts.iter().any(named)
         });
+        // Servers in the mail are called in on their arrival; every worker counts alike.
+        self.janitor.epoch += 1;
         let there = |server: &Server| {
-            let remote = server.ends.as_ref().map(|ends| &ends.remote);
-            matches!(remote, Some(Address::Tcp(ip, _)) if gone.contains(ip))
-                && pools.contains(&server.pool)
+            pools.contains(&server.pool)
+                && match server.ends.as_ref().map(|ends| &ends.remote) {
+                    Some(Address::Tcp(ip, _)) => gone.contains(ip),
+                    Some(Address::Unix(..)) => false,
+                    // Where to is not known here any more.
+                    None => matches!(server.state, server::State::Connecting),
+                }
         };
         self.call_in_those(there, "database configuration changed", out);
     }
@@ -99,7 +106,8 @@ impl Pooler {
             };
             match server.state {
                 server::State::Idle => self.close_server(server_id, why, Close::Await, out),
-                server::State::Cancel(_) | server::State::Closing => {}
+                // A successor looks for itself.
+                server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 _ => {
                     server.close_why.get_or_insert(why);
                     let linked = server.link();

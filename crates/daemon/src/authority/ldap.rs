@@ -98,7 +98,9 @@ impl Directory {
         let mut found = Vec::new();
         let outcome = loop {
             match connection.answer(number).await? {
-                Reply::Entry(name) => found.push(name),
+                // More than two would tell nothing more.
+                Reply::Entry(name) if found.len() < 2 => found.push(name),
+                Reply::Entry(_) => {}
                 Reply::Reference => {}
                 Reply::Searched(outcome) => break outcome,
                 _ => return Err(connection.nonsense()),
@@ -115,8 +117,9 @@ impl Directory {
                 "LDAP user \"{user}\" does not exist: search for filter \"{filter}\" on server \
                  \"{server}\" returned no entries"
             )),
-            // Without a name, the bind would be anonymous.
-            1 if !found[0].is_empty() => Ok(found.remove(0)),
+            // Without a name, the bind would be anonymous; after a search that was cut off, as
+            // whoever came first.
+            1 if outcome.is_success() && !found[0].is_empty() => Ok(found.remove(0)),
             _ => Err(format!(
                 "LDAP user \"{user}\" is not unique: search for filter \"{filter}\" on server \
                  \"{server}\" returned several entries"

@@ -22,6 +22,15 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Where `ldap.conf` is, unless `LDAPCONF` names it.
 const FILES: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 
+/// What is read of it; the environment's names begin with `LDAP`.
+const KEYS: [&str; 5] = [
+    "TLS_CACERT",
+    "TLS_CACERTDIR",
+    "TLS_REQCERT",
+    "TLS_CRLCHECK",
+    "TLS_CRLFILE",
+];
+
 /// Where systems keep the authorities they trust.
 const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -73,6 +82,8 @@ struct Wanted {
     folder: Option<String>,
     /// `TLS_REQCERT`
     demand: Option<String>,
+    /// `TLS_CRLCHECK`, or `TLS_CRLFILE`.
+    revoked: Option<String>,
 }
 
 impl Wanted {
@@ -83,7 +94,7 @@ impl Wanted {
         for file in files {
             wanted.add(&fs::read_to_string(file).unwrap_or_default());
         }
-        for key in ["TLS_CACERT", "TLS_CACERTDIR", "TLS_REQCERT"] {
+        for key in KEYS {
             if let Ok(value) = std::env::var(format!("LDAP{key}")) {
                 wanted.assign(key, &value);
             }
@@ -105,6 +116,7 @@ impl Wanted {
             "TLS_CACERT" => &mut self.file,
             "TLS_CACERTDIR" => &mut self.folder,
             "TLS_REQCERT" => &mut self.demand,
+            "TLS_CRLCHECK" | "TLS_CRLFILE" => &mut self.revoked,
             _ => return,
         };
         *field = Some(value.to_owned());
@@ -129,6 +141,12 @@ impl Wanted {
                 .dangerous()
                 .with_custom_certificate_verifier(verifier);
             return Ok(builder.with_no_client_auth());
+        }
+        let asked = self.revoked.as_deref();
+        if asked.is_some_and(|value| !value.eq_ignore_ascii_case("none")) {
+            let why = "TLS: revoked certificates cannot be looked for: take TLS_CRLCHECK and \
+                       TLS_CRLFILE out of ldap.conf";
+            return Err(why.into());
         }
         let mut roots = RootCertStore::empty();
         for file in self.bundles()? {
@@ -223,10 +241,13 @@ mod tests {
             file: Some("/b c".into()),
             folder: None,
             demand: Some("Never".into()),
+            revoked: None,
         };
         assert_eq!(wanted, expected);
         assert!(wanted.demands_nothing());
         wanted.add("TLS_REQCERT demand");
         assert!(!wanted.demands_nothing());
+        wanted.add("TLS_CRLCHECK all");
+        assert!(wanted.config().unwrap_err().contains("TLS_CRLCHECK"));
     }
 }

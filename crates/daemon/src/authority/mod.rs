@@ -14,7 +14,7 @@ mod pam;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use howdah_pooler::auth::{Authority, Secret};
@@ -42,8 +42,8 @@ pub struct Check {
     pub authority: Arc<Authority>,
     /// The user.
     pub user: Arc<str>,
-    /// What the client sent.
-    pub password: Secret,
+    /// What the client sent; it is gone when the client is.
+    pub password: Weak<Secret>,
     /// Where the client is.
     pub remote: Address,
 }
@@ -136,7 +136,11 @@ fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
         Authority::Pam(_) => Authority::Pam(String::new()),
     };
     if !lines.contains_key(&name) {
-        lines.retain(|_, line| line.places.available_permits() < WAITING + AT_ONCE);
+        // A check of PAM's may go on when nobody waits for it any more.
+        lines.retain(|_, line| {
+            line.places.available_permits() < WAITING + AT_ONCE
+                || line.checks.available_permits() < AT_ONCE
+        });
     }
     lines.entry(name).or_insert_with(Line::new).clone()
 }
@@ -182,12 +186,15 @@ impl Asker {
     /// `turn` is given back when the check is over; that may be long after nobody waits for it any
     /// more, where it cannot be broken off.
     async fn check(&self, check: Check, turn: OwnedSemaphorePermit) -> Verdict {
+        let Some(password) = check.password.upgrade() else {
+            return Err("the client has left".into());
+        };
         match &*check.authority {
             #[cfg(feature = "ldap")]
             Authority::Ldap(options) => {
                 let _turn = turn;
                 self.directory
-                    .check(options, &check.user, check.password.text())
+                    .check(options, &check.user, password.text())
                     .await
             }
             #[cfg(feature = "pam")]
@@ -195,14 +202,14 @@ impl Asker {
                 let service = service.clone();
                 let blocking = move || {
                     let _turn = turn;
-                    pam::check(&service, &check.user, check.password.text(), &check.remote)
+                    pam::check(&service, &check.user, password.text(), &check.remote)
                 };
                 let joined = tokio::task::spawn_blocking(blocking).await;
                 joined.unwrap_or_else(|why| Err(format!("PAM: {why}")))
             }
             #[cfg(not(all(feature = "ldap", feature = "pam")))]
             _ => {
-                drop(turn);
+                drop((turn, password));
                 Err(left_out(&check.authority).unwrap_or_default())
             }
         }
@@ -249,5 +256,10 @@ mod tests {
         drop(place);
         line(&mut lines, &directory("c"));
         assert_eq!(lines.len(), 1);
+        let turn = line(&mut lines, &Authority::Pam("x".into()));
+        let turn = turn.checks.try_acquire_owned().unwrap();
+        line(&mut lines, &directory("d"));
+        assert_eq!(lines.len(), 2, "PAM's, of which a check goes on, and d's");
+        drop(turn);
     }
 }

@@ -53,7 +53,7 @@ pub enum Proof {
         /// Who.
         authority: Arc<Authority>,
         /// What the client has sent: it is asked about. What the client sends meanwhile is held.
-        password: Option<Secret>,
+        password: Option<Arc<Secret>>,
     },
 }
 
@@ -183,6 +183,7 @@ impl Pooler {
                 self.logged_in(id, admitted.keys, found, out);
             }
             Step::Refuse(refusal) => {
+                self.doubt(id);
                 self.note_client(Level::Warning, id, &refusal.detail, out);
                 let text = match refusal.text {
                     std::borrow::Cow::Borrowed(text) => text,
@@ -296,18 +297,19 @@ impl Pooler {
             Err(detail) => Err(detail),
         };
         let given = match given {
-            Ok(given) => Secret::Plain(given.to_owned()),
+            Ok(given) => Arc::new(Secret::Plain(given.to_owned())),
             Err(detail) => {
                 self.note_client(Level::Warning, id, detail, out);
                 return self.disconnect(id, Fault::LoginFailed(authority.failed()), out);
             }
         };
-        *password = Some(given.clone());
+        let lent = Arc::downgrade(&given);
+        *password = Some(given);
         let question = |ticket| Question::CheckPassword {
             ticket,
             authority,
             user,
-            password: given,
+            password: lent,
             remote,
         };
         self.ask(Asker::Client(id), question, out);
@@ -331,7 +333,7 @@ impl Pooler {
         let (failed, password) = (authority.failed(), password.take());
         match verdict {
             // It serves for logins to PostgreSQL, too.
-            Ok(()) => self.logged_in(id, None, password, out),
+            Ok(()) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
             Err(why) => {
                 self.note_client(Level::Warning, id, &why, out);
                 self.disconnect(id, Fault::LoginFailed(failed), out);

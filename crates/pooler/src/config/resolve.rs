@@ -146,7 +146,7 @@ impl Resolver {
                 };
                 if let Err(remedy) = done {
                     // Connection strings may hold passwords, which do not belong in logs.
-                    let value = if value.contains("password") {
+                    let value = if value.contains("passw") {
                         "..."
                     } else {
                         value.as_str()

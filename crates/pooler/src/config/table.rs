@@ -174,6 +174,8 @@ globals! {
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
         GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
+    auth_query_cache: Duration = "0", G, reload, Built,
+        "For how long what auth_query told of a user is believed without asking again, on each worker; 0 for not at all. A wrong password has it asked anew, for the next login. Not in PgBouncer.";
     auth_type: AuthType = "md5", G, reload, AUTH_STOPS,
         "How clients prove who they are.";
     auth_user: Option<String> = unset, GD, reload, Built,
@@ -556,7 +558,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 3, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 4, "PgBouncer's on Linux and ours");
     }
 
     #[test]

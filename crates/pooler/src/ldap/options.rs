@@ -152,7 +152,7 @@ impl LdapBind {
         let LdapBind::Simple { prefix, suffix } = self else {
             return None;
         };
-        let user = match prefix.ends_with('=') {
+        let user = match prefix.contains('=') {
             true => escape_in_name(user),
             false => user.to_owned(),
         };
@@ -471,10 +471,8 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
         }
         let Some(after) = rest.strip_prefix('=') else {
             let what = "quote values that hold commas or blanks";
-            return wrong(
-                format!("no value for LDAP option \"{key}\""),
-                format!("{FORM}; {what}"),
-            );
+            // It may be the rest of a password: it is not repeated.
+            return wrong("no value for an LDAP option", format!("{FORM}; {what}"));
         };
         let value;
         if let Some(after) = after.strip_prefix('"') {

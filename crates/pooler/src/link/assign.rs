@@ -142,6 +142,7 @@ impl Pooler {
         let params = server.params.clone();
         if let Some(client) = self.clients.get_mut(client_id) {
             client.state = client::State::Linked(id);
+            standby::tell(client_id, client, server, out);
             if let Some(wanted) = &client.params {
                 let canonical = wanted.overlaid(&params);
                 client.params = Some(self.shared.params.intern(canonical));

@@ -397,6 +397,8 @@ impl Downstream<'_> {
             }
         }
         if name == standby::NAME {
+            // Nobody's doing: whoever has the server is told, whatever else is kept from him.
+            seen |= self.client.is_some();
             self.standby = Some(standby::read(value));
             self.server.standby = self.standby;
             if let (true, Some((_, client))) = (seen, &mut self.client) {

@@ -9,6 +9,7 @@ use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
 use crate::params::Params;
 use crate::pool::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
+use crate::standby;
 use crate::statement::{Held, ServerSet, Statement};
 
 /// A server on its way, with the permit for it.
@@ -119,6 +120,8 @@ impl Pooler {
             set.mark(key, &own, Held::Sure);
         }
         let params = self.shared.params.intern((*parcel.params).clone());
+        let welcome = self.pools.at(pool_id).welcome.as_ref();
+        let known = welcome.and_then(|welcome| standby::among(&welcome.parameters));
         let (now, connected) = (self.now, parcel.connected);
         let id = self.servers.insert(|_| Server {
             state: State::Idle,
@@ -130,7 +133,8 @@ impl Pooler {
             set,
             status: parcel.status,
             key: parcel.key,
-            standby: parcel.standby,
+            // From the process before this one it comes without.
+            standby: parcel.standby.or(known),
             permitted: true,
             connected,
             close_why: stale.then_some("database configuration changed"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::ident::{IdentMap, IdentMaps};
 use super::tokens::{Token, Tokens};
-use super::{Findings, TLS_TWICE, Wrong};
+use super::{Findings, NO_UTF8, TLS_TWICE, Wrong};
 use crate::auth::Authority;
 use crate::auth::authority::PAM_SERVICE;
 use crate::config::{Mistake, Place};
@@ -244,6 +244,9 @@ impl Reader<'_> {
         if tokens.is_empty() {
             return Ok(None);
         }
+        if tokens.are_broken() {
+            return wrong(NO_UTF8, "write the file in UTF-8");
+        }
         let kind = tokens.word();
         let tls = match kind.as_deref() {
             Some("local" | "host") => None,
@@ -378,6 +381,10 @@ impl Reader<'_> {
                     "close it",
                 );
             };
+            if tokens.are_broken() {
+                let text = format!("{NO_UTF8}, in {path}:{number}");
+                return wrong(text, "write the file in UTF-8");
+            }
             while let Some(token) = tokens.take() {
                 match token {
                     Token::Word(word) => self.word(&word, &path, field, depth + 1, names)?,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::tokens::Tokens;
-use super::{Findings, Wrong};
+use super::{Findings, NO_UTF8, Wrong};
 use crate::config::{Mistake, Place};
 
 /// The maps of an `auth_ident_file`, by name.
@@ -71,6 +71,9 @@ fn parse_line(line: &str) -> Result<Option<(String, Mapping)>, Wrong> {
     };
     if tokens.is_empty() {
         return Ok(None);
+    }
+    if tokens.are_broken() {
+        return Err((NO_UTF8.into(), "write the file in UTF-8".into()));
     }
     let name = tokens.word();
     let name = name.ok_or_else(|| wrong("it does not begin with a map's name, unquoted"))?;

@@ -20,6 +20,9 @@ pub use ident::IdentMap;
 pub(super) const TLS_TWICE: &str =
     "ldaps and ldaptls=1 exclude each other: no server begins TLS within TLS, so nobody gets in";
 
+/// Said of a line that would mean something else than it shows.
+const NO_UTF8: &str = "there are bytes in it that are not UTF-8";
+
 /// What is wrong with a line, and how to right it.
 type Wrong = (String, String);
 

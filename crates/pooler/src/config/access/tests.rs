@@ -20,6 +20,7 @@ fn read(rules: &str, maps: &str) -> (Hba, Findings) {
         "etc/sub/../names" => Ok("five".into()),
         "etc/circle" => Ok("@circle".into()),
         "etc/open" => Ok("a\n\"b".into()),
+        "etc/latin" => Ok("a\u{fffd}b # j\u{fffd}rgen".into()),
         "/else/where" => Ok("six".into()),
         _ => Err(format!("no {path}")),
     };
@@ -203,6 +204,8 @@ const BROKEN: &[(&str, &str)] = &[
     ("local a, , b u trust", "a database is missing"),
     ("local all", "a user is missing"),
     ("local all \"open trust", "a quote is not closed"),
+    ("local all j\u{fffd}rgen reject", "not UTF-8"),
+    ("local @latin all reject", "not UTF-8, in etc/latin:1"),
     ("local all all", "no method"),
     ("local all all \"trust\"", "no method"),
     ("local all all plain", "write password"),
@@ -352,6 +355,7 @@ fn maps() {
 fn broken_maps_are_left_out() {
     for (line, said) in [
         ("\"m\" a b", "map's name"),
+        ("m j\u{fffd}rgen a", "not UTF-8"),
         ("m", "no system user"),
         ("m a", "no database user"),
         ("m a,b", "no database user"),

@@ -1,5 +1,7 @@
 //! The words of a line.
 
+use super::super::resolve::NO_TEXT;
+
 /// A word, or what stands between words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Token {
@@ -124,6 +126,15 @@ impl<'a> Tokens<'a> {
     /// Takes a comma, if one is next.
     pub(super) fn comma(&mut self) -> bool {
         self.take_if(|token| *token == Token::Comma).is_some()
+    }
+
+    /// Bytes that are no UTF-8 are among what is left; in a comment they do no harm.
+    pub(super) fn are_broken(&self) -> bool {
+        let broken = |(token, _): (Token, &str)| match token {
+            Token::Word(text) | Token::Quoted(text) => text.contains(NO_TEXT),
+            Token::Comma => false,
+        };
+        self.tokens.clone().any(broken)
     }
 
     /// Nothing is left.
