@@ -1,6 +1,7 @@
 """The machine the tests run on: an unprivileged user, folders, ports, child processes, waiting."""
 
 import atexit
+import itertools
 import ctypes
 import errno
 import os
@@ -40,10 +41,14 @@ def hand_over(path):
 
 
 def folder(parent, name):
-    """A new folder of the unprivileged user below another."""
-    path = os.path.join(parent, name)
-    os.mkdir(path, 0o700)
-    return hand_over(path)
+    """A new folder of the unprivileged user below another; numbered if the name is taken."""
+    for number in itertools.count(1):
+        path = os.path.join(parent, name if number == 1 else f"{name}-{number}")
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            continue
+        return hand_over(path)
 
 
 def scratch(prefix="howdah-"):
