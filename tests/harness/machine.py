@@ -1,9 +1,9 @@
 """The machine the tests run on: an unprivileged user, folders, ports, child processes, waiting."""
 
 import atexit
-import itertools
 import ctypes
 import errno
+import itertools
 import os
 import pwd
 import random
