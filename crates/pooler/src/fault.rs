@@ -35,6 +35,9 @@ pub enum Fault {
     ReplicationValue(String),
     /// A statement's text is longer than can be remembered.
     StatementTooLong(u32),
+    /// It sent a Sync into its COPY, the COPY failed, and more came behind: whether PostgreSQL skips
+    /// that depends on whether it read the Sync before it failed, which nobody can see.
+    CopyUnclear,
     /// A transaction block in statement mode.
     TransactionBlock,
     /// The proof of identity failed: the text says how.
@@ -211,6 +214,10 @@ impl fmt::Display for Fault {
                     "statement of {bytes} bytes is too long to be prepared through the pooler"
                 )
             }
+            CopyUnclear => f.write_str(
+                "the COPY failed while messages that are no part of it were on their way: \
+                 it cannot be told which of them are answered",
+            ),
             TransactionBlock => {
                 f.write_str("transaction blocks not allowed in statement pooling mode")
             }

@@ -496,7 +496,7 @@ impl Downstream<'_> {
         if broken_off {
             // What the client sent in the middle of its COPY was not the reason of the failure:
             // nobody can tell whether it is answered.
-            return Err(Flow::Broken(Fault::ServerBytes(WireError::Tag(tag::ERROR))));
+            return Err(Flow::Broken(Fault::CopyUnclear));
         }
         Ok(())
     }

@@ -143,8 +143,7 @@ impl Upstream<'_> {
             return self.during_copy(chunk, header);
         }
         if self.client.group_failed && tag != tag::SYNC {
-            self.drop(chunk, header);
-            return Ok(());
+            return self.skipped(chunk, header);
         }
         if self.server.is_none() {
             return self.unlinked(chunk, header);
@@ -177,6 +176,21 @@ impl Upstream<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// A message that PostgreSQL skips, as one before it has failed and no Sync came since.
+    fn skipped(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let begets_nothing = matches!(
+            header.tag,
+            tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
+        );
+        let eaten = self.server.as_ref().is_some_and(|(_, s)| s.eaten > 0);
+        if eaten && !begets_nothing {
+            // Unless it failed in a COPY before it ate the Sync there.
+            return Err(Flow::Broken(Fault::CopyUnclear));
+        }
+        self.drop(chunk, header);
+        Ok(())
     }
 
     /// A message of a client without a server: some need none.
