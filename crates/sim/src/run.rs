@@ -343,10 +343,8 @@ impl Play {
             format!("{count} parcels are there; the successor takes over: {confirms}")
         });
         let successor = self.scenario.succeeded(&mut self.chance);
-        let freight = carried(&freight, &successor);
         // PostgreSQL may still log in servers that were closed in the middle of that.
-        // Nor does the new Broker know of all servers that have come when it gives its first permit.
-        self.postgres.owners += if confirms { 2 } else { 1 };
+        self.postgres.owners += 1;
         self.narrow_soon();
         if !confirms {
             return self.current().take_back(freight);
@@ -356,7 +354,7 @@ impl Play {
         self.current().drain();
         let before = self.ended + self.processes.len() as u16;
         let process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
-        process.inherit(freight);
+        process.inherit(carried(&freight, &self.scenario));
         self.processes.push(process);
     }
 
