@@ -73,15 +73,15 @@ pub enum Pattern {
     Filter(String),
 }
 
-/// How deep a search goes; the numbers are the protocol's.
+/// How deep a search goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
     /// The base itself.
-    Base = 0,
+    Base,
     /// The entries right below the base.
-    One = 1,
+    One,
     /// The base and all below it.
-    Sub = 2,
+    Sub,
 }
 
 /// The password with which we search does not belong in logs.
@@ -373,7 +373,7 @@ fn pattern(attribute: Option<String>, filter: Option<String>) -> Result<Pattern,
         (None, Some(filter)) => Pattern::Filter(filter),
         (attribute, None) => Pattern::Attribute(attribute.unwrap_or_else(|| "uid".into())),
     };
-    match filter::encode(&pattern.filter("user")) {
+    match filter::canonical(&pattern.filter("user")) {
         Ok(_) => Ok(pattern),
         Err(why) => wrong(
             format!("invalid LDAP search filter: {why}"),
