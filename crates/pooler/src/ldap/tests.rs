@@ -146,6 +146,33 @@ fn what_cannot_be_meant_is_told() {
 fn the_search_password_is_not_shown() {
     let options = good("ldapserver=a ldapbasedn=x ldapbinddn=y ldapbindpasswd=hush");
     assert!(!format!("{options:?}").contains("hush"));
+    for text in [
+        "ldapserver=a ldapbindpasswd=hush ldapbasedn=x",
+        "ldapserver=a, \"ldapbindpasswd\"=\"hush\"\"hush\" ldapbasedn=x",
+        "ldapserver=a \"ldapbindpasswd=hush\" ldapbasedn=x",
+    ] {
+        let text = LdapText::new(text);
+        assert_eq!(
+            text.masked(),
+            "ldapserver=\"a\" ldapbindpasswd=*** ldapbasedn=\"x\""
+        );
+        assert!(!format!("{text:?}").contains("hush"));
+    }
+    for text in [
+        "ldapbindpasswd=\"hush ldapserver=a",
+        "ldapbindpasswd=a hush",
+        "ldapbindpasswd=a,hush=",
+        "ldapbindpasswd=a,hush=b ldapserver=a",
+        "ldapbindpasswd=a hush=b,c=",
+        "ldapbindpasswd = hush",
+    ] {
+        assert!(!bad(text).contains("hush"), "{text}: {}", bad(text));
+    }
+    assert_eq!(LdapText::new("ldapbindpasswd=\"hush").masked(), "***");
+    assert_eq!(
+        LdapText::new("ldapserver=a  # b").masked(),
+        "ldapserver=a  # b"
+    );
 }
 
 #[test]
