@@ -179,7 +179,8 @@ impl Connection {
         let answered = async {
             let mut question = pin!(question);
             tokio::select! {
-                // The library's end is known by the next question before it is asked.
+                // First, as a question to a library that has ended fails at once, and what has
+                // ended is not waited for again.
                 biased;
                 answer = &mut question => answer.map_err(|why| refused(host, &why)),
                 ended = drive => match ended {
