@@ -256,6 +256,8 @@ mod tests {
     #[ignore = "it ends the process"]
     fn panics() {
         leave_on_panic(&Log::new(false, 0));
+        #[cfg(feature = "ldap")]
+        assert_eq!(survive::<()>(|| panic!("at a stranger's answer")), None);
         let worker = std::thread::Builder::new().name("worker 7".into());
         let _ = worker
             .spawn(|| panic!("the ledger is {}", "broken"))
@@ -277,5 +279,7 @@ mod tests {
             said.contains(&place) && said.contains(": the ledger is broken\n"),
             "{said}"
         );
+        #[cfg(feature = "ldap")]
+        assert!(said.contains("survives a panic"), "{said}");
     }
 }
