@@ -310,7 +310,8 @@ impl Postgres {
             (self.limits.user.get(&login.1), user, "user"),
         ];
         for (bound, count, what) in bounds {
-            let bound = bound.map(|bound| bound * self.owners);
+            let late = world.excuses.late_sessions;
+            let bound = bound.map(|bound| bound * self.owners + late);
             if let Some(bound) = bound.filter(|bound| count > *bound) {
                 let text = format!(
                     "{count} sessions of {} in {}, the {what}'s bound is {bound}",

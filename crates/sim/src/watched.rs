@@ -185,6 +185,13 @@ impl Decide for Watched {
             }
         }
         self.notice_congestion(&event);
+        if let Event::Closed {
+            peer: Peer::Server(_),
+            gone: false,
+        } = &event
+        {
+            self.world.borrow_mut().excuses.late_sessions += 1;
+        }
         let told = self.world.borrow().story.told;
         let mut received = Vec::new();
         if told {

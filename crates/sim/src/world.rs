@@ -61,6 +61,9 @@ pub struct Excuses {
     pub texts: Vec<&'static str>,
     /// Connections may end without a word.
     pub closes: bool,
+    /// Sessions that PostgreSQL, busy with what was sent before, did not end in time: they are
+    /// counted as free.
+    pub late_sessions: usize,
 }
 
 /// One end of a connection.
