@@ -51,6 +51,10 @@ impl Control {
                 for text in config.keep_fixed(&self.config) {
                     self.log.say(Level::Warning, text);
                 }
+                for name in dropped(&self.config, &config) {
+                    let text = format!("dropping database '{name}' as it does not exist anymore");
+                    self.log.say(Level::Warning, text);
+                }
                 self.put_in_force(config);
                 Ok(())
             }
@@ -84,6 +88,14 @@ impl Control {
         self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
     }
+}
+
+/// Databases that were there before, and are none now, not even by `*`.
+fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
+    let names = old.databases.keys().map(AsRef::as_ref);
+    let mut gone: Vec<&str> = names.filter(|name| new.database(name).is_none()).collect();
+    gone.sort_unstable();
+    gone
 }
 
 /// What may stand at start may still be too little to replace what is in force.
