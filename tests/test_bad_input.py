@@ -886,6 +886,23 @@ def test_broken_file_at_reload(make_howdah):
     assert howdah.setting("default_pool_size") == "9"
 
 
+@pytest.mark.parametrize("left", ['"postgres" "sec', '# empty\n', '"admin" "secret"\npostgres\n'])
+def test_broken_user_file_at_reload(make_howdah, left):
+    """A user file that can't be read to its end locks nobody out who could log in before."""
+    howdah = make_howdah(auth_type="md5")
+    whole = open(howdah.users_path).read()
+    howdah._write_file(howdah.users_path, left)
+    with pytest.raises(wire.Refused) as refused:
+        howdah.reload()
+    assert refused.value.code == "F0000"
+    howdah.wait_for_log(r"ERROR broken auth file \(.*userlist\.txt:\d+\)")
+    howdah.connect(password="secret").close()
+    # Nobody is lost by this one.
+    howdah._write_file(howdah.users_path, whole + '"new" "secret"\n# the end\n')
+    howdah.reload()
+    howdah.wait_for_log(r"WARNING broken auth file \(.*userlist\.txt:\d+\)")
+
+
 def test_port_in_use(make_howdah):
     """Two with the same port: the second says so and ends."""
     howdah = make_howdah()

@@ -43,7 +43,7 @@ impl Control {
     }
 
     pub fn loaded(&mut self, loaded: Loaded) {
-        let result = match loaded.and_then(refuse_broken) {
+        let result = match loaded.and_then(|loaded| refuse_broken(loaded, &self.config)) {
             Ok((mut config, warnings)) => {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
@@ -99,8 +99,9 @@ fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
 }
 
 /// What may stand at start may still be too little to replace what is in force.
-fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
-    if warnings.iter().any(|warning| warning.stops_reload) {
+fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
+    let stops = warnings.iter().any(|warning| warning.stops_reload);
+    if stops || config.loses_users(in_force) {
         let broken = warnings.into_iter().filter(|warning| warning.broken);
         return Err(broken.map(|warning| warning.text).collect());
     }
