@@ -915,6 +915,14 @@ def test_port_in_use(make_howdah):
         assert client.value("select 1") == "1"
 
 
+def test_quiet_start_in_vain(make_howdah):
+    """With -q the log file says why it did not start, also where that is seen early."""
+    howdah = make_howdah()
+    second = make_howdah(start=False, listen_port=howdah.port, unix_socket_dir=howdah.folder)
+    assert second.run_to_end("-q", second.ini_path) == (1, "")
+    assert "FATAL unix socket is in use, cannot continue" in second.log()
+
+
 def test_no_such_socket_folder(make_howdah):
     """The folder of the unix socket does not exist."""
     howdah = make_howdah(start=False, unix_socket_dir="/nonexistent/folder")

@@ -65,21 +65,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
-    let given = listen::from_service_manager(globals)?;
-    let predecessor = match arguments.reboot {
-        true if !given.is_empty() => {
-            let why = "-R does not go with sockets from the service manager: it keeps them open";
-            return Err(Fatal(why.into()));
-        }
-        true => takeover::Predecessor::find(globals, log)?,
-        false => None,
-    };
-    if predecessor.is_none() {
-        if given.is_empty() {
-            boot::refuse_second(globals)?;
-        }
-        leave::check_pidfile(&globals.pidfile, log)?;
-    }
+    let (given, predecessor) = stake_claim(arguments, globals, log).inspect_err(|_| {
+        // With -q the reason stands there or nowhere.
+        let _ = log.open(&globals.logfile);
+        log.set_syslog(globals);
+    })?;
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
@@ -140,6 +130,31 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         systemd::ready();
     }
     desk.serve(log.clone(), source, config, resolver, boxes, listeners)
+}
+
+/// Sockets from the service manager and the process to take over from, if there are such; else no
+/// other process may stand in our place.
+fn stake_claim(
+    arguments: &Arguments,
+    globals: &Globals,
+    log: &Log,
+) -> Result<(Vec<Listener>, Option<Predecessor>), Fatal> {
+    let given = listen::from_service_manager(globals)?;
+    let predecessor = match arguments.reboot {
+        true if !given.is_empty() => {
+            let why = "-R does not go with sockets from the service manager: it keeps them open";
+            return Err(Fatal(why.into()));
+        }
+        true => Predecessor::find(globals, log)?,
+        false => None,
+    };
+    if predecessor.is_none() {
+        if given.is_empty() {
+            boot::refuse_second(globals)?;
+        }
+        leave::check_pidfile(&globals.pidfile, log)?;
+    }
+    Ok((given, predecessor))
 }
 
 /// Takes everything that the old process has, which then ends or goes on without it.
