@@ -228,6 +228,21 @@ def test_errors(make_howdah, postgres, command, text):
     console.close()
 
 
+def test_set_in_vain(make_howdah):
+    """The log says which setting is wrong, how, and who wanted it; what is not built says so."""
+    howdah = make_howdah()
+    for command, why in (("query_timeout=soon", "write a number of seconds"),
+                         ("nosuch=1", "unknown setting nosuch")):
+        with pytest.raises(wire.Refused, match="SET failed"):
+            howdah.console(f"SET {command}")
+        howdah.wait_for_log(rf"WARNING SET {command}: {why}")
+        howdah.wait_for_log(r"WARNING C-0x\w+: pgbouncer/admin@\S+ pooler error: SET failed")
+    with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
+        got = console.ask(wire.query("SET server_tls_ciphers=HIGH"))
+    notices = [message.fields()["M"] for message in got if message.tag == "N"]
+    assert notices == ["this has no effect: TLS is not built yet"]
+
+
 def test_stats_user_may_only_look(howdah):
     """`stats_users` may SHOW and nothing else."""
     with howdah.connect(user="plain_user", database="pgbouncer", password="secret") as client:
