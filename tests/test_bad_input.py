@@ -921,6 +921,13 @@ def test_quiet_start_in_vain(make_howdah):
     second = make_howdah(start=False, listen_port=howdah.port, unix_socket_dir=howdah.folder)
     assert second.run_to_end("-q", second.ini_path) == (1, "")
     assert "FATAL unix socket is in use, cannot continue" in second.log()
+    third = make_howdah(start=False, pidfile=os.path.join(howdah.folder, "pid"))
+    third._write_file(third.sections["pgbouncer"]["pidfile"], "0\n")
+    assert third.run_to_end("-q", third.ini_path) == (1, "")
+    assert "exists, another instance running?" in third.log()
+    third._write_file(third.sections["pgbouncer"]["pidfile"], "99999999\n")
+    third.start()
+    assert "LOG stale pidfile, removing" in third.log()
 
 
 def test_no_such_socket_folder(make_howdah):

@@ -65,15 +65,13 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
-    let (given, predecessor) = stake_claim(arguments, globals, log).inspect_err(|_| {
-        // With -q the reason stands there or nowhere.
-        let _ = log.open(&globals.logfile);
-        log.set_syslog(globals);
-    })?;
+    // With -q what is said stands there or nowhere.
+    log.open(&globals.logfile).map_err(Fatal)?;
+    let (given, predecessor) = stake_claim(arguments, globals, log)?;
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
-    log.open(&globals.logfile).map_err(Fatal)?;
+    // A thread of its own, which a fork would not take along.
     log.set_syslog(globals);
     leave::remember_log(log);
     for warning in warnings {
