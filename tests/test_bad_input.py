@@ -886,6 +886,23 @@ def test_broken_file_at_reload(make_howdah):
     assert howdah.setting("default_pool_size") == "9"
 
 
+@pytest.mark.parametrize("left", ['"postgres" "sec', '# empty\n', '"admin" "secret"\npostgres\n'])
+def test_broken_user_file_at_reload(make_howdah, left):
+    """A user file that can't be read to its end locks nobody out who could log in before."""
+    howdah = make_howdah(auth_type="md5")
+    whole = open(howdah.users_path).read()
+    howdah._write_file(howdah.users_path, left)
+    with pytest.raises(wire.Refused) as refused:
+        howdah.reload()
+    assert refused.value.code == "F0000"
+    howdah.wait_for_log(r"ERROR broken auth file \(.*userlist\.txt:\d+\)")
+    howdah.connect(password="secret").close()
+    # Nobody is lost by this one.
+    howdah._write_file(howdah.users_path, whole + '"new" "secret"\n# the end\n')
+    howdah.reload()
+    howdah.wait_for_log(r"WARNING broken auth file \(.*userlist\.txt:\d+\)")
+
+
 def test_port_in_use(make_howdah):
     """Two with the same port: the second says so and ends."""
     howdah = make_howdah()
@@ -896,6 +913,21 @@ def test_port_in_use(make_howdah):
     assert str(howdah.port) in said and "in use" in said.lower(), said
     with howdah.connect() as client:
         assert client.value("select 1") == "1"
+
+
+def test_quiet_start_in_vain(make_howdah):
+    """With -q the log file says why it did not start, also where that is seen early."""
+    howdah = make_howdah()
+    second = make_howdah(start=False, listen_port=howdah.port, unix_socket_dir=howdah.folder)
+    assert second.run_to_end("-q", second.ini_path) == (1, "")
+    assert "FATAL unix socket is in use, cannot continue" in second.log()
+    third = make_howdah(start=False, pidfile=os.path.join(howdah.folder, "pid"))
+    third._write_file(third.sections["pgbouncer"]["pidfile"], "0\n")
+    assert third.run_to_end("-q", third.ini_path) == (1, "")
+    assert "exists, another instance running?" in third.log()
+    third._write_file(third.sections["pgbouncer"]["pidfile"], "99999999\n")
+    third.start()
+    assert "LOG stale pidfile, removing" in third.log()
 
 
 def test_no_such_socket_folder(make_howdah):

@@ -314,6 +314,45 @@ def test_reload_drops_databases(make_howdah, postgres):
         errors = [got.fields()["M"] for got in goes.read_to_end() if got.tag == "E"]
         assert errors == ["database removed"]
         assert stays.value("select 1") == "1"
+    howdah.wait_for_log("WARNING dropping database 'goes' as it does not exist anymore")
+    machine.wait_until(lambda: howdah.pool("goes") is None, "the pool to be forgotten")
+
+
+def test_reload_takes_the_star_away(make_howdah, postgres):
+    """Who came by `*` stays; nobody else comes."""
+    target = f"host={postgres.host} port={postgres.port} dbname=postgres"
+    howdah = make_howdah(databases={"other": target, "*": target})
+    with howdah.connect() as client:
+        assert client.value("select 1") == "1"
+        howdah.sections["databases"] = {"other": target}
+        howdah.write()
+        howdah.reload()
+        assert client.value("select 1") == "1"
+        with pytest.raises(wire.Refused, match="no such database"):
+            howdah.connect()
+    machine.wait_until(lambda: howdah.pool("postgres") is None, "the pool to be forgotten")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_reload_makes_a_pool_smaller(make_howdah, postgres, workers):
+    """Idle servers above the new size go at once, busy ones when they are given back."""
+    target = f"host={postgres.host} port={postgres.port}"
+    howdah = make_howdah(databases={"postgres": f"{target} pool_size=8"}, workers=workers)
+    clients = [howdah.connect() for _ in range(6)]
+    for client in clients:
+        client.rows("begin")
+    for client in clients[3:]:
+        client.rows("commit")
+    howdah.sections["databases"]["postgres"] = f"{target} pool_size=2"
+    howdah.write()
+    howdah.reload()
+    howdah.wait_for_pool(sv_active=3, sv_idle=0)
+    for client in clients[:3]:
+        client.rows("commit")
+    howdah.wait_for_pool(sv_active=0, sv_idle=2)
+    assert howdah.log().count("closing because: too many servers in the pool") == 4
+    for client in clients:
+        client.close()
 
 
 def test_daemon(make_howdah):

@@ -228,6 +228,43 @@ def test_errors(make_howdah, postgres, command, text):
     console.close()
 
 
+def test_users_found_by_auth_query(make_howdah, postgres):
+    """SHOW USERS has all who are here, and forced users, not only those of the user file."""
+    target = f"host={postgres.host} port={postgres.port} dbname=postgres"
+    howdah = make_howdah(databases={"postgres": target, "forced": target + " user=limited"},
+                         auth_type="md5", auth_user="postgres")
+    with howdah.connect(user="scram_user", password="secret") as client:
+        client.rows("select 1")
+        rows = {row["name"]: row for row in howdah.console("SHOW USERS")}
+        assert set(rows) == {"admin", "limited", "pgbouncer", "postgres", "scram_user"}
+        here = rows["scram_user"]
+        assert here["current_client_connections"] == here["current_connections"] == "1"
+
+
+def test_disabled_database_of_the_star(make_howdah):
+    """SHOW DATABASES has what was paused or disabled, if nobody has used it yet, too."""
+    howdah = make_howdah()
+    for command, column in (("DISABLE other", "disabled"), ("PAUSE other", "paused")):
+        howdah.console(command)
+        row = next(row for row in howdah.console("SHOW DATABASES") if row["name"] == "other")
+        assert row[column] == "1"
+
+
+def test_set_in_vain(make_howdah):
+    """The log says which setting is wrong, how, and who wanted it; what is not built says so."""
+    howdah = make_howdah()
+    for command, why in (("query_timeout=soon", "write a number of seconds"),
+                         ("nosuch=1", "unknown setting nosuch")):
+        with pytest.raises(wire.Refused, match="SET failed"):
+            howdah.console(f"SET {command}")
+        howdah.wait_for_log(rf"WARNING SET {command}: {why}")
+        howdah.wait_for_log(r"WARNING C-0x\w+: pgbouncer/admin@\S+ pooler error: SET failed")
+    with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
+        got = console.ask(wire.query("SET server_tls_ciphers=HIGH"))
+    notices = [message.fields()["M"] for message in got if message.tag == "N"]
+    assert notices == ["this has no effect: TLS is not built yet"]
+
+
 def test_stats_user_may_only_look(howdah):
     """`stats_users` may SHOW and nothing else."""
     with howdah.connect(user="plain_user", database="pgbouncer", password="secret") as client:

@@ -2,6 +2,7 @@
 
 import configparser
 import grp
+import gzip
 import os
 import pwd
 import re
@@ -74,6 +75,19 @@ def test_contents(package, tmp_path, unit):
         assert stat.S_IMODE((tmp_path / "etc/howdah" / path).stat().st_mode) == 0o640
     version = shell(str(tmp_path / "usr/sbin/howdah"), "-V").split()[1]
     assert shell("dpkg-deb", "--field", package, "Version").strip() == version
+
+
+def test_manual_of_settings(package, tmp_path):
+    """The page is the binary's own, and what reads manual pages finds nothing odd in it."""
+    shell("dpkg-deb", "--extract", package, str(tmp_path))
+    page = tmp_path / "howdah.ini.5"
+    with gzip.open(tmp_path / "usr/share/man/man5/howdah.ini.5.gz", "rt") as packed:
+        page.write_text(packed.read())
+    assert page.read_text() == shell(PROGRAM, "--man")
+    if shutil.which("groff"):
+        assert shell("groff", "-man", "-Tutf8", "-ww", "-z", str(page)) == ""
+    if shutil.which("lexgrog"):
+        assert "howdah.ini - settings of Howdah" in shell("lexgrog", str(page))
 
 
 def test_sample_configuration_is_right(tmp_path):

@@ -50,6 +50,7 @@ def test_sigterm_waits_for_clients(make_howdah, workers):
         assert howdah.running()
         two.send(wire.terminate())
         assert howdah.wait() == 0
+    assert "LOG client connections dropped, exiting" in howdah.log()
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
@@ -80,6 +81,7 @@ def test_sigint_waits_for_servers(make_howdah, workers):
         busy.rows("commit")
         assert howdah.wait() == 0
     assert "closing because: server shutting down" in howdah.log()
+    assert "LOG server connections dropped, exiting" in howdah.log()
 
 
 def test_sighup_reloads(make_howdah):

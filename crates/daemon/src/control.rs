@@ -10,6 +10,7 @@ use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
+use howdah_pooler::orders::Ending;
 use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -357,10 +358,13 @@ impl Control {
                 self.answer(from, Answer::Reloaded(ticket, set));
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
-            Question::Idle(worker) => {
+            Question::Idle(worker, ending) => {
                 self.idle.insert(worker);
                 if self.ending && self.idle.len() == self.workers.len() {
-                    self.say("shutdown is complete");
+                    self.say(match ending {
+                        Ending::Clients => "client connections dropped, exiting",
+                        Ending::Servers => "server connections dropped, exiting",
+                    });
                     leave(0);
                 }
             }

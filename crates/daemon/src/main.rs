@@ -65,25 +65,13 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
-    let given = listen::from_service_manager(globals)?;
-    let predecessor = match arguments.reboot {
-        true if !given.is_empty() => {
-            let why = "-R does not go with sockets from the service manager: it keeps them open";
-            return Err(Fatal(why.into()));
-        }
-        true => takeover::Predecessor::find(globals, log)?,
-        false => None,
-    };
-    if predecessor.is_none() {
-        if given.is_empty() {
-            boot::refuse_second(globals)?;
-        }
-        leave::check_pidfile(&globals.pidfile, log)?;
-    }
+    // With -q what is said stands there or nowhere.
+    log.open(&globals.logfile).map_err(Fatal)?;
+    let (given, predecessor) = stake_claim(arguments, globals, log)?;
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
-    log.open(&globals.logfile).map_err(Fatal)?;
+    // A thread of its own, which a fork would not take along.
     log.set_syslog(globals);
     leave::remember_log(log);
     for warning in warnings {
@@ -140,6 +128,31 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         systemd::ready();
     }
     desk.serve(log.clone(), source, config, resolver, boxes, listeners)
+}
+
+/// Sockets from the service manager and the process to take over from, if there are such; else no
+/// other process may stand in our place.
+fn stake_claim(
+    arguments: &Arguments,
+    globals: &Globals,
+    log: &Log,
+) -> Result<(Vec<Listener>, Option<Predecessor>), Fatal> {
+    let given = listen::from_service_manager(globals)?;
+    let predecessor = match arguments.reboot {
+        true if !given.is_empty() => {
+            let why = "-R does not go with sockets from the service manager: it keeps them open";
+            return Err(Fatal(why.into()));
+        }
+        true => Predecessor::find(globals, log)?,
+        false => None,
+    };
+    if predecessor.is_none() {
+        if given.is_empty() {
+            boot::refuse_second(globals)?;
+        }
+        leave::check_pidfile(&globals.pidfile, log)?;
+    }
+    Ok((given, predecessor))
 }
 
 /// Takes everything that the old process has, which then ends or goes on without it.

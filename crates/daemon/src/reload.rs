@@ -43,12 +43,16 @@ impl Control {
     }
 
     pub fn loaded(&mut self, loaded: Loaded) {
-        let result = match loaded.and_then(refuse_broken) {
+        let result = match loaded.and_then(|loaded| refuse_broken(loaded, &self.config)) {
             Ok((mut config, warnings)) => {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
                 }
                 for text in config.keep_fixed(&self.config) {
+                    self.log.say(Level::Warning, text);
+                }
+                for name in dropped(&self.config, &config) {
+                    let text = format!("dropping database '{name}' as it does not exist anymore");
                     self.log.say(Level::Warning, text);
                 }
                 self.put_in_force(config);
@@ -86,9 +90,18 @@ impl Control {
     }
 }
 
+/// Databases that were there before, and are none now, not even by `*`.
+fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
+    let names = old.databases.keys().map(AsRef::as_ref);
+    let mut gone: Vec<&str> = names.filter(|name| new.database(name).is_none()).collect();
+    gone.sort_unstable();
+    gone
+}
+
 /// What may stand at start may still be too little to replace what is in force.
-fn refuse_broken((config, warnings): (Config, Vec<Warning>)) -> Loaded {
-    if warnings.iter().any(|warning| warning.stops_reload) {
+fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
+    let stops = warnings.iter().any(|warning| warning.stops_reload);
+    if stops || config.loses_users(in_force) {
         let broken = warnings.into_iter().filter(|warning| warning.broken);
         return Err(broken.map(|warning| warning.text).collect());
     }

@@ -42,6 +42,8 @@ struct Pool {
     /// Workers that had nothing to close, and close what they can next.
     minded_by: Vec<WorkerId>,
     bounds: Bounds,
+    /// It has more servers than its bounds allow, and workers were told how many to keep.
+    shrinking: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +108,8 @@ impl Broker {
                 opens,
                 bounds,
             } => {
-                self.pool(&pool, worker).bounds = bounds;
+                self.pool(&pool, worker);
+                self.bounded(&pool, bounds, post);
                 let entry = &mut self.pool(&pool, worker).hungry[usize::from(worker.0)];
                 let told = entry.is_some_and(|hunger| hunger.told);
                 *entry = Some(Hunger {
@@ -125,6 +128,7 @@ impl Broker {
             }
             ToBroker::Freed { worker, pool } => {
                 self.give_back(&pool, worker);
+                self.shrink(&pool, post);
                 for (_, other) in self.sharing(&pool) {
                     other.evicting = false;
                 }
@@ -145,7 +149,17 @@ impl Broker {
                 let entry = self.pool(&pool, to);
                 entry.held[usize::from(to.0)] += 1;
                 entry.hungry[usize::from(to.0)] = None;
+                self.shrink(&pool, post);
                 self.calm(&pool, post);
+            }
+            ToBroker::Bounds {
+                worker,
+                pool,
+                bounds,
+            } => {
+                self.pool(&pool, worker);
+                self.bounded(&pool, bounds, post);
+                self.forget(&pool);
             }
             ToBroker::Warm {
                 worker,
@@ -153,7 +167,8 @@ impl Broker {
                 wanted,
                 bounds,
             } => {
-                self.pool(&pool, worker).bounds = bounds;
+                self.pool(&pool, worker);
+                self.bounded(&pool, bounds, post);
                 let total = self.pool(&pool, worker).total;
                 if total < wanted && self.refusal(&pool, 0).is_none() {
                     self.permit(&pool, worker, true, post);
@@ -357,6 +372,49 @@ impl Broker {
         }
     }
 
+    /// A pool's bounds, as a worker has them.
+    fn bounded(&mut self, key: &Arc<PoolKey>, bounds: Bounds, post: Post<'_>) {
+        let Some(pool) = self.pools.get_mut(key) else {
+            return;
+        };
+        if pool.bounds != bounds {
+            pool.bounds = bounds;
+            self.shrink(key, post);
+        }
+    }
+
+    /// A pool that has more servers than its bounds allow: each worker is told how many it may
+    /// keep. Who has most loses most. Bounds that pools share close nothing, as in PgBouncer.
+    fn shrink(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
+        let Some(pool) = self.pools.get_mut(key) else {
+            return;
+        };
+        let most = match pool.bounds.size {
+            0 => u32::MAX,
+            size => size.saturating_add(pool.bounds.reserve),
+        };
+        let too_many = pool.total > most;
+        if !too_many && !pool.shrinking {
+            return;
+        }
+        pool.shrinking = too_many;
+        let mut keeps: Vec<i32> = pool.held.clone();
+        for _ in most..pool.total {
+            if let Some(most) = keeps.iter_mut().max() {
+                *most -= 1;
+            }
+        }
+        for (worker, keep) in keeps.into_iter().enumerate() {
+            let keep = match too_many {
+                true => u32::try_from(keep).unwrap_or(0),
+                false => u32::MAX,
+            };
+            let pool = key.clone();
+            let keep = Mail::Brokered(FromBroker::Keep { pool, keep });
+            post(WorkerId(worker as u16), keep);
+        }
+    }
+
     /// A worker has a server more.
     fn count_server(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
         let pool = self.pool(key, worker);
@@ -532,6 +590,7 @@ mod tests {
                 FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
                 FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
                 FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
+                FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
                 FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             });
         });
@@ -601,6 +660,44 @@ mod tests {
             pool,
         };
         assert_eq!(tell(&mut broker, freed), ["1: permit d true"]);
+    }
+
+    #[test]
+    fn lower_bounds_take_servers_from_who_has_most() {
+        let mut broker = Broker::new(seeded(1));
+        let pool = key("d", "u");
+        let bounds = |size, reserve| Bounds {
+            size,
+            reserve,
+            ..Bounds::default()
+        };
+        for (worker, age) in [(0, 0), (0, 0), (0, 0), (1, 0), (1, 1)] {
+            tell(&mut broker, need(worker, &pool, age, bounds(4, 0)));
+        }
+        let new = |bounds| ToBroker::Bounds {
+            worker: WorkerId(0),
+            pool: pool.clone(),
+            bounds,
+        };
+        // Three on worker 0 and one on worker 1.
+        assert!(tell(&mut broker, new(bounds(2, 2))).is_empty());
+        let said = tell(&mut broker, new(bounds(1, 1)));
+        assert_eq!(said, ["0: keep 1", "1: keep 1"]);
+        let freed = || ToBroker::Freed {
+            worker: WorkerId(0),
+            pool: pool.clone(),
+        };
+        let said = tell(&mut broker, freed());
+        assert_eq!(said[..2], ["0: keep 1", "1: keep 1"]);
+        let said = tell(&mut broker, freed());
+        let all = u32::MAX;
+        assert_eq!(
+            said[..2],
+            [format!("0: keep {all}"), format!("1: keep {all}")]
+        );
+        let said = tell(&mut broker, freed());
+        assert!(!said.iter().any(|said| said.contains("keep")), "{said:?}");
+        assert!(tell(&mut broker, new(bounds(0, 0))).is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::auth::{Authority, Secret};
 use crate::config::{Config, Host};
 use crate::mail::Mail;
 use crate::note::Note;
+use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel};
 use crate::stats::Stats;
 
@@ -300,7 +301,7 @@ pub enum Question {
     },
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
-    Idle(WorkerId),
+    Idle(WorkerId, Ending),
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
     /// A successor talks on this socket, a console's that was told so: everything goes there.

@@ -239,7 +239,14 @@ impl Pooler {
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
-        if empty && over {
+        if pool.clients == 0 && self.config.database(&pool.key.database).is_none() {
+            // A reload took its database away.
+            if pool.servers == 0 {
+                self.pools.remove(id);
+            } else {
+                self.call_in(id, "database removed", out);
+            }
+        } else if empty && over {
             let text = format!(
                 "cleaning up idle pool {}/{}",
                 pool.key.database, pool.key.user

@@ -158,6 +158,15 @@ pub enum ToBroker {
         /// The pool's bounds.
         bounds: Bounds,
     },
+    /// A reload changed a pool's bounds.
+    Bounds {
+        /// Who says so.
+        worker: WorkerId,
+        /// Of which pool.
+        pool: Arc<PoolKey>,
+        /// What they are now.
+        bounds: Bounds,
+    },
     /// A client wants in.
     Admit {
         /// Where it is.
@@ -268,6 +277,14 @@ pub enum FromBroker {
     Content {
         /// The pool that wanted to grow.
         pool: Arc<PoolKey>,
+    },
+    /// How many servers of a pool the worker may keep, because its bounds were lowered; those above
+    /// it go when they are idle.
+    Keep {
+        /// Of which pool.
+        pool: Arc<PoolKey>,
+        /// How many; `u32::MAX` once there are no more than the bounds allow.
+        keep: u32,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

@@ -176,7 +176,7 @@ impl Pooler {
         if !busy {
             self.drop_all_waiters(out);
             self.janitor.told_idle = true;
-            out.push(Action::Ask(Question::Idle(self.worker)));
+            out.push(Action::Ask(Question::Idle(self.worker, ending)));
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
-use crate::event::{Address, Close, Out};
+use crate::event::{Action, Address, Close, Out};
 use crate::fault::Fault;
 use crate::forced_user::is_forsaken;
+use crate::mail::{Mail, ToBroker};
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::{self, Server};
@@ -25,10 +26,33 @@ impl Pooler {
             let key = (*pool.key).clone();
             match self.config.database(&key.database) {
                 Some(database) => self.new_terms(id, &key, database, out),
+                // As in PgBouncer, who came by the `*` that is gone may stay.
+                None if pool.terms.database.auto => {
+                    let database = pool.terms.database.clone();
+                    self.new_terms(id, &key, database, out);
+                }
                 None => self.kill_pool(id, out),
             }
         }
+        self.watch_all(out);
         self.janitor.hurry(self.now);
+    }
+
+    /// Deadlines may have come nearer: connections have to come up for the new ones.
+    fn watch_all(&mut self, out: &mut Out) {
+        let clients: Vec<_> = self.clients.iter().map(|(id, _)| id).collect();
+        for id in clients {
+            self.watch_client(id, out);
+            let linked = self.clients.get(id).filter(|c| c.link().is_some());
+            let pool = linked.and_then(|client| client.pool);
+            if pool.is_some_and(|pool| self.pools.at(pool).terms.watched) {
+                self.watch_link(id);
+            }
+        }
+        let servers: Vec<_> = self.servers.iter().map(|(id, _)| id).collect();
+        for id in servers {
+            self.watch_server(id);
+        }
     }
 
     fn new_terms(
@@ -50,6 +74,14 @@ impl Pooler {
         if secret(&pool.terms) != secret(&terms) {
             // The user list has news: what a login told before is not better than that.
             pool.found_secret = None;
+        }
+        if pool.terms.bounds != terms.bounds {
+            let bounds = ToBroker::Bounds {
+                worker: self.worker,
+                pool: pool.key.clone(),
+                bounds: terms.bounds,
+            };
+            out.push(Action::Post(Self::BROKER, Mail::Broker(bounds)));
         }
         pool.terms = terms;
         pool.failure = None;

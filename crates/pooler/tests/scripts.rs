@@ -17,6 +17,6 @@ macro_rules! scripts {
 }
 
 scripts!(
-    links, statements, copies, leaving, cancels, parameters, limits, pools, modes, workers,
+    links, statements, copies, leaving, cancels, parameters, limits, pools, reload, modes, workers,
     simulated, scenarios,
 );

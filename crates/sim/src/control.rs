@@ -135,7 +135,7 @@ impl Control {
                     let set = set.map(|config| self.put_in_force(config));
                     self.answer(worker, Answer::Reloaded(ticket, set));
                 }
-                Question::Idle(worker) => {
+                Question::Idle(worker, _) => {
                     self.idle.insert(worker.0);
                 }
                 Question::Accept(on) => {

@@ -135,6 +135,8 @@ pub struct Config {
     pub peers: BTreeMap<u16, Arc<Peer>>,
     /// The auth_file is named, but could not be opened.
     pub auth_file_missing: bool,
+    /// The auth_file has lines that could not be read.
+    pub auth_file_broken: bool,
     /// The rules of `auth_type = hba`, if that was asked for.
     pub hba: Option<Arc<Hba>>,
     /// Where the settings of `[pgbouncer]` that are not left at their defaults were written.
@@ -165,6 +167,15 @@ impl Config {
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
         resolve::load(path, text, read_file)
+    }
+
+    /// The auth_file could not be read to its end, and users are missing who are known now: a
+    /// reload would lock them out by mistake, as PgBouncer does.
+    pub fn loses_users(&self, in_force: &Config) -> bool {
+        let listed = |user: Option<&Arc<User>>| user.is_some_and(|user| user.listed);
+        let mut known = in_force.users.iter();
+        self.auth_file_broken
+            && known.any(|(name, user)| user.listed && !listed(self.users.get(name)))
     }
 
     /// Takes over from the configuration in force what a reload must not change: the settings that

@@ -10,10 +10,32 @@ const INTRODUCTION: &str = "Settings are PgBouncer's unless it says otherwise. W
     are in seconds, and may have a fraction. A setting marked *fixed* is read at start only; all \
     others follow RELOAD, SIGHUP and the console's SET.";
 
+/// How the file is written, a paragraph each.
+const FORMAT: &[&str] = &[
+    "The file has the sections `[pgbouncer]`, `[databases]`, `[users]` and `[peers]`, and in them \
+     a line `key = value` for each setting or entry. The value is the rest of the line, without \
+     the blanks around it. Of several lines with the same key the last one counts; another \
+     `[pgbouncer]` begins with the defaults again. A line that begins with `;` or `#` is a comment.",
+    "A key with other characters than letters, digits and `_ . - *` stands in quotes, single or \
+     double ones. `%include FILE` on a line of its own reads another file at that place; a \
+     relative path counts from the folder in which the process was started. Numbers that begin \
+     with `0` are octal, with `0x` hexadecimal.",
+    "An entry is a list `key=value key=value`; a value with blanks stands in single quotes, in \
+     which `''` is one quote. The key of an entry of `[databases]` is the name that clients ask \
+     for, and `*` is for all names that have no entry; of `[users]`, the name of a user; of \
+     `[peers]`, a `peer_id`.",
+    "`howdah --check FILE` says what is wrong with a file, and where. A file with a mistake stops \
+     the start; a reload with one changes nothing.",
+];
+
 /// The page in Markdown.
 pub fn settings_page() -> String {
     let mut page =
         format!("# Settings\n\nThis page is printed by `howdah --settings`.\n\n{INTRODUCTION}\n");
+    page.push_str("\n## The file\n");
+    for paragraph in FORMAT {
+        let _ = write!(page, "\n{paragraph}\n");
+    }
     for chapter in chapters() {
         let _ = write!(page, "\n## {}\n\n", chapter.title);
         if let Some(also) = &chapter.also {
@@ -35,6 +57,10 @@ pub fn settings_manual() -> String {
         env!("CARGO_PKG_VERSION"),
         roff(INTRODUCTION),
     );
+    page.push_str(".SH \"FILE FORMAT\"\n");
+    for paragraph in FORMAT {
+        let _ = writeln!(page, "{}\n.PP", roff(paragraph));
+    }
     for chapter in chapters() {
         let _ = writeln!(page, ".SH \"{}\"", roff(&chapter.title));
         if let Some(also) = &chapter.also {
@@ -171,8 +197,34 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_says_the_same() {
+        let (page, manual) = (settings_page(), settings_manual());
+        let marks = |text: &str| text.replace(['`', '*'], "");
+        let plain = ["\\fB", "\\fI", "\\fR", "\\&"].iter();
+        let plain = plain.fold(
+            manual.replace("\\-", "-").replace("\\e", "\\"),
+            |text, font| text.replace(font, ""),
+        );
+        let plain = marks(&plain);
+        for line in page.lines().skip(4).filter(|line| !line.starts_with("- ")) {
+            let line = marks(line.trim_start_matches("## ").trim());
+            assert!(line == "The file" || plain.contains(&line), "{line}");
+        }
+        for line in manual.lines() {
+            let macros = [".TH ", ".SH ", ".TP", ".B ", ".br", ".BR ", ".PP"];
+            let is_macro = macros.iter().any(|name| line.starts_with(name));
+            assert!(is_macro || !line.starts_with(['.', '\'']), "{line}");
+        }
+    }
+
+    #[test]
     fn every_setting_is_on_it() {
         let page = settings_page();
+        let manual = settings_manual();
+        for setting in GLOBAL.iter().chain(ENTRY) {
+            let entry = format!("\n.B {}\n", setting.name);
+            assert!(manual.contains(&entry), "{}", setting.name);
+        }
         for setting in GLOBAL.iter().chain(ENTRY) {
             assert!(
                 page.contains(&format!("`{}`", setting.name)),

@@ -413,6 +413,7 @@ impl Resolver {
             }
         };
         let (users, broken) = userlist::parse(&text);
+        self.config.auth_file_broken = broken.is_some() || text.contains(NO_TEXT);
         if let Some((line, why)) = broken {
             self.warn_broken(format!(
                 "broken auth file ({path}:{line}): {why}; nothing from that line on was read"

@@ -11,6 +11,7 @@ use super::rows::Table;
 use super::survey::Part;
 use super::{command, extended, show};
 use crate::client::State;
+use crate::config::table;
 use crate::event::{Action, ClientId, Order, Out, Peer, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::HELD_MAX;
@@ -257,6 +258,9 @@ impl Pooler {
             level: Level::Error,
             text: text.to_string(),
         });
+        if self.config.globals.log_pooler_errors {
+            self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
+        }
     }
 
     /// A statement's rows.
@@ -345,11 +349,25 @@ impl Pooler {
                 let text = "RELOAD failed, see logs for additional details";
                 self.refuse_as(id, "F0000", text, out);
             }
-            (Goal::Set(tag), Ok(())) => self.complete(id, &tag, out),
-            (_, Err(why)) => {
+            (Goal::Set(tag), Ok(())) => {
+                let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
+                let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
+                if let Some(table::Status::NotYet(why)) = setting.map(|setting| setting.status) {
+                    let text = format!("this has no effect: {why}");
+                    out.send_with(Peer::Client(id), |buf| {
+                        write::notice(buf, "NOTICE", "00000", &text, None);
+                    });
+                }
+                self.complete(id, &tag, out);
+            }
+            (goal, Err(why)) => {
+                let what = match &goal {
+                    Goal::Set(tag) => tag,
+                    _ => "SET",
+                };
                 out.note(Note {
                     level: Level::Warning,
-                    text: format!("SET: {why}"),
+                    text: format!("{what}: {why}"),
                 });
                 self.refuse(id, "SET failed", out);
             }

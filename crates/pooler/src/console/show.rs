@@ -209,6 +209,12 @@ impl Pooler {
                 .entry(share.key.database.to_string())
                 .or_insert(share.database.clone());
         }
+        // Databases of `*` that nobody uses, but somebody has paused or disabled.
+        for name in self.janitor.paused.iter().chain(&self.janitor.disabled) {
+            if let Some(database) = self.config.database(name) {
+                databases.entry(name.clone()).or_insert(database);
+            }
+        }
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
         for (name, database) in &databases {
             rows.insert(name.clone(), self.database_row(name, database, holdings));
@@ -278,9 +284,24 @@ impl Pooler {
         ]
     }
 
-    fn show_users(&self, holdings: &[Holdings]) -> Vec<Row> {
-        let mut names: BTreeSet<&str> = self.config.users.keys().map(String::as_str).collect();
+    /// Users whom the configuration names, and those who are here without it: found by auth_query,
+    /// by LDAP or PAM, or gone from the auth_file.
+    fn known_users<'a>(&'a self, holdings: &'a [Holdings]) -> BTreeSet<&'a str> {
+        let config = &self.config;
+        let forced = config.databases.values().chain(&config.fallback);
+        let forced = forced.filter_map(|database| database.forced_user.as_deref());
+        let clients = holdings.iter().flat_map(|holding| holding.admitted.keys());
+        let mut names: BTreeSet<&str> = config.users.keys().map(String::as_str).collect();
         names.insert(CONSOLE);
+        names.extend(forced);
+        names.extend(clients.map(|(_, user)| &**user));
+        names.extend(shares(holdings).map(|share| &*share.key.user));
+        names.remove("");
+        names
+    }
+
+    fn show_users(&self, holdings: &[Holdings]) -> Vec<Row> {
+        let names = self.known_users(holdings);
         let limit = |value: Option<u32>| Some(value.map_or_else(String::new, |n| format!("{n:9}")));
         let row = |name: &str| {
             let user = self.config.user(name).map(|user| &**user);

@@ -369,7 +369,7 @@ impl World<'_> {
                 panic!("nobody here may take over");
             }
             Question::LogStats { .. }
-            | Question::Idle(_)
+            | Question::Idle(..)
             | Question::Accept(_)
             | Question::StopListening { .. } => {}
         }

@@ -137,7 +137,15 @@ impl Pooler {
         if server.served && now.0.saturating_sub(server.connected.0) >= lifetime {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
+        let pool_id = server.pool;
+        if self.has_surplus(pool_id) {
+            return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
+        }
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         server.since = now;
+        let pool = self.pools.at_mut(pool_id);
         let held = pool.held;
         if !held
             && !pool.hungry.is_empty()
@@ -146,7 +154,6 @@ impl Pooler {
             let (worker, _) = pool.hungry.swap_remove(index);
             return self.lend(id, worker, out);
         }
-        let pool_id = server.pool;
         if !held && pool.starved.is_some() && self.yields(pool_id) {
             return self.close_server(id, "evicted", Close::Await, out);
         }

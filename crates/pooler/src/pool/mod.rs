@@ -5,6 +5,7 @@ pub mod eviction;
 pub mod failure;
 pub mod growth;
 pub mod lending;
+pub mod surplus;
 pub mod terms;
 pub mod waiting;
 
@@ -98,6 +99,9 @@ pub struct Pool {
     pub failure: Option<Failure>,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
     pub hosts_failed: u32,
+    /// How many servers this worker may keep, once its pool has more than its bounds allow; else
+    /// without limit.
+    pub keep: u32,
     /// PAUSE: no server is given out.
     pub paused: bool,
     /// Its database forces another user since: clients go to that user's pool.
@@ -140,6 +144,7 @@ impl Pool {
             starved: None,
             failure: None,
             hosts_failed: 0,
+            keep: u32::MAX,
             paused: false,
             forsaken: false,
             held: false,

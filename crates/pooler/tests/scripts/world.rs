@@ -12,6 +12,8 @@
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
+//! - `settings key=value ...`: the configuration is read anew, with these changes; of `d`, what
+//!   `d.key=value` says is all there is.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all workers.
 //!
@@ -95,6 +97,9 @@ struct World {
     mail: VecDeque<(usize, Mail)>,
     closed: VecDeque<(usize, Peer)>,
     adopting: String,
+    /// What the configuration says of `d`, and its settings, a line each.
+    database: String,
+    settings: String,
     servers: usize,
     cancels: usize,
     /// Names of statements on servers, in order of appearance.
@@ -123,33 +128,56 @@ impl World {
             "turn" => self.turn(),
             "order" => self.order(what),
             "cancel" => self.cancel(what),
+            "settings" => self.reload(what),
             _ => self.peer(who, what),
         }
     }
 
     fn setup(&mut self, words: &str) {
         let mut workers = 1;
-        let (mut database, mut settings) = (String::new(), String::new());
+        let mut others = Vec::new();
+        for word in words.split_whitespace() {
+            match word.strip_prefix("workers=") {
+                Some(number) => workers = number.parse().unwrap(),
+                None => others.push(word),
+            }
+        }
+        let config = self.config(&others.join(" "));
+        self.now = 1_000_000_000;
+        self.poolers = PoolerSetup::repeatable(workers, &config)
+            .map(Pooler::new)
+            .collect();
+    }
+
+    /// The configuration, changed.
+    fn config(&mut self, words: &str) -> Arc<Config> {
+        let mut database = None::<String>;
         for word in words.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap();
             let value = value.replace('~', " ");
             match key.strip_prefix("d.") {
-                Some(key) => write!(database, " {key}={value}").unwrap(),
-                None if key == "workers" => workers = value.parse().unwrap(),
-                None => writeln!(settings, "{key} = {value}").unwrap(),
+                Some(key) => {
+                    write!(database.get_or_insert_default(), " {key}={value}").unwrap();
+                }
+                None => writeln!(self.settings, "{key} = {value}").unwrap(),
             }
         }
+        self.database = database.unwrap_or(std::mem::take(&mut self.database));
+        let (database, settings) = (&self.database, &self.settings);
         let text = format!(
             "[databases]\nd = host=127.0.0.1 port=5432{database}\n[pgbouncer]\nauth_type = trust\n\
              auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n{settings}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
-        let config = Arc::new(config);
-        self.now = 1_000_000_000;
-        self.poolers = PoolerSetup::repeatable(workers, &config)
-            .map(Pooler::new)
-            .collect();
+        Arc::new(config)
+    }
+
+    fn reload(&mut self, words: &str) {
+        let config = self.config(words);
+        for worker in 0..self.poolers.len() {
+            self.handle(worker, Event::Settings(config.clone()), &[]);
+        }
     }
 
     /// Lets time pass, deadline by deadline.
@@ -544,11 +572,13 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Broker(ToBroker::Moved { from, to, .. }) => format!("moved {} to {}", from.0, to.0),
         Mail::Broker(ToBroker::Warm { .. }) => "warm".into(),
         Mail::Broker(ToBroker::Admit { .. }) => "admit".into(),
+        Mail::Broker(ToBroker::Bounds { .. }) => "bounds".into(),
         Mail::Broker(ToBroker::Left { .. }) => "left".into(),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
         Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
+        Mail::Brokered(FromBroker::Keep { keep, .. }) => format!("keep {keep}"),
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }

@@ -1,0 +1,43 @@
+//! A pool's bounds were lowered: servers above them go, idle ones at once, others when they are
+//! given back.
+
+use crate::event::{Close, Out, ServerId};
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::server::State;
+
+/// Why a server goes, as PgBouncer has it.
+pub(crate) const WHY: &str = "too many servers in the pool";
+
+impl Pooler {
+    /// The Broker says how many servers of a pool this worker may keep.
+    pub(crate) fn keep(&mut self, key: &PoolKey, keep: u32, out: &mut Out) {
+        let Some(id) = self.pools.find(key) else {
+            return;
+        };
+        self.pools.at_mut(id).keep = keep;
+        while self.has_surplus(id)
+            && let Some(oldest) = self.oldest_idle(id)
+        {
+            self.close_server(oldest, WHY, Close::Await, out);
+        }
+    }
+
+    /// Whether this worker has more servers of a pool than it may keep. Those that are closing do
+    /// not count. Costs nothing as long as the pool is within its bounds.
+    pub(super) fn has_surplus(&self, id: PoolId) -> bool {
+        let pool = self.pools.at(id);
+        if pool.servers <= pool.keep {
+            return false;
+        }
+        let stays = |state: &State| !matches!(state, State::Closing | State::Cancel(_));
+        let servers = self.servers.iter();
+        let staying = servers.filter(|(_, server)| server.pool == id && stays(&server.state));
+        staying.count() > pool.keep as usize
+    }
+
+    fn oldest_idle(&self, id: PoolId) -> Option<ServerId> {
+        let idle = self.pools.at(id).idle.iter().copied();
+        idle.min_by_key(|id| self.servers.get(*id).map(|server| server.since))
+    }
+}
