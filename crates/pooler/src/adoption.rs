@@ -95,7 +95,7 @@ impl Pooler {
         client.user = user;
         match passenger.standing {
             Standing::Startup => {
-                self.watch_client(id, out);
+                self.watch_client(id);
                 return self.startup_bytes(id, b"", out);
             }
             Standing::Console { admin } => {
@@ -156,7 +156,7 @@ impl Pooler {
         }
         self.keep_key(id, key);
         self.resume(id, out);
-        self.watch_client(id, out);
+        self.watch_client(id);
         let linked = self.clients.get(id).is_some_and(|c| c.link().is_some());
         if linked && self.pools.at(pool_id).terms.watched {
             self.watch_link(id);
@@ -188,14 +188,14 @@ impl Pooler {
             client.state = client::State::Idle;
             self.keep_key(id, key);
             self.resume(id, out);
-            return self.watch_client(id, out);
+            return self.watch_client(id);
         }
         client.state = client::State::Welcome;
         if welcomed {
             return self.welcome(id, out);
         }
         self.pools.at_mut(pool_id).newcomers.push(id);
-        self.watch_client(id, out);
+        self.watch_client(id);
         self.need(pool_id, out);
     }
 

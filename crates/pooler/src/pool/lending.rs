@@ -33,7 +33,7 @@ impl Pooler {
         }
         // A lent server would have brought the welcome.
         if unwelcomed && let Some(welcome) = pool.welcome.clone() {
-            let epoch = self.janitor.epoch(&key.database);
+            let epoch = self.janitor.epoch();
             let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
             out.push(Action::Post(worker, mail));
         }
@@ -78,7 +78,7 @@ impl Pooler {
         };
         let parcel = ServerParcel {
             welcome: pool.welcome.clone(),
-            epoch: self.janitor.epoch(&pool.key.database),
+            epoch: self.janitor.epoch(),
             ..parcel
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
@@ -100,7 +100,7 @@ impl Pooler {
             return;
         };
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
-        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let stale = parcel.epoch < self.janitor.epoch();
         let (welcome, since) = (parcel.welcome.take(), parcel.since);
         self.sated(pool_id, out);
         let id = self.insert_server(pool_id, parcel, stale, out);
