@@ -90,10 +90,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         log.say(Level::Warning, warning.text);
     }
     leave::leave_on_panic(log);
-    boot::raise_limits(&config, log);
-
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
+    boot::raise_limits(&config, count, log);
     let (driver, driver_story) = workers::choose_driver(globals)?;
     log.say(
         Level::Log,
