@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 import threading
 
@@ -235,9 +236,11 @@ def test_what_clients_have_travels(make_howdah, postgres):
     """Cancel keys, half a message, waiting clients, consoles, clients of both protocols."""
     howdah = make_howdah(workers=2, default_pool_size=1)
     with howdah.connect() as one, howdah.connect() as two, howdah.raw() as new, \
-            howdah.connect() as half, admin(howdah) as console, postgres.connect() as holder:
+            howdah.raw() as between, howdah.connect() as half, admin(howdah) as console, \
+            postgres.connect() as holder:
         whole = wire.startup("postgres", "postgres")
         new.send(whole[:7])
+        between.send(whole[:7])
         half.send(query("select 'whole'")[:9])
         holder.value("select pg_advisory_lock(77)")
         one.send(query("select pg_advisory_xact_lock(77)"))
@@ -247,6 +250,9 @@ def test_what_clients_have_travels(make_howdah, postgres):
         servers = {row["remote_pid"] for row in howdah.console("SHOW SERVERS")}
         old = begin_takeover(howdah)
         machine.wait_until(lambda: state(console)["suspended"] == "yes", "the successor to ask")
+        # Its login begins where it will be served.
+        between.send(whole[7:], query("select 'between'"))
+        assert between.quiet()
         holder.value("select pg_advisory_unlock(77)")
         assert old.wait(30) == 0
         one.read_until()
@@ -255,6 +261,8 @@ def test_what_clients_have_travels(make_howdah, postgres):
         assert half.read_until()[1].row() == [b"whole"]
         new.send(whole[7:])
         assert [m.tag for m in new.read_until()][0] == "R"
+        between.read_until()
+        assert between.read_until()[1].row() == [b"between"]
         assert {row["remote_pid"] for row in console_rows(console, "SHOW SERVERS")} == servers
         one.send(query("select pg_sleep(60)"))
         machine.wait_until(lambda: postgres.value(
@@ -281,6 +289,26 @@ def test_takeover_with_an_open_transaction(make_howdah):
             inside.rows("commit")
             assert inside.value("select 'as before'") == "as before"
             inside.send(wire.terminate())
+            assert old.wait(15) == 0
+            assert other.value("select 'served'") == "served"
+        finally:
+            machine.end(old)
+
+
+def test_takeover_in_the_middle_of_a_login(make_howdah):
+    """Who takes long to prove who it is stays where it is, as who is in a transaction does."""
+    howdah = make_howdah(auth_type="plain", workers=2)
+    with howdah.raw() as slow, howdah.connect(user="admin", password="secret",
+                                              database="postgres") as other:
+        slow.send(wire.startup("admin", "postgres"))
+        assert slow.read().body == struct.pack("!i", 3)
+        old = begin_takeover(howdah)
+        try:
+            howdah.wait_for_log("took over 1 clients")
+            slow.send(wire.password_message("secret"))
+            slow.read_until()
+            assert slow.value("select 'in'") == "in"
+            slow.send(wire.terminate())
             assert old.wait(15) == 0
             assert other.value("select 'served'") == "served"
         finally:

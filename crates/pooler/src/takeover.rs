@@ -23,7 +23,8 @@ use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{self, Server, ServerParcel};
 
-/// How long logins under way may take before their clients are left behind, in nanoseconds.
+/// How long logins under way may take before their clients are left behind, in nanoseconds. None
+/// begins meanwhile.
 const LOGIN_NS: u64 = 1_000_000_000;
 
 /// How far a takeover is.
@@ -95,6 +96,7 @@ impl Pooler {
         }
         self.janitor.takeover = Takeover::No;
         self.unpark(out);
+        self.begin_held_logins(out);
         self.accept(true, out);
         self.hold_pools(out);
     }
@@ -175,9 +177,14 @@ impl Pooler {
             out.push(Action::Detach(Peer::Server(id)));
         }
         for id in self.clients.keys() {
-            if self.pack_client(id, out) {
+            let state = self.clients.get(id).map(|client| &client.state);
+            let moves = matches!(state, Some(client::State::Moving(_)));
+            if self.pack_client(id) {
                 leaving.insert(Peer::Client(id));
-                out.push(Action::Detach(Peer::Client(id)));
+                // Of one on its way to another worker the driver lets go already.
+                if !moves {
+                    out.push(Action::Detach(Peer::Client(id)));
+                }
             }
         }
         leaving.extend(sessions.values().map(|client| Peer::Client(*client)));
@@ -225,31 +232,24 @@ impl Pooler {
     }
 
     /// True if the client travels.
-    fn pack_client(&mut self, id: ClientId, out: &mut Out) -> bool {
+    fn pack_client(&mut self, id: ClientId) -> bool {
         use client::State;
         let Some(client) = self.clients.get_mut(id) else {
             return false;
         };
         let standing = match &client.state {
             _ if client.leaving || client.replication.any() => None,
-            State::Startup => Some(Standing::Startup),
+            State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
             State::Idle | State::Waiting => Some(Standing::Ready),
             State::Console(session) => session.at_rest(),
+            // In the middle of proving who it is: nobody could go on there.
             _ => None,
         };
         if let Some(standing) = standing {
             client.state = State::Packed(standing);
-            return true;
         }
-        // In the middle of proving who it is, or about to be placed: nobody could go on there.
-        if matches!(
-            client.state,
-            State::Login(_) | State::Lookup | State::Welcome | State::Moving(_)
-        ) {
-            self.disconnect(id, Fault::ShuttingDown, out);
-        }
-        false
+        standing.is_some()
     }
 
     /// The driver has let go of a client that travels; it is in no table any more.
@@ -448,6 +448,7 @@ impl Pooler {
     pub(crate) fn drain_behind(&mut self, out: &mut Out) {
         self.janitor.takeover = Takeover::Over;
         self.unpark(out);
+        self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Ending::Clients);
         self.maybe_end(out);

@@ -106,8 +106,29 @@ impl Pooler {
                 Some(Ok(size)) if client.inbox.held.len() < size => return,
                 Some(Ok(size)) => size,
             };
+            let login = || {
+                matches!(
+                    read(&client.inbox.held[..size]),
+                    Ok(FirstPacket::Startup(_))
+                )
+            };
+            if self.janitor.takeover.holds() && login() {
+                // It begins where the client is served: at the successor, or here later.
+                return self.mind_held(id, out);
+            }
             let packet: Vec<u8> = client.inbox.held.drain(..size).collect();
             self.first_packet(id, &packet, out);
+        }
+    }
+
+    /// Logins that a takeover kept from beginning begin.
+    pub(crate) fn begin_held_logins(&mut self, out: &mut Out) {
+        for id in self.clients.keys() {
+            let state = self.clients.get(id).map(|client| &client.state);
+            if let Some(State::Startup) = state {
+                self.startup_bytes(id, b"", out);
+                self.unpause_client(id, out);
+            }
         }
     }
 
@@ -322,10 +343,14 @@ impl Pooler {
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id);
         self.suspend_client(id, out);
-        let Some(Ok(size)) = length(&parcel.bytes) else {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let Some(client) = self.clients.get_mut(id) else {
+        if self.janitor.takeover.holds() {
+            client.inbox.held = parcel.bytes;
+            return;
+        }
+        let Some(Ok(size)) = length(&parcel.bytes) else {
             return;
         };
         client.inbox.held = parcel.bytes[size..].to_vec();

@@ -24,7 +24,7 @@ impl Pooler {
 
     /// A client whose bytes can't be handled for now is not read from beyond a bound; one message
     /// that must be whole may be longer.
-    pub(super) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
