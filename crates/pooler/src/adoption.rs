@@ -15,7 +15,6 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, ServerParcel};
-use crate::standby;
 use crate::statement::Named;
 
 impl Pooler {
@@ -110,6 +109,7 @@ impl Pooler {
         client.inbox.tag = passenger.tag;
         client.inbox.fate = crate::inbox::Fate::Drop;
         client.group_failed = passenger.group_failed;
+        client.standby = passenger.standby;
         client.meaning = passenger.meaning;
         client.names_given = passenger.names_given;
         let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
@@ -213,12 +213,7 @@ impl Pooler {
         };
         let pool_id = self.pool_for(key, &database);
         self.pools.at_mut(pool_id).clients += 1;
-        let welcome = self.pools.at(pool_id).welcome.as_ref();
-        let standby = welcome.and_then(|welcome| standby::among(&welcome.parameters));
-        let client = self.clients.get_mut(id)?;
-        client.pool = Some(pool_id);
-        // What the process before this one will have told it.
-        client.standby = standby;
+        self.clients.get_mut(id)?.pool = Some(pool_id);
         Some(pool_id)
     }
 }

@@ -74,7 +74,10 @@ mod tests {
             ("C-0x1: d/u@unix:1 hello \n", "C-0x1: d/u@unix:1 hello"),
             ("Grüße \\o/", "Grüße \\o/"),
             ("a\nFATAL b\r\tc", "a\\nFATAL b\\r\\tc"),
-            ("\u{1b}[2J\u{7}\u{7f}\u{9b}1m\0", "\\x1b[2J\\x07\\x7f\\x9b1m\\x00"),
+            (
+                "\u{1b}[2J\u{7}\u{7f}\u{9b}1m\0",
+                "\\x1b[2J\\x07\\x7f\\x9b1m\\x00",
+            ),
         ] {
             let level = Level::Log;
             let text = text.into();

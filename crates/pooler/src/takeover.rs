@@ -309,6 +309,7 @@ impl Pooler {
             names_given: client.names_given,
             unnamed: client.unnamed,
             group_failed: client.group_failed,
+            standby: client.standby,
             held: client.inbox.held,
             left: client.inbox.left,
             tag: client.inbox.tag,

@@ -46,13 +46,7 @@ impl Pooler {
     }
 
     /// PostgreSQL refused something of ours.
-    pub(crate) fn task_failed(
-        &mut self,
-        id: ServerId,
-        sqlstate: &str,
-        error: &str,
-        out: &mut Out,
-    ) {
+    pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
