@@ -90,6 +90,24 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
     Ok((config, warnings))
 }
 
+/// Reads the configuration once more, when the process before us takes no orders any more: it may
+/// have been told to do so after we had, and nobody tells us. What a reload would refuse, it has
+/// refused.
+pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
+    let Ok((mut newer, warnings)) = source.load(None) else {
+        return config;
+    };
+    if warnings.iter().any(|warning| warning.stops_reload) {
+        return config;
+    }
+    for text in newer.keep_fixed(&config) {
+        log.say(Level::Warning, text);
+    }
+    log.set_verbose(newer.globals.verbose);
+    log.set_syslog(&newer.globals);
+    newer
+}
+
 /// Becomes the user the settings name, if any, and makes sure that this is not root.
 ///
 /// # Errors

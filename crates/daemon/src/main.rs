@@ -117,7 +117,10 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
-    let config = Arc::new(config);
+    let config = match freight {
+        Some(_) => Arc::new(boot::load_again(&source, config, log)),
+        None => Arc::new(config),
+    };
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let took_over = freight.is_some();
     let boxes = workers::start(

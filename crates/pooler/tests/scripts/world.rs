@@ -119,6 +119,7 @@ struct World {
 enum Asked {
     Password(u64, Weak<Secret>),
     Name(u64),
+    Reload(u64),
 }
 
 impl World {
@@ -202,6 +203,7 @@ impl World {
                 let verdict = (verdict == "yes").then_some(()).ok_or("no".into());
                 Answer::PasswordChecked(*ticket, verdict)
             }
+            (Asked::Reload(ticket), _) => Answer::Reloaded(*ticket, Ok(())),
             (Asked::Name(ticket), ip) => Answer::Resolved(*ticket, Ok(vec![ip.parse().unwrap()])),
         };
         let worker = *worker;
@@ -350,8 +352,11 @@ impl World {
         let mut all = vec![("user", "u"), ("database", "d")];
         let more = parameters.split_whitespace();
         all.extend(more.map(|word| word.split_once('=').unwrap()));
-        if all.iter().filter(|(key, _)| *key == "user").count() > 1 {
-            all.remove(0);
+        for name in ["user", "database"] {
+            let is_it = |(key, _): &(&str, &str)| *key == name;
+            if all.iter().filter(|pair| is_it(pair)).count() > 1 {
+                all.remove(all.iter().position(is_it).unwrap());
+            }
         }
         let mut bytes = Vec::new();
         write::startup(&mut bytes, 0, all);
@@ -509,6 +514,11 @@ impl World {
                     .push((worker, Asked::Password(ticket, password)));
                 let number = self.questions.len();
                 self.tell(&format!("question {number}: the password of {user}"));
+            }
+            Question::Reload { ticket } => {
+                self.questions.push((worker, Asked::Reload(ticket)));
+                let number = self.questions.len();
+                self.tell(&format!("question {number}: RELOAD"));
             }
             Question::Resolve { ticket, host } => {
                 self.questions.push((worker, Asked::Name(ticket)));
