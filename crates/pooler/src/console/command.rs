@@ -430,6 +430,11 @@ impl Pooler {
     /// What speaks against a command, given what is paused and which databases there are.
     fn objection(&self, name: &str, database: Option<&str>) -> Option<String> {
         let janitor = &self.janitor;
+        // Half of what is here may be packed already, and the new process would not hear of it.
+        let late = matches!(name, "resume" | "reconnect" | "disable" | "enable");
+        if late && janitor.takeover.holds() {
+            return Some("a new process takes over".into());
+        }
         let Some(database) = database else {
             return match name {
                 "disable" | "enable" => Some("a database is required".into()),
@@ -440,7 +445,6 @@ impl Pooler {
                 "suspend" if janitor.pauses_some() => {
                     Some("cannot suspend with paused databases".into())
                 }
-                "resume" if janitor.takeover.holds() => Some("a new process takes over".into()),
                 "resume" if janitor.holds() => None,
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
                     let why = if janitor.is_shutting_down() {

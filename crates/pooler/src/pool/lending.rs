@@ -78,7 +78,6 @@ impl Pooler {
         };
         let parcel = ServerParcel {
             welcome: pool.welcome.clone(),
-            epoch: self.janitor.epoch(),
             ..parcel
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
