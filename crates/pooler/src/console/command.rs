@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
+use crate::quotes::quoted;
 
 /// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
 const NAME_MAX: usize = 15;
@@ -193,24 +194,6 @@ fn word(text: &str) -> Option<(String, &str)> {
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = text.find(|c| !of_word(c)).unwrap_or(text.len());
     (end > 0).then(|| (text[..end].to_string(), &text[end..]))
-}
-
-/// Text between quotes, which stand doubled inside, and what follows it.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let mut rest = text.strip_prefix(quote)?;
-    let mut inside = String::new();
-    loop {
-        let end = rest.find(quote)?;
-        inside.push_str(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix(quote) {
-            Some(more) => {
-                inside.push(quote);
-                rest = more;
-            }
-            None => return Some((inside, rest)),
-        }
-    }
 }
 
 fn bounded(word: String, max: usize) -> Result<String, Unread> {
