@@ -634,23 +634,50 @@ def test_full_descriptor_table(make_howdah, postgres):
         assert witness.value("select 'still'") == "still"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_newcomers_leave_descriptors_to_servers(make_howdah, postgres, workers):
+    """Newcomers to a pool without servers take all descriptors they can get: servers are opened
+    nevertheless, and all are served, one after the other, long before logins time out."""
+    howdah = make_howdah(files=44, max_client_conn=1000, default_pool_size=6, workers=workers,
+                         tcp_defer_accept=0)
+    warning = howdah.wait_for_log(r"(\d+) are kept for servers, and who comes when there are about "
+                                  r"(\d+) clients waits").groups()
+    kept, clients = map(int, warning)
+    assert kept >= 6 and clients >= 6, warning
+    crowd = [howdah.raw() for _ in range(60)]
+    howdah.wait_for_log("accept.. failed: Too many open files")
+    for client in crowd:
+        client.send(wire.startup(user="postgres", database="postgres") + wire.query("select 1"))
+    for client in crowd:
+        assert "D" in [got.tag for got in client.read_until("Z") + client.read_until("Z")]
+        client.close()
+    assert "connect failed" not in howdah.log()
+    # The console, too, is back, and what names and files need.
+    assert howdah.reload() == []
+
+
 def test_no_descriptor_for_a_server(make_howdah, postgres):
     """That descriptors run out for a server is logged as the reason. Who waits for it waits on, and
     is served when some have come free."""
     howdah = make_howdah(files=64, max_client_conn=1000, tcp_defer_accept=0, server_login_retry=1,
-                         default_pool_size=2, client_login_timeout=3)
+                         default_pool_size=20, max_db_connections=4)
+    assert howdah.wait_for_log(r"(\d+) are kept for servers").group(1) == "4"
+    # What is kept is settled at the start: servers that a RELOAD allows take their chance.
+    howdah.write(max_db_connections=0)
+    howdah.reload()
     mark = howdah.log_mark()
-    with howdah.connect() as witness, howdah.connect() as second:
-        witness.rows("begin")
-        crowd = [howdah.raw() for _ in range(80)]
-        howdah.wait_for_log("accept.. failed: Too many open files", since=mark)
-        second.send(wire.query("select 1"))
-        howdah.wait_for_log("connect failed: .*Too many open files", since=mark)
-        assert witness.value("select 'undisturbed'") == "undisturbed"
-        for client in crowd:
-            client.close()
-        assert [got.tag for got in second.read_until()] == ["T", "D", "C", "Z"]
-        witness.rows("commit")
+    clients = [howdah.connect() for _ in range(14)]
+    crowd = [howdah.raw() for _ in range(80)]
+    howdah.wait_for_log("accept.. failed: Too many open files", since=mark)
+    for client in clients:
+        client.send(wire.query("begin"))
+    howdah.wait_for_log("connect failed: .*Too many open files", since=mark)
+    assert clients[0].read_until()[-1].tag == "Z"
+    assert clients[0].value("select 'undisturbed'") == "undisturbed"
+    for client in crowd:
+        client.close()
+    for client in clients[1:]:
+        assert [got.tag for got in client.read_until()] == ["C", "Z"]
 
 
 def answers(howdah):

@@ -138,3 +138,23 @@ def test_lines(make_howdah, postgres, settings, happens, line):
     howdah = make_howdah(**settings)
     happens(howdah)
     howdah.wait_for_log(line)
+
+
+def test_names_stay_in_their_line(make_howdah):
+    """What somebody puts into a name neither ends a line of the log nor reaches a terminal; nor
+    what stands in a file."""
+    howdah = make_howdah(databases={"only": ""})
+    mark = howdah.log_mark()
+    fake = "x\n2026-01-01 00:00:00.000 UTC [1] FATAL the end\x1b[2J\x07\r\x9b1m\t"
+    for options in ({"user": fake}, {"database": fake}, {"application_name": fake}, {fake: "1"}):
+        refused(howdah, **{"database": "nosuchdb", **options})
+    howdah.wait_for_log(r"x\\n2026-01-01 .* FATAL the end\\x1b\[2J\\x07\\r\\x9b1m\\t@", since=mark)
+    howdah.write(pool_mode="a\x1b[2J")
+    with pytest.raises(wire.Refused):
+        howdah.reload()
+    howdah.wait_for_log(r'invalid value "a\\x1b\[2J" for parameter pool_mode', since=mark)
+    with open(howdah.log_path, "rb") as file:
+        text = file.read().decode()
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert all(re.match(r"\d{4}-\d\d-\d\d \S+ \S+ \[%d\] " % howdah.child.pid, line)
+               for line in text.splitlines()), text

@@ -252,3 +252,24 @@ def test_settings_of_a_user_are_no_login(make_howdah):
     with pytest.raises(wire.Refused) as refused:
         howdah.connect(user="md5_user")
     assert refused.value.text == '"trust" authentication failed'
+
+
+@pytest.mark.parametrize("name, value", [
+    ("TimeZone", "Mars"), ("client_encoding", "nonsense"), ("DateStyle", "Mayan")])
+def test_values_that_mean_nothing(make_howdah, postgres, name, value):
+    """PostgreSQL refuses the login; here the first query is refused, in its words. The server is
+    none the worse."""
+    howdah = make_howdah(default_pool_size=1)
+    with pytest.raises(wire.Refused) as direct:
+        wire.connect((postgres.host, postgres.port), "postgres", "postgres", **{name: value})
+    with howdah.connect() as client:
+        pid = client.value("select pg_backend_pid()")
+    with howdah.connect(**{name: value}) as client:
+        client.send(wire.query("select 1"))
+        (refusal,) = client.read_to_end()
+    fields = refusal.fields()
+    expected = direct.value.fields
+    assert [fields[key] for key in "SCM"] == [expected[key] for key in "SCM"]
+    howdah.wait_for_log("closing because: invalid server parameter")
+    with howdah.connect() as client:
+        assert client.value("select pg_backend_pid()") == pid

@@ -11,6 +11,7 @@ import pytest
 
 from harness import logins, machine, wire
 from harness.logins import refusal
+from test_takeover import take_over
 
 FOLDER = "/etc/pam.d"
 FAILED = ("28000", "PAM authentication failed")
@@ -179,3 +180,32 @@ def test_auth_type_pam(make_howdah, scratch, own_postgres, request):
         assert "nonexistent" not in howdah.log()
     finally:
         service.remove()
+
+
+def test_takeover(make_howdah, own_postgres, service):
+    """Who is logged in by PAM stays so behind a successor, which asks nobody again; and it opens
+    servers with the password that PAM has found right."""
+    own_postgres.sql("create role ann login password 'secret'")
+    own_postgres.write_hba("local all all trust", "host all ann 127.0.0.1/32 scram-sha-256",
+                           "host all all 127.0.0.1/32 trust")
+    own_postgres.reload()
+    howdah = make_howdah(start=False, postgres=own_postgres, workers=2)
+    rules = os.path.join(howdah.folder, "hba.conf")
+    howdah._write_file(rules, f"{CONSOLE_RULE}\nlocal pgbouncer pgbouncer peer\n"
+                              f"host all all all pam pamservice={service.name}\n")
+    howdah.write(auth_type="hba", auth_hba_file=rules)
+    howdah.start()
+    with howdah.connect(user="ann", password="secret") as client:
+        client.rows("set application_name to 'kept'")
+        before = client.value("select pg_backend_pid()")
+        take_over(howdah)
+        assert client.value("show application_name") == "kept"
+        assert client.value("select pg_backend_pid()") == before
+        own_postgres.sql(f"select pg_terminate_backend({before})")
+        howdah.wait_for_pool(user="ann", sv_idle=0, sv_used=0)
+        assert client.value("select current_user") == "ann"
+        assert client.value("select pg_backend_pid()") != before
+        assert len(service.asked()) == 1
+    assert refusal(howdah, user="ann", password="wrong") == FAILED
+    with howdah.connect(user="ann", password="secret") as client:
+        assert client.value("select 1") == "1"

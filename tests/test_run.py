@@ -106,3 +106,19 @@ def test_to_where_nobody_is(url, said):
     """One clear sentence, and a failure."""
     code, output = once("--to", url)
     assert code == 1 and said in output, output
+
+
+@pytest.mark.parametrize("script", ["test", "run", "soak", "regress", "sim", "load postgres", "bench"])
+def test_what_the_build_needs(script, tmp_path):
+    """Each script that builds says what the build lacks, instead of the linker."""
+    for name, body in (("cc", "exit 1"), ("id", "echo 1000")):
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\n{body}\n")
+        stub.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    name, *arguments = script.split()
+    child = machine.spawn([os.path.join(os.path.dirname(HERE), name), *arguments],
+                          as_user=False, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said, _ = child.communicate()
+    assert child.returncode != 0 and re.search("install.* libpam0g-dev", said), said

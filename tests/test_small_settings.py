@@ -2,6 +2,7 @@
 
 import grp
 import os
+import re
 
 import pytest
 
@@ -103,3 +104,18 @@ def test_pool_idle_timeout(make_howdah, postgres, database):
     assert howdah.pool() is None
     with howdah.connect() as client:
         assert client.value("select 2") == "2"
+
+
+def test_absurd_numbers_of_workers(make_howdah):
+    """More than there can be are refused by --check; more than the system allows, with a remedy."""
+    howdah = make_howdah(workers=9999, start=False)
+    code, said = howdah.check()
+    assert code == 1, said
+    assert 'invalid value "9999" for parameter workers' in said, said
+    assert "write a whole number from 0 to 1024" in said, said
+    howdah = make_howdah(workers=200, files=64, start=False)
+    assert howdah.check()[0] == 0
+    code, said = howdah.run_to_end(howdah.ini_path)
+    assert code == 1, said
+    assert re.search(r"FATAL cannot start worker \d+ of 200: .* cannot be set up: "
+                     r"Too many open files; set workers lower .*ulimit -n", said), said

@@ -390,6 +390,59 @@ def test_other_versions_are_refused(make_howdah, system_programs):
         assert client.value("select 1") == "1"
 
 
+def replace(howdah, **changes):
+    """Writes the settings so that nobody reads half of them."""
+    path = howdah.ini_path
+    howdah.ini_path = path + ".new"
+    howdah.write(**changes)
+    os.replace(howdah.ini_path, path)
+    howdah.ini_path = path
+
+
+@pytest.mark.parametrize("by_signal", [False, True], ids=["console", "signal"])
+def test_reload_while_a_successor_waits(make_howdah, by_signal):
+    """The successor has read its settings, and waits; then they are changed, and the old process
+    is told so: the successor has the new ones."""
+    howdah = make_howdah(workers=2, suspend_timeout=60, default_pool_size=5)
+    with admin(howdah) as console, howdah.connect() as inside:
+        inside.rows("begin")
+        old = begin_takeover(howdah)
+        machine.wait_until(lambda: state(console)["suspended"] == "yes", "the successor to ask")
+        replace(howdah, default_pool_size=6)
+        mark = howdah.log_mark()
+        if by_signal:
+            old.send_signal(signal.SIGHUP)
+            howdah.wait_for_log("got SIGHUP, re-reading config", since=mark)
+        else:
+            console_rows(console, "RELOAD")
+        assert old.poll() is None
+        inside.rows("commit")
+        assert old.wait(30) == 0, howdah.said()
+        rows = console_rows(console, "SHOW CONFIG")
+        assert [row["value"] for row in rows if row["key"] == "default_pool_size"] == ["6"]
+        assert inside.value("select 1") == "1"
+
+
+def test_reloads_all_through_a_takeover(make_howdah):
+    """Every RELOAD is answered, by one process or the other, and what it has read holds."""
+    howdah = make_howdah(workers=2, default_pool_size=5)
+    with admin(howdah) as console:
+        for turn in range(3):
+            old = begin_takeover(howdah)
+            size = 10 + 100 * turn
+            while old.poll() is None:
+                size += 1
+                replace(howdah, default_pool_size=size)
+                # One at once: the process may change between them.
+                console.send(query("RELOAD"), query("SHOW CONFIG"))
+                tags = [got.tag for got in console.read_until()]
+                assert tags == ["C", "Z"], tags
+                got = console.read_until()
+                rows = [m.row() for m in got if m.tag == "D"]
+                assert [r[1] for r in rows if r[0] == b"default_pool_size"] == [b"%d" % size]
+            assert old.wait() == 0, howdah.said()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 def test_other_users_are_refused(make_howdah):
     """A process of another user gets nothing."""

@@ -9,6 +9,8 @@ use howdah_pooler::note::Level;
 use nix::unistd::{Gid, Uid, User};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use howdah_daemon::reserve;
+
 use crate::cli::Arguments;
 use crate::listen;
 use crate::log::{self, Log};
@@ -86,6 +88,24 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
     })?;
     log.set_verbose(config.globals.verbose);
     Ok((config, warnings))
+}
+
+/// Reads the configuration once more, when the process before us takes no orders any more: it may
+/// have been told to do so after we had, and nobody tells us. What a reload would refuse, it has
+/// refused.
+pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
+    let Ok((mut newer, warnings)) = source.load(None) else {
+        return config;
+    };
+    if warnings.iter().any(|warning| warning.stops_reload) {
+        return config;
+    }
+    for text in newer.keep_fixed(&config) {
+        log.say(Level::Warning, text);
+    }
+    log.set_verbose(newer.globals.verbose);
+    log.set_syslog(&newer.globals);
+    newer
 }
 
 /// Becomes the user the settings name, if any, and makes sure that this is not root.
@@ -191,8 +211,13 @@ pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
         .map_err(|why| Fatal(format!("fork failed: {}", why.desc())))
 }
 
-/// Allows us as many descriptors as the system lets us, and logs how many that is.
-pub fn raise_limits(config: &Config, log: &Log) {
+/// Descriptors of the process itself, and of each worker: the ring, its bell and the like.
+const OWN_DESCRIPTORS: u64 = 16;
+const DESCRIPTORS_PER_WORKER: u64 = 4;
+
+/// Allows us as many descriptors as the system lets us, logs how many that is, and sees to it that
+/// clients do not take those that servers need.
+pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: limit.maximum,
@@ -201,7 +226,13 @@ pub fn raise_limits(config: &Config, log: &Log) {
     let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
     let current = if raised { limit.maximum } else { limit.current };
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
-    let expected = expected_descriptors(config);
+    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers);
+    let servers = expected_servers(config);
+    let expected = u64::from(config.globals.max_client_conn)
+        .saturating_add(servers)
+        .saturating_add(own);
+    let places = reserve::places(current.unwrap_or(u64::MAX), own, servers);
+    reserve::keep(places);
     log.say(
         Level::Log,
         format!(
@@ -212,36 +243,43 @@ pub fn raise_limits(config: &Config, log: &Log) {
             config.globals.max_client_conn
         ),
     );
-    if current.is_some_and(|current| current < expected) {
+    if let Some(current) = current.filter(|current| *current < expected) {
+        let clients = current.saturating_sub(own + places);
         log.say(
             Level::Warning,
-            "the file descriptor limit is below that: connections may be refused; raise it \
-             (ulimit -n, LimitNOFILE=) or lower max_client_conn or the pool sizes",
+            format!(
+                "the file descriptor limit is below that: {places} are kept for servers, and who \
+                 comes when there are about {clients} clients waits until one leaves, the console \
+                 included; raise the limit (ulimit -n, LimitNOFILE=) or lower max_client_conn or \
+                 the pool sizes"
+            ),
         );
     }
 }
 
-/// What the settings let us open: clients, and each database's servers for each user it may have.
-fn expected_descriptors(config: &Config) -> u64 {
+/// The servers that the settings let us open, for each database and each user it may have. A pool
+/// without a size has one for each client.
+fn expected_servers(config: &Config) -> u64 {
     let users = config.users.len().max(1) as u64;
-    let servers: u64 = config
-        .databases
-        .values()
+    let databases = config.databases.values().chain(&config.fallback);
+    databases
         .map(|database| {
             let pools = if database.forced_user.is_some() {
                 1
             } else {
                 users
             };
-            let size = config.pool_size(database, None) + config.reserve_pool_size(database, None);
-            let all = pools * u64::from(size);
+            let size = match config.pool_size(database, None) {
+                0 => config.globals.max_client_conn,
+                size => size.saturating_add(config.reserve_pool_size(database, None)),
+            };
+            let all = pools.saturating_mul(size.into());
             match config.max_db_connections(database) {
                 0 => all,
                 limit => all.min(limit.into()),
             }
         })
-        .sum();
-    u64::from(config.globals.max_client_conn) + servers + 10
+        .fold(0, u64::saturating_add)
 }
 
 /// `howdah --check`: what is wrong with the configuration, on standard error.

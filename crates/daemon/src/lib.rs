@@ -8,5 +8,6 @@ mod connections;
 pub mod driver;
 pub mod mailbox;
 mod output;
+pub mod reserve;
 pub mod sockets;
 pub mod worker;

@@ -214,10 +214,9 @@ pub fn text(error: &io::Error) -> String {
     text
 }
 
-/// `TIME [PID] LEVEL text`; what follows a line break is indented by a tab.
+/// `TIME [PID] LEVEL text`.
 fn line(time: &str, pid: u32, note: &Note) -> String {
-    let text = note.text.trim_end().replace('\n', "\n\t");
-    format!("{time} [{pid}] {} {text}\n", note.level)
+    format!("{time} [{pid}] {} {}\n", note.level, note.line())
 }
 
 #[cfg(test)]
@@ -239,7 +238,7 @@ mod tests {
             seen,
             "2026-01-01 00:00:00.000 UTC [7] LOG C-0x1: a/b@c: hello\n"
         );
-        assert_eq!(line("t", 1, &note("a\nb\nc \n")), "t [1] LOG a\n\tb\n\tc\n");
+        assert_eq!(line("t", 1, &note("a\nb\nc \n")), "t [1] LOG a\\nb\\nc\n");
     }
 
     #[test]

@@ -78,10 +78,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         log.say(Level::Warning, warning.text);
     }
     leave::leave_on_panic(log);
-    boot::raise_limits(&config, log);
-
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
+    boot::raise_limits(&config, count, log);
     let (driver, driver_story) = workers::choose_driver(globals)?;
     log.say(
         Level::Log,
@@ -106,7 +105,10 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
-    let config = Arc::new(config);
+    let config = match freight {
+        Some(_) => Arc::new(boot::load_again(&source, config, log)),
+        None => Arc::new(config),
+    };
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let took_over = freight.is_some();
     let boxes = workers::start(

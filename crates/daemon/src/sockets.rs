@@ -22,6 +22,7 @@ use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
 use crate::output::Memory;
+use crate::reserve;
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
@@ -161,6 +162,7 @@ impl<D: Driver> Sockets<D> {
     pub fn accept(&mut self, on: bool) {
         self.accepting.on = on;
         self.accepting.paused_until = None;
+        reserve::refill();
         self.arm_accepts(on);
     }
 
@@ -180,7 +182,7 @@ impl<D: Driver> Sockets<D> {
 
     /// Takes a socket in as this peer, and receives from it.
     pub fn adopt(&mut self, peer: Peer, socket: LooseSocket) {
-        let key = self.table.insert(peer, Stage::Open);
+        let key = self.insert(peer, Stage::Open);
         self.driver.attach(key, socket);
         self.driver.receive(key, true);
     }
@@ -193,7 +195,7 @@ impl<D: Driver> Sockets<D> {
 
     /// Opens a connection; `Connected` answers, and receiving is on then.
     pub fn connect(&mut self, peer: Peer, address: &Address) {
-        let key = self.table.insert(peer, Stage::Connecting);
+        let key = self.insert(peer, Stage::Connecting);
         self.driver.connect(key, address);
     }
 
@@ -451,7 +453,7 @@ impl<D: Driver> Sockets<D> {
             self.mark_dirty(key);
         } else if stage == Stage::Leaving {
             self.drop_output(key);
-            self.table.remove(key);
+            self.remove(key, peer);
             self.tell(Event::Detached(peer, socket));
         } else {
             // Closed while leaving.
@@ -467,7 +469,7 @@ impl<D: Driver> Sockets<D> {
         let peer = connection.peer;
         let gone = connection.flags.ended || connection.flags.broken;
         self.drop_output(key);
-        self.table.remove(key);
+        self.remove(key, peer);
         self.awaited.retain(|awaited| *awaited != peer);
         self.descriptor_came_free();
         self.tell(Event::Closed { peer, gone });
@@ -530,12 +532,14 @@ impl<D: Driver> Sockets<D> {
             }
         }
         if self.accepting.paused_until.is_some_and(|at| at <= self.now) {
+            self.accepting.paused_until = Some(Time(self.now.0 + ACCEPT_PAUSE));
             self.descriptor_came_free();
         }
     }
 
     fn pause_accepting(&mut self, error: Errno) {
         self.arm_accepts(false);
+        reserve::ease();
         self.accepting.paused_until = Some(Time(self.now.0 + ACCEPT_PAUSE));
         let due = |last: Time| self.now.0 >= last.0 + ACCEPT_NOTE;
         if self.accepting.noted.is_none_or(due) {
@@ -548,10 +552,24 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Accepting resumes, if it paused.
+    /// What is kept back goes first; then accepting resumes, if it paused.
     fn descriptor_came_free(&mut self) {
-        if self.accepting.paused_until.take().is_some() {
+        if reserve::refill() && self.accepting.paused_until.take().is_some() {
             self.arm_accepts(self.accepting.on);
+        }
+    }
+
+    fn insert(&mut self, peer: Peer, stage: Stage) -> Key {
+        if let Peer::Server(_) = peer {
+            reserve::server_comes();
+        }
+        self.table.insert(peer, stage)
+    }
+
+    fn remove(&mut self, key: Key, peer: Peer) {
+        self.table.remove(key);
+        if let Peer::Server(_) = peer {
+            reserve::server_goes();
         }
     }
 

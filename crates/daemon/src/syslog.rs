@@ -111,7 +111,7 @@ fn line(facility: Facility, ident: &str, time: &str, pid: u32, note: &Note) -> S
         Level::Log => 6,
         Level::Debug | Level::Noise => 7,
     };
-    let text = note.text.trim_end();
+    let text = note.line();
     format!("<{}>{time} {ident}[{pid}]: {text}", facility * 8 + severity)
 }
 
@@ -201,7 +201,7 @@ mod tests {
             (Facility::Local7, Level::Log, "<190>"),
         ] {
             let line = line(facility, "pool", time, 7, &note(level, "two\nlines\n"));
-            assert_eq!(line, format!("{start}{time} pool[7]: two\nlines"));
+            assert_eq!(line, format!("{start}{time} pool[7]: two\\nlines"));
         }
     }
 

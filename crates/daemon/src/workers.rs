@@ -9,7 +9,7 @@ use howdah_daemon::driver::choose::{self, Choice};
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
 use howdah_daemon::driver::uring::Uring;
-use howdah_daemon::driver::{Driver, error_text};
+use howdah_daemon::driver::{Driver, Errno, error_text};
 use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::config::{Config, Globals, IoDriver};
@@ -82,11 +82,11 @@ pub fn socket_options(globals: &Globals) -> SocketOptions {
 /// # Errors
 /// The system refuses threads, descriptors or entropy.
 pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Vec<PostBox>, Fatal> {
-    let fail = |why: &std::io::Error| Fatal(format!("cannot start workers: {}", log::text(why)));
+    let fail = |number, what, why| Fatal(cannot_start(number, count, what, &why));
     let mut boxes = Vec::new();
     let mut mailboxes = Vec::new();
-    for _ in 0..count {
-        let (post, mailbox) = mailbox().map_err(|why| fail(&why))?;
+    for number in 0..count {
+        let (post, mailbox) = mailbox().map_err(|why| fail(number, "its mailbox", why))?;
         boxes.push(post);
         mailboxes.push(mailbox);
     }
@@ -109,9 +109,25 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
         let thread = std::thread::Builder::new().name(format!("worker {number}"));
         thread
             .spawn(move || seat.work())
-            .map_err(|why| fail(&why))?;
+            .map_err(|why| fail(number, "its thread", why))?;
     }
     Ok(boxes)
+}
+
+/// Why a worker cannot begin, and what helps.
+fn cannot_start(number: u16, count: u16, what: &str, why: &std::io::Error) -> String {
+    let limit = match Errno::from_io_error(why) {
+        Some(Errno::MFILE | Errno::NFILE) => "raise the limit on descriptors (ulimit -n)",
+        Some(Errno::AGAIN) => "raise the limit on threads (ulimit -u, TasksMax=)",
+        Some(Errno::NOMEM) => "raise the limits on memory and locked memory (ulimit -v, -l)",
+        _ => "look at the limits of the process",
+    };
+    format!(
+        "cannot start worker {} of {count}: {what} cannot be set up: {}; set workers lower \
+         (0: one per core), or {limit}",
+        number + 1,
+        log::text(why)
+    )
 }
 
 /// What another process had is the workers'.
@@ -162,17 +178,18 @@ impl Seat {
                     driver.busy_poll(Duration::from_micros(limit.into()));
                     self.run(driver);
                 }
-                Err(why) => self.give_up(&format!("cannot use io_uring: {}", log::text(&why))),
+                Err(why) => self.give_up("io_uring", &why),
             },
             Choice::Epoll => match Epoll::new(listeners, wire) {
                 Ok(driver) => self.run(driver),
-                Err(why) => self.give_up(&format!("cannot use epoll: {}", error_text(why))),
+                Err(why) => self.give_up("epoll", &why.into()),
             },
         }
     }
 
-    fn give_up(&self, why: &str) -> ! {
-        self.common.log.say(Level::Fatal, why);
+    fn give_up(&self, what: &str, why: &std::io::Error) -> ! {
+        let text = cannot_start(self.id.0, self.count, what, why);
+        self.common.log.say(Level::Fatal, text);
         leave(1)
     }
 

@@ -15,7 +15,6 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, ServerParcel};
-use crate::standby;
 use crate::statement::Named;
 
 impl Pooler {
@@ -95,7 +94,7 @@ impl Pooler {
         client.user = user;
         match passenger.standing {
             Standing::Startup => {
-                self.watch_client(id, out);
+                self.watch_client(id);
                 return self.startup_bytes(id, b"", out);
             }
             Standing::Console { admin } => {
@@ -110,6 +109,7 @@ impl Pooler {
         client.inbox.tag = passenger.tag;
         client.inbox.fate = crate::inbox::Fate::Drop;
         client.group_failed = passenger.group_failed;
+        client.standby = passenger.standby;
         client.meaning = passenger.meaning;
         client.names_given = passenger.names_given;
         let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
@@ -143,7 +143,7 @@ impl Pooler {
         let entered = ToBroker::ServerEntered { worker, pool };
         out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         // If it leads elsewhere now, or was called in meanwhile, it lasts as long as its session.
-        let stale = !same || parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Linked(id);
@@ -157,7 +157,7 @@ impl Pooler {
         }
         self.keep_key(id, key);
         self.resume(id, out);
-        self.watch_client(id, out);
+        self.watch_client(id);
         let linked = self.clients.get(id).is_some_and(|c| c.link().is_some());
         if linked && self.pools.at(pool_id).terms.watched {
             self.watch_link(id);
@@ -189,14 +189,14 @@ impl Pooler {
             client.state = client::State::Idle;
             self.keep_key(id, key);
             self.resume(id, out);
-            return self.watch_client(id, out);
+            return self.watch_client(id);
         }
         client.state = client::State::Welcome;
         if welcomed {
             return self.welcome(id, out);
         }
         self.pools.at_mut(pool_id).newcomers.push(id);
-        self.watch_client(id, out);
+        self.watch_client(id);
         self.need(pool_id, out);
     }
 
@@ -214,12 +214,7 @@ impl Pooler {
         };
         let pool_id = self.pool_for(key, &database);
         self.pools.at_mut(pool_id).clients += 1;
-        let welcome = self.pools.at(pool_id).welcome.as_ref();
-        let standby = welcome.and_then(|welcome| standby::among(&welcome.parameters));
-        let client = self.clients.get_mut(id)?;
-        client.pool = Some(pool_id);
-        // What the process before this one will have told it.
-        client.standby = standby;
+        self.clients.get_mut(id)?.pool = Some(pool_id);
         Some(pool_id)
     }
 }

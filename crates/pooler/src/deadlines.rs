@@ -53,7 +53,7 @@ impl Deadlines {
 
 impl Pooler {
     /// Makes sure that a client comes up when its next deadline passes.
-    pub(crate) fn watch_client(&mut self, id: ClientId, _out: &mut Out) {
+    pub(crate) fn watch_client(&mut self, id: ClientId) {
         let Some((at, _)) = self.client_deadline(id) else {
             return;
         };
@@ -99,7 +99,7 @@ impl Pooler {
             Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
             later => {
                 if later.is_some() {
-                    self.watch_client(id, out);
+                    self.watch_client(id);
                 }
                 let linked = self
                     .clients
@@ -124,7 +124,7 @@ impl Pooler {
                         write::notice(buf, "NOTICE", "00000", text, None);
                     });
                 }
-                self.watch_client(id, out);
+                self.watch_client(id);
             }
         }
     }

@@ -436,16 +436,7 @@ impl Out {
     }
 
     /// Logs.
-    ///
-    /// Names come from clients: what could end a line or drive a terminal is escaped.
-    pub fn note(&mut self, mut note: Note) {
-        if note.text.contains(char::is_control) {
-            let escaped = |c: char| match c.is_control() {
-                true => c.escape_default().to_string(),
-                false => c.to_string(),
-            };
-            note.text = note.text.chars().map(escaped).collect();
-        }
+    pub fn note(&mut self, note: Note) {
         self.actions.push(Action::Note(note));
     }
 

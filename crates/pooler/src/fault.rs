@@ -114,8 +114,8 @@ pub enum Fault {
     ServerLoginFailing(String),
     /// The connection broke.
     ServerGone,
-    /// A parameter's value was refused by PostgreSQL.
-    ServerParameter,
+    /// PostgreSQL refused the value of a client's parameter: its SQLSTATE and text.
+    ServerParameter(String, String),
     /// A reason only the log needs.
     Server(&'static str),
 }
@@ -147,10 +147,18 @@ impl Fault {
             ClientIdle => "57P05",
             NoSuchUser => "28000",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
-            ServerLogin(sqlstate, _) => sqlstate,
+            ServerLogin(sqlstate, _) | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
             Protocol(..) | QueriesRefused => "0A000",
             _ => "08P01",
+        }
+    }
+
+    /// What the client is told, where that is not what the log says.
+    pub fn told(&self) -> String {
+        match self {
+            Fault::ServerParameter(_, text) => text.clone(),
+            fault => fault.to_string(),
         }
     }
 
@@ -159,7 +167,7 @@ impl Fault {
         use Fault::*;
         match self {
             Config(_) | ServerBytes(_) => Level::Error,
-            ServerLogin(..) | ServerParameter => Level::Warning,
+            ServerLogin(..) | ServerParameter(..) => Level::Warning,
             _ => Level::Log,
         }
     }
@@ -260,7 +268,7 @@ impl fmt::Display for Fault {
                 "server login has been failing, cached error: {text} (server_login_retry)"
             ),
             ServerGone => f.write_str("server conn crashed?"),
-            ServerParameter => f.write_str("invalid server parameter"),
+            ServerParameter(..) => f.write_str("invalid server parameter"),
         }
     }
 }

@@ -98,7 +98,7 @@ impl Janitor {
     }
 
     /// The number of the last order that called servers in.
-    pub fn epoch(&self, _database: &str) -> u64 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 

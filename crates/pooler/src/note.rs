@@ -1,5 +1,6 @@
 //! Log records, as values.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// PgBouncer's log levels.
@@ -39,4 +40,48 @@ pub struct Note {
     pub level: Level,
     /// The whole text, its `C-0x...: db/user@host:port` prefix included.
     pub text: String,
+}
+
+impl Note {
+    /// The text as one line of a log. Names come from whoever connects: nothing of them may end the
+    /// line or move a terminal's cursor, so control characters are written as `\n` or `\x1b`.
+    pub fn line(&self) -> Cow<'_, str> {
+        let text = self.text.trim_end();
+        if !text.contains(char::is_control) {
+            return Cow::Borrowed(text);
+        }
+        let mut line = String::with_capacity(text.len() + 16);
+        for c in text.chars() {
+            match c {
+                '\n' => line.push_str("\\n"),
+                '\r' => line.push_str("\\r"),
+                '\t' => line.push_str("\\t"),
+                c if c.is_control() => line.push_str(&format!("\\x{:02x}", u32::from(c))),
+                c => line.push(c),
+            }
+        }
+        Cow::Owned(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_line_of_printable_characters() {
+        for (text, line) in [
+            ("C-0x1: d/u@unix:1 hello \n", "C-0x1: d/u@unix:1 hello"),
+            ("Grüße \\o/", "Grüße \\o/"),
+            ("a\nFATAL b\r\tc", "a\\nFATAL b\\r\\tc"),
+            (
+                "\u{1b}[2J\u{7}\u{7f}\u{9b}1m\0",
+                "\\x1b[2J\\x07\\x7f\\x9b1m\\x00",
+            ),
+        ] {
+            let level = Level::Log;
+            let text = text.into();
+            assert_eq!(Note { level, text }.line(), line);
+        }
+    }
 }

@@ -234,7 +234,7 @@ impl Pooler {
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
             Mail::Welcome(key, welcome, epoch) => {
                 if let Some(id) = self.pools.find(&key)
-                    && epoch >= self.janitor.epoch(&key.database)
+                    && epoch >= self.janitor.epoch()
                 {
                     self.learn_welcome(id, *welcome, out);
                 }

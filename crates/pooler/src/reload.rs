@@ -34,15 +34,15 @@ impl Pooler {
                 None => self.kill_pool(id, out),
             }
         }
-        self.watch_all(out);
+        self.watch_all();
         self.janitor.hurry(self.now);
     }
 
     /// Deadlines may have come nearer: connections have to come up for the new ones.
-    fn watch_all(&mut self, out: &mut Out) {
+    fn watch_all(&mut self) {
         let clients: Vec<_> = self.clients.iter().map(|(id, _)| id).collect();
         for id in clients {
-            self.watch_client(id, out);
+            self.watch_client(id);
             let linked = self.clients.get(id).filter(|c| c.link().is_some());
             let pool = linked.and_then(|client| client.pool);
             if pool.is_some_and(|pool| self.pools.at(pool).terms.watched) {

@@ -185,6 +185,11 @@ impl Pooler {
                 if !moves {
                     out.push(Action::Detach(Peer::Client(id)));
                 }
+            } else if let Some(client::State::Console(session)) =
+                self.clients.get(id).map(|c| &c.state)
+                && session.rests_soon()
+            {
+                leaving.insert(Peer::Client(id));
             }
         }
         leaving.extend(sessions.values().map(|client| Peer::Client(*client)));
@@ -252,6 +257,19 @@ impl Pooler {
         standing.is_some()
     }
 
+    /// A console that packing waits for has had its answer: what else it has sent is the
+    /// successor's. True if it travels.
+    pub(crate) fn pack_console(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let Takeover::Packing { left, .. } = &self.janitor.takeover else {
+            return false;
+        };
+        let travels = left.contains(&Peer::Client(id)) && self.pack_client(id);
+        if travels {
+            out.push(Action::Detach(Peer::Client(id)));
+        }
+        travels
+    }
+
     /// The driver has let go of a client that travels; it is in no table any more.
     pub(crate) fn client_packed(
         &mut self,
@@ -309,6 +327,7 @@ impl Pooler {
             names_given: client.names_given,
             unnamed: client.unnamed,
             group_failed: client.group_failed,
+            standby: client.standby,
             held: client.inbox.held,
             left: client.inbox.left,
             tag: client.inbox.tag,

@@ -340,7 +340,7 @@ impl Client {
         self.stage = Stage::Doomed;
         self.disturbed = true;
         let invalid = self.wish.asks.iter().any(|(_, value)| value == "invalid");
-        let own = invalid && text == "invalid server parameter";
+        let own = invalid && text.starts_with("invalid value for parameter");
         let excused = world
             .excuses
             .texts

@@ -10,6 +10,8 @@ use howdah_pooler::event::{Address, Ends, LooseSocket, Time, UnixPeer};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
+use crate::reserve;
+
 /// A bound and listening socket, shared by all workers.
 #[derive(Clone, Debug)]
 pub struct Listener {
@@ -244,7 +246,12 @@ pub(super) fn begin_connect(address: &Address, options: &SocketOptions) -> Resul
         Address::Unix(..) => AddressFamily::UNIX,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let open = || rustix::net::socket_with(family, SocketType::STREAM, flags, None);
+    let mut socket = open();
+    while matches!(socket, Err(Errno::MFILE)) && reserve::spend() {
+        socket = open();
+    }
+    let socket = socket?;
     let result = match address {
         Address::Tcp(ip, port) => {
             options.apply(&socket)?;

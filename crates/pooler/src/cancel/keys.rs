@@ -8,7 +8,8 @@ use subtle::ConstantTimeEq;
 
 use crate::event::{ClientId, WorkerId};
 
-/// How many bits of the key's process id name the slot; the rest names the worker.
+/// How many bits of the key's process id name the slot; the rest names the worker: one of 1024, which
+/// is what the setting `workers` is bounded by.
 const SLOT_BITS: u32 = 22;
 
 /// Makes keys.

@@ -31,12 +31,12 @@ impl Pooler {
             .is_none_or(|server| !server.inbox.relaying());
         let told = fault.is_told() && between && !matches!(client.state, State::Canceller);
         if told {
-            let (sqlstate, text) = (fault.sqlstate().to_string(), fault.to_string());
+            let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
             out.send_with(Peer::Client(id), |buf| {
                 write::error(buf, "FATAL", &sqlstate, &text)
             });
             if self.config.globals.log_pooler_errors {
-                self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
+                self.note_client(Level::Warning, id, &format!("pooler error: {fault}"), out);
             }
         }
         let quiet = matches!(fault, Fault::ClientClosed | Fault::ClientGone(_));

@@ -433,7 +433,7 @@ impl Pooler {
             client.request = self.now;
             self.pools.at_mut(pool_id).newcomers.push(id);
         }
-        self.watch_client(id, out);
+        self.watch_client(id);
         self.need(pool_id, out);
     }
 
@@ -456,7 +456,7 @@ impl Pooler {
         client.quiet = self.now;
         self.send_welcome(id, out);
         self.resume(id, out);
-        self.watch_client(id, out);
+        self.watch_client(id);
     }
 
     /// Likewise for a client with a server of its own.

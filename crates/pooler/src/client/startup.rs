@@ -48,7 +48,7 @@ impl Pooler {
         let (number, now) = (self.number(), self.now);
         let id = self.new_client(ends, number, now);
         out.push(Action::Adopt(id));
-        self.watch_client(id, out);
+        self.watch_client(id);
     }
 
     pub(crate) fn new_client(&mut self, ends: Ends, number: u64, connected: Time) -> ClientId {
@@ -156,7 +156,7 @@ impl Pooler {
                     client.state = State::Canceller;
                     client.request = self.now;
                 }
-                self.watch_client(id, out);
+                self.watch_client(id);
                 self.find_cancelled(id, pid, secret, out);
             }
             Ok(FirstPacket::Unsupported(major, minor)) => {
@@ -341,7 +341,7 @@ impl Pooler {
     pub(crate) fn client_arrived(&mut self, parcel: ClientParcel, out: &mut Out) {
         let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
-        self.watch_client(id, out);
+        self.watch_client(id);
         self.suspend_client(id, out);
         let Some(client) = self.clients.get_mut(id) else {
             return;

@@ -75,6 +75,8 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
         }
         "stats_period" | "scram_iterations" if read_number(value) == Some(0) => false,
         "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
+        // Cancel keys name no more.
+        "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
         _ => true,
     };
     if in_range
@@ -95,6 +97,7 @@ fn range(name: &str) -> &'static str {
     match name {
         "stats_period" | "scram_iterations" => ", at least 1",
         "peer_id" => " from 0 to 16383",
+        "workers" => " from 0 to 1024",
         "listen_port" => " from 0 to 65535",
         _ => "",
     }

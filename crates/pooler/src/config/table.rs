@@ -373,7 +373,7 @@ globals! {
     verbose: u32 = unset, G, reload, Built,
         "How much to log: 0 to 3.";
     workers: u32 = "0", G, fixed, Built,
-        "Worker threads; 0 takes as many as there are cores to use. Not in PgBouncer.";
+        "Worker threads, at most 1024; 0 takes as many as there are cores to use. Not in PgBouncer.";
 }
 
 const fn entry(

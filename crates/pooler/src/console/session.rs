@@ -106,6 +106,16 @@ impl Session {
         let admin = self.admin;
         (!busy).then_some(Standing::Console { admin })
     }
+
+    /// It is busy with what is over in a moment.
+    pub fn rests_soon(&self) -> bool {
+        use Goal::*;
+        self.at_rest().is_none()
+            && self
+                .wait
+                .as_ref()
+                .is_none_or(|wait| matches!(wait.goal, Show(_) | KillClient | Reload | Set(_)))
+    }
 }
 
 impl Pooler {
@@ -156,7 +166,7 @@ impl Pooler {
                     on: true,
                 });
             }
-            if !self.console_message(id, out) {
+            if self.pack_console(id, out) || !self.console_message(id, out) {
                 return;
             }
         }

@@ -63,8 +63,8 @@ pub struct Downstream<'a> {
     pub out: &'a mut Out,
     /// What was counted.
     pub counts: Counts,
-    /// An error that a request of ours got (text), nobody else having seen it.
-    pub task_error: Option<String>,
+    /// An error that a request of ours got (SQLSTATE and text), nobody else having seen it.
+    pub task_error: Option<(String, String)>,
     /// What it told of `in_hot_standby`.
     pub standby: Option<bool>,
 }
@@ -474,7 +474,9 @@ impl Downstream<'_> {
             && self.server.status == Status::Idle
             && !self.server.ledger.group_open();
         if (simple && self.swallowing()) || self.client.is_none() || nobodys {
-            self.task_error = Some(String::from_utf8_lossy(fields.message()).into_owned());
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
+            self.task_error = Some((text(sqlstate), text(fields.message())));
             self.pass_front(chunk, header, Fate::Drop);
         } else if ours {
             self.pass_front(chunk, header, Fate::Drop);

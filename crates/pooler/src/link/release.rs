@@ -58,7 +58,7 @@ impl Pooler {
                 client.quiet = self.now;
             }
             if watched {
-                self.watch_client(client_id, out);
+                self.watch_client(client_id);
             }
             return;
         }
@@ -75,7 +75,7 @@ impl Pooler {
                 client.parked |= self.janitor.takeover.holds() && !client.replication.any();
             }
             if watched {
-                self.watch_client(client_id, out);
+                self.watch_client(client_id);
             }
             return;
         }
@@ -94,7 +94,7 @@ impl Pooler {
                 .pools
                 .at(client.pool.expect("a linked client has a pool"));
             if watched.terms.client_idle_timeout > 0 {
-                self.watch_client(client_id, out);
+                self.watch_client(client_id);
             }
         }
         if let Some(server) = self.servers.get_mut(server_id) {

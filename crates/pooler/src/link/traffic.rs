@@ -263,8 +263,8 @@ impl Pooler {
         if let Some(standby) = standby {
             self.standby_reported(pool_id, standby, out);
         }
-        if let Some(error) = task_error {
-            self.task_failed(id, &error, out);
+        if let Some((sqlstate, error)) = task_error {
+            self.task_failed(id, &sqlstate, &error, out);
         }
         if let downstream::Flow::Broken(fault) = flow {
             chunk.at = chunk.bytes.len();

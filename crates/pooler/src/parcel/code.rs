@@ -297,6 +297,7 @@ impl Writer {
         for flag in [client.admitted, client.long_key, client.group_failed] {
             self.byte(flag.into());
         }
+        self.maybe(client.standby, |w, standby| w.byte(standby.into()));
         self.number(client.key.pid.into());
         self.string(&client.key.secret);
         for params in [&client.params, &client.asked] {
@@ -534,6 +535,7 @@ impl Reader<'_> {
             admitted,
             long_key,
             group_failed,
+            standby: self.maybe(Self::flag)?,
             key: OldKey {
                 pid: self.small()?,
                 secret: self.string()?.into(),

@@ -152,6 +152,8 @@ pub struct Passenger {
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
+    /// What it was last told of `in_hot_standby`.
+    pub standby: Option<bool>,
     /// What it has sent and we have not handled.
     pub held: Vec<u8>,
     /// Bytes of its current message still to come, all of them to be dropped.

@@ -43,7 +43,7 @@ impl Pooler {
         };
         client.state = client::State::Waiting;
         self.await_server(id, pool_id);
-        self.watch_client(id, out);
+        self.watch_client(id);
         self.need(pool_id, out);
         // Another idle server may have been at hand, behind one that must be tested.
         let linked = |client: &client::Client| matches!(client.state, client::State::Linked(_));

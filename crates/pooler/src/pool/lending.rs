@@ -33,7 +33,7 @@ impl Pooler {
         }
         // A lent server would have brought the welcome.
         if unwelcomed && let Some(welcome) = pool.welcome.clone() {
-            let epoch = self.janitor.epoch(&key.database);
+            let epoch = self.janitor.epoch();
             let mail = Mail::Welcome(pool.key.clone(), Box::new(welcome), epoch);
             out.push(Action::Post(worker, mail));
         }
@@ -99,7 +99,7 @@ impl Pooler {
             return;
         };
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);
-        let stale = parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let stale = parcel.epoch < self.janitor.epoch();
         let (welcome, since) = (parcel.welcome.take(), parcel.since);
         self.sated(pool_id, out);
         let id = self.insert_server(pool_id, parcel, stale, out);

@@ -96,7 +96,7 @@ impl Pooler {
             served: server.served,
             standby: server.standby,
             welcome: None,
-            epoch: self.janitor.epoch(&pool.key.database),
+            epoch: self.janitor.epoch(),
         })
     }
 

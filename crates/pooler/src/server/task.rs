@@ -46,7 +46,7 @@ impl Pooler {
     }
 
     /// PostgreSQL refused something of ours.
-    pub(crate) fn task_failed(&mut self, id: ServerId, error: &str, out: &mut Out) {
+    pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
@@ -58,7 +58,8 @@ impl Pooler {
             State::Preparing(client) => {
                 let text = format!("invalid server parameter: {error}");
                 self.note_server(Level::Warning, id, &text, out);
-                self.disconnect(client, Fault::ServerParameter, out);
+                let fault = Fault::ServerParameter(sqlstate.to_string(), error.to_string());
+                self.disconnect(client, fault, out);
             }
             State::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);

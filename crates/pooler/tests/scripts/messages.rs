@@ -53,6 +53,7 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "Cp" => with(buf, b'C', &[b"P", first, b"\0"].concat()),
         "E" => with(buf, b'E', &[first, b"\0\0\0\0\0"].concat()),
         "F" => with(buf, b'F', &[0; 12]),
+        "p" => with(buf, b'p', &[first, b"\0"].concat()),
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
         "x00" => buf.extend_from_slice(&[0; 8]),

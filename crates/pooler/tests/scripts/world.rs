@@ -15,22 +15,28 @@
 //! - `settings key=value ...`: the configuration is read anew, with these changes; of `d`, what
 //!   `d.key=value` says is all there is.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
-//!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all workers.
+//!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
+//!   workers.
+//! - `successor`: what was packed is opened by a process of the same settings.
+//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question;
+//!   they are numbered as they come. `moved name 127.0.0.1`: a name no longer leads there.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use howdah_pooler::auth::Secret;
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{
-    Action, Address, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
+    Action, Address, Answer, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
+    WorkerId,
 };
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
-use howdah_pooler::parcel::Parcel;
+use howdah_pooler::parcel::{self, Estate, Parcel};
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
 
@@ -106,7 +112,20 @@ struct World {
     statements: Vec<String>,
     /// Names of loose sockets.
     loose: Vec<String>,
+    config: Arc<Config>,
+    /// What workers have packed for a successor, and what that must know besides.
+    packed: Vec<(usize, Parcel)>,
+    estate: Estate,
+    /// What the control thread was asked, by whom.
+    questions: Vec<(usize, Asked)>,
     log: String,
+}
+
+/// A question, by its ticket.
+enum Asked {
+    Password(u64, Weak<Secret>),
+    Name(u64),
+    Reload(u64),
 }
 
 impl World {
@@ -129,6 +148,9 @@ impl World {
             "order" => self.order(what),
             "cancel" => self.cancel(what),
             "settings" => self.reload(what),
+            "successor" => self.succeed(),
+            "answer" => self.answer(what),
+            "moved" => self.moved(what),
             _ => self.peer(who, what),
         }
     }
@@ -142,11 +164,9 @@ impl World {
                 None => others.push(word),
             }
         }
-        let config = self.config(&others.join(" "));
+        self.config = self.config(&others.join(" "));
         self.now = 1_000_000_000;
-        self.poolers = PoolerSetup::repeatable(workers, &config)
-            .map(Pooler::new)
-            .collect();
+        self.start(workers);
     }
 
     /// The configuration, changed.
@@ -174,9 +194,58 @@ impl World {
     }
 
     fn reload(&mut self, words: &str) {
-        let config = self.config(words);
+        self.config = self.config(words);
         for worker in 0..self.poolers.len() {
-            self.handle(worker, Event::Settings(config.clone()), &[]);
+            self.handle(worker, Event::Settings(self.config.clone()), &[]);
+        }
+    }
+
+    fn start(&mut self, workers: u16) {
+        self.poolers = PoolerSetup::repeatable(workers, &self.config)
+            .map(Pooler::new)
+            .collect();
+    }
+
+    /// Another process goes on.
+    fn succeed(&mut self) {
+        let workers = self.poolers.len();
+        self.start(workers as u16);
+        let estate = Arc::new(std::mem::take(&mut self.estate));
+        for worker in 0..workers {
+            self.handle(worker, Event::Mail(Mail::Inherit(estate.clone())), &[]);
+        }
+        let parcels = std::mem::take(&mut self.packed).into_iter();
+        let parcels = parcels.map(|(worker, parcel)| (WorkerId(worker as u16), parcel));
+        for (worker, mail) in parcel::deal(parcels.collect(), workers as u16) {
+            self.handle(usize::from(worker.0), Event::Mail(mail), &[]);
+        }
+    }
+
+    fn answer(&mut self, what: &str) {
+        let (number, answer) = what.split_once(' ').unwrap();
+        let index = number.parse::<usize>().unwrap() - 1;
+        let (worker, asked) = &self.questions[index];
+        let answer = match (asked, answer) {
+            (Asked::Password(ticket, password), verdict) => {
+                if password.upgrade().is_none() {
+                    writeln!(self.log, "nobody waits for that").unwrap();
+                }
+                let verdict = (verdict == "yes").then_some(()).ok_or("no".into());
+                Answer::PasswordChecked(*ticket, verdict)
+            }
+            (Asked::Reload(ticket), _) => Answer::Reloaded(*ticket, Ok(())),
+            (Asked::Name(ticket), ip) => Answer::Resolved(*ticket, Ok(vec![ip.parse().unwrap()])),
+        };
+        let worker = *worker;
+        self.handle(worker, Event::Answer(answer), &[]);
+    }
+
+    fn moved(&mut self, what: &str) {
+        let (host, ip) = what.split_once(' ').unwrap();
+        for worker in 0..self.poolers.len() {
+            let (host, gone) = (host.to_string(), vec![ip.parse().unwrap()]);
+            let answer = Answer::Moved { host, gone };
+            self.handle(worker, Event::Answer(answer), &[]);
         }
     }
 
@@ -313,8 +382,11 @@ impl World {
         let mut all = vec![("user", "u"), ("database", "d")];
         let more = parameters.split_whitespace();
         all.extend(more.map(|word| word.split_once('=').unwrap()));
-        if all.iter().filter(|(key, _)| *key == "user").count() > 1 {
-            all.remove(0);
+        for name in ["user", "database"] {
+            let is_it = |(key, _): &(&str, &str)| *key == name;
+            if all.iter().filter(|pair| is_it(pair)).count() > 1 {
+                all.remove(all.iter().position(is_it).unwrap());
+            }
         }
         let mut bytes = Vec::new();
         write::startup(&mut bytes, 0, all);
@@ -429,7 +501,7 @@ impl World {
                 self.mail.push_back((usize::from(to.0), mail));
             }
             Action::Note(note) if note.level <= Level::Warning => {
-                self.tell(&format!("{}: {}", note.level, note.text));
+                self.tell(&format!("{}: {}", note.level, note.line()));
             }
             Action::Note(_) => {}
             Action::Ask(question) => self.asked(worker, question),
@@ -437,25 +509,52 @@ impl World {
         }
     }
 
-    /// What the control thread is told of a takeover.
+    /// What the control thread is asked, and told of a takeover.
     fn asked(&mut self, worker: usize, question: Question) {
         match question {
             Question::Accept(_) => {}
-            Question::Packed(parcel) => match *parcel {
-                Parcel::Pool(_) => {}
-                Parcel::Server { parcel, .. } => {
-                    let name = self.loose[parcel.socket.0 as usize].clone();
-                    self.tell(&format!("{name} packed"));
-                }
-                Parcel::Client(passenger) => {
-                    let mut names = self.loose[passenger.socket.0 as usize].clone();
-                    if let Some((server, _)) = &passenger.server {
-                        names = format!("{names} and {}", self.loose[server.socket.0 as usize]);
+            Question::Packed(parcel) => {
+                match &*parcel {
+                    Parcel::Pool(_) => {}
+                    Parcel::Server { parcel, .. } => {
+                        let name = self.loose[parcel.socket.0 as usize].clone();
+                        self.tell(&format!("{name} packed"));
                     }
-                    self.tell(&format!("{names} packed"));
+                    Parcel::Client(passenger) => {
+                        let mut names = self.loose[passenger.socket.0 as usize].clone();
+                        if let Some((server, _)) = &passenger.server {
+                            names = format!("{names} and {}", self.loose[server.socket.0 as usize]);
+                        }
+                        self.tell(&format!("{names} packed"));
+                    }
                 }
-            },
-            Question::AllPacked(_) => self.tell(&format!("{worker} packed all")),
+                self.packed.push((worker, *parcel));
+            }
+            Question::AllPacked(estate) => {
+                self.estate = *estate;
+                self.tell(&format!("{worker} packed all"));
+            }
+            Question::CheckPassword {
+                ticket,
+                user,
+                password,
+                ..
+            } => {
+                self.questions
+                    .push((worker, Asked::Password(ticket, password)));
+                let number = self.questions.len();
+                self.tell(&format!("question {number}: the password of {user}"));
+            }
+            Question::Reload { ticket } => {
+                self.questions.push((worker, Asked::Reload(ticket)));
+                let number = self.questions.len();
+                self.tell(&format!("question {number}: RELOAD"));
+            }
+            Question::Resolve { ticket, host } => {
+                self.questions.push((worker, Asked::Name(ticket)));
+                let number = self.questions.len();
+                self.tell(&format!("question {number}: where is {host}"));
+            }
             other => panic!("{other:?}"),
         }
     }
