@@ -174,6 +174,13 @@ impl Interner {
         statement
     }
 
+    /// What a statement is on a server where it was parsed under other settings than those it was
+    /// named under: nothing that anybody else can have named.
+    pub fn under(&mut self, statement: &Arc<Statement>, meaning: u64) -> Arc<Statement> {
+        let both = foldhash::quality::FixedState::default().hash_one((statement.meaning, meaning));
+        self.intern(both, &statement.definition)
+    }
+
     /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
     fn purge(&mut self) {
         self.statements.retain(|s| Arc::strong_count(s) > 1);

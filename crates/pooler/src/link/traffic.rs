@@ -236,6 +236,7 @@ impl Pooler {
             client,
             kept,
             shared: &mut self.shared,
+            meaning: self.keys.meaning(),
             out,
             counts: downstream::Counts::default(),
             task_error: None,
