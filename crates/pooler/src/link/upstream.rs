@@ -298,7 +298,7 @@ impl Upstream<'_> {
     /// What is noted of a Query or FunctionCall.
     fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().ledger.group_open();
+        entry.inside = self.linked().ledger.group_works();
         entry
     }
 
