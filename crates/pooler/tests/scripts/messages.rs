@@ -55,6 +55,14 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "F" => with(buf, b'F', &[0; 12]),
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
+        // So many times a message: many(1000,S)
+        "many" => {
+            for _ in 0..arguments[0].parse().unwrap() {
+                for (word, arguments) in words(second) {
+                    client_message(buf, word, &arguments);
+                }
+            }
+        }
         "x00" => buf.extend_from_slice(&[0; 8]),
         "Q3" => buf.extend_from_slice(b"Q\0\0\0\x03"),
         _ => panic!("no word of a client: {word}"),
