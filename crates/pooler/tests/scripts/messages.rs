@@ -81,6 +81,10 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "1" | "2" | "3" | "n" | "I" | "s" | "c" => write::empty(buf, tag),
         "C" => write::command_complete(buf, first),
         "D" => write::data_row(buf, [Some(first.as_bytes())].into_iter()),
+        "D2" => {
+            let values = [Some(first.as_bytes()), Some(second.as_bytes())];
+            write::data_row(buf, values.into_iter());
+        }
         "E" => write::error(buf, "ERROR", first, second),
         "R0A000" => write::message(buf, b'E', |buf| {
             let text = b"SERROR\0VERROR\0C0A000\0Mcached plan\0RRevalidateCachedQuery\0\0";
