@@ -15,7 +15,8 @@ from harness import machine
 from harness.howdah import console_rows
 from harness.programs import BUILT, PROGRAMS, built
 
-pytestmark = pytest.mark.timeout(240)
+# Building their programs has its own limit.
+pytestmark = pytest.mark.timeout(240, func_only=True)
 
 TABLES = ("clients servers sockets active_sockets mem dns_hosts dns_zones config databases lists "
           "peers peer_pools pools state stats stats_totals stats_averages totals users version "

@@ -6,7 +6,8 @@ import pytest
 
 from harness.programs import PROGRAMS, built
 
-pytestmark = pytest.mark.timeout(240)
+# Building their programs has its own limit.
+pytestmark = pytest.mark.timeout(240, func_only=True)
 
 USER, PASSWORD, DATABASE = "driver_user", "secret", "drivers"
 SERVERS = 2

@@ -1,12 +1,17 @@
-"""Logins by a directory server: a real slapd, and one that does not answer."""
+"""Logins by a directory server: a real slapd, and ones that misbehave."""
 
+import itertools
 import os
 import socket
-import threading
+import ssl
 
 import pytest
 
-from harness import machine, slapd as directories, wire
+from harness import directory, logins, machine, slapd as directories, wire
+from harness.directory import Directory, bound, entry, message, reference, searched, value
+from harness.howdah import console_rows
+from harness.logins import refusal
+from test_takeover import take_over
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -55,13 +60,6 @@ def write_rules(howdah, *rules):
     """Replaces the rules, behind one that lets us use the console."""
     howdah._write_file(os.path.join(howdah.folder, "hba.conf"),
                        "\n".join([CONSOLE_RULE, *rules, ""]))
-
-
-def refusal(howdah, **who):
-    """SQLSTATE and text of a login that is refused."""
-    with pytest.raises(wire.Refused) as refused:
-        howdah.connect(**who)
-    return refused.value.code, refused.value.text
 
 
 def let_in(howdah, user, password):
@@ -252,22 +250,8 @@ def test_client_gone_before_the_answer(with_rules, slapd):
 def test_many_at_once(with_rules, slapd):
     """More than are asked about at once, right and wrong ones, each gets its own verdict."""
     howdah = with_rules(f"host all all all ldap {slapd.search()}", workers=2)
-    verdicts = {}
-
-    def log_in(number):
-        password = "secret" if number % 2 else "wrong"
-        try:
-            with howdah.connect(user="ann", password=password, seconds=60) as client:
-                verdicts[number] = client.value("select 1")
-        except wire.Refused as refused:
-            verdicts[number] = refused.text
-
-    threads = [threading.Thread(target=log_in, args=(number,)) for number in range(100)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert verdicts == {number: "1" if number % 2 else FAILED[1] for number in range(100)}
+    passwords = ["wrong", "secret"] * 50
+    assert logins.at_once(howdah, passwords) == [FAILED[1], "in"] * 50
 
 
 def test_reload(with_rules, slapd, silent):
@@ -311,3 +295,266 @@ def test_not_with_auth_user(make_howdah, postgres, slapd):
                          databases={"a": f"{target} auth_user=admin", "*": target})
     assert refusal(howdah, user="ann", database="a", password="secret")[1] == "bouncer config error"
     howdah.wait_for_log("LDAP can't be used together with database authentication")
+
+
+# What slapd does not do ---------------------------------------------------------------------------
+
+SEARCH = f'ldapbasedn="{directories.BASE}"'
+
+
+def elsewhere(url):
+    """The referral of a result."""
+    return value(0xa3, value(4, url.encode()))
+
+
+CUT_OFF = {
+    "two entries": (lambda n, _: entry(n, "uid=ann") + entry(n, "uid=eve") + searched(n),
+                    "is not unique"),
+    "endless entries": (lambda n, _: (entry(n, f"uid={i}") for i in itertools.count()),
+                        "is not unique|says too much"),
+    "size limit": (lambda n, _: entry(n, "uid=ann") + searched(n, 4), "is not unique"),
+    "time limit": (lambda n, _: entry(n, "uid=ann") + searched(n, 3), "Time limit exceeded"),
+    "administrative limit": (lambda n, _: entry(n, "uid=ann") + searched(n, 11),
+                             "Administrative limit exceeded"),
+    "referral": (lambda n, url: entry(n, "uid=ann") + searched(n, 10, elsewhere(url)),
+                 "could not search LDAP for filter .*: Referral"),
+    "only a reference": (lambda n, url: reference(n, url) + searched(n), "does not exist"),
+    "no name": (lambda n, _: entry(n, "") + searched(n), "is not unique"),
+    "no end": (lambda n, _: entry(n, "uid=ann"), "no answer within 10 seconds"),
+}
+
+
+@pytest.mark.parametrize("kind", CUT_OFF)
+def test_cut_off_searches(with_rules, kind):
+    """Where more may fit than was told, nobody is logged in as whoever came first; and nobody is
+    asked whom a directory refers to."""
+    made, said = CUT_OFF[kind]
+    with Directory() as other, Directory() as first:
+        url = f"ldap://{other.host}:{other.port}/{directories.BASE}"
+        first.answers["search"] = lambda number: made(number, url)
+        howdah = with_rules(f"host all all all ldap {first.options(SEARCH)}")
+        assert refusal(howdah, user="ann", password="secret") == FAILED
+        howdah.wait_for_log(said)
+        assert first.binds == [("", "")], "only who searches has bound"
+        # As Active Directory does beside every entry.
+        first.answers["search"] = lambda number: (
+            reference(number, url) + entry(number, "uid=ann") + searched(number))
+        let_in(howdah, "ann", "secret")
+        assert first.binds[1:] == [("", ""), ("uid=ann", "secret")]
+        assert other.connections == 0
+
+
+def test_size_limit_of_slapd(with_rules, scratch):
+    """A real directory that tells one entry where more fit."""
+    server = directories.Slapd(scratch, "limited", more="sizelimit 1")
+    try:
+        everybody = 'ldapsearchfilter="(|(uid=$username)(objectClass=person))"'
+        howdah = with_rules(f"host one all all ldap {server.search()}",
+                            f"host all all all ldap {server.search(everybody)}")
+        assert refusal(howdah, user="ann", password="secret") == FAILED
+        howdah.wait_for_log("is not unique")
+        with howdah.connect(user="ann", database="one", password="secret") as client:
+            assert client.value("select 1") == "1"
+    finally:
+        server.stop()
+
+
+TOO_MUCH = {
+    "a message without end": lambda n: itertools.chain([b"\x30\x84\x7f\xff\xff\xff"],
+                                                       itertools.repeat(bytes(4096))),
+    "a length without end": lambda n: itertools.chain([b"\x30\xff"],
+                                                      itertools.repeat(b"\xff" * 4096)),
+    "messages nobody waits for": lambda n: itertools.repeat(bound(99) * 100),
+    "references": lambda n: itertools.repeat(reference(n, "ldap://127.0.0.9/") * 100),
+    "a value that leads behind its message": lambda n: itertools.chain(
+        [message(n, 0x61, b"\x04\x7f")], itertools.repeat(bytes(4096))),
+    "a huge entry": lambda n: [entry(n, "uid=ann", value(4, bytes(1 << 24)))],
+}
+
+
+@pytest.mark.parametrize("kind", TOO_MUCH)
+def test_bounded_answers(with_rules, slapd, kind):
+    """A directory that talks without end is cut short: memory does not grow by it."""
+    with Directory(search=TOO_MUCH[kind]) as talker:
+        howdah = with_rules(f"host talker all all ldap {talker.options(SEARCH)}",
+                            f"host all all all ldap {slapd.simple()}", workers=1)
+        let_in(howdah, "ann", "secret")
+        before = machine.peak_resident_kib(howdah.child.pid)
+        verdicts = logins.at_once(howdah, ["secret"] * 4, database="talker")
+        assert verdicts == [FAILED[1]] * 4
+        howdah.wait_for_log("LDAP server 127.0.0.1 says too much")
+        assert machine.peak_resident_kib(howdah.child.pid) < before + 8 * 1024
+        assert {name for name, _ in talker.binds} == {""}
+        let_in(howdah, "ann", "secret")
+
+
+def nested(levels):
+    """Values within values."""
+    nest = b""
+    for _ in range(levels):
+        nest = value(0x30, nest)
+    return nest
+
+
+NO_LDAP = {
+    "nothing": lambda n: [],
+    "text": lambda n: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "an empty message": lambda n: b"\x30\x00",
+    "a number alone": lambda n: b"\x30\x03\x02\x01" + bytes([n]),
+    "no number": lambda n: value(0x30, value(4, b"x") + value(0x61, directory.outcome(0))),
+    "no operation": lambda n: message(n, 0x02, b"x"),
+    "an empty outcome": lambda n: message(n, 0x61),
+    "an outcome of one part": lambda n: message(n, 0x61, value(10, b"\0")),
+    "an outcome that is none": lambda n: message(n, 0x61, value(4, b"\0") * 3),
+    "a text that is none": lambda n: bound(n, text=b"\xff\xfe"),
+    "a list in place of a text": lambda n: message(
+        n, 0x61, value(10, b"\0") + value(0x30, value(4)) * 2),
+    "an entry": lambda n: entry(n, "uid=ann"),
+    "broken controls": lambda n: value(
+        0x30, value(2, bytes([n])) + value(0x61, directory.outcome(0)) + value(0xa0, value(5))),
+    "another's answer": lambda n: bound(n + 1),
+    "a farewell": lambda n: message(0, 0x78, directory.outcome(52)),
+    "nesting": lambda n: nested(3900),
+    "nesting in an answer": lambda n: message(n, 0x61, nested(3900)),
+    "half an answer": lambda n: bound(n)[:-1],
+}
+
+
+@pytest.mark.parametrize("kind", NO_LDAP)
+def test_answers_that_are_none(with_rules, kind):
+    """What is no answer lets nobody in, and ends nothing but that login."""
+    with Directory() as strange:
+        def last_words(number):
+            yield from made if not isinstance(made := NO_LDAP[kind](number), bytes) else [made]
+            raise ConnectionError("it hangs up")
+        howdah = with_rules(f"host search all all ldap {strange.options(SEARCH)}",
+                            f"host all all all ldap {strange.options('ldapprefix=uid=')}")
+        for operation, database in (("bind", "postgres"), ("search", "search")):
+            strange.answers = {operation: last_words}
+            mark = howdah.log_mark()
+            assert refusal(howdah, user="ann", database=database, password="secret") == FAILED
+            howdah.wait_for_log("LDAP server 127.0.0.1 closed|does not answer as an LDAP server",
+                                mark)
+            strange.answers = {}
+            with howdah.connect(user="ann", database=database, password="secret") as client:
+                assert client.value("select 1") == "1"
+        assert "FATAL" not in howdah.log()
+
+
+def test_nothing_counts_that_came_before_tls(with_rules, slapd, monkeypatch):
+    """Answers that somebody on the way slips in behind the one to StartTLS."""
+    slapd._write("credulous.conf", "TLS_REQCERT never\n")
+    monkeypatch.setenv("LDAPCONF", os.path.join(slapd.folder, "credulous.conf"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(slapd.certificate, os.path.join(slapd.folder, "server.key"))
+    slipped = b"".join(bound(number) for number in range(1, 5))
+    slips = lambda number: directory.extended(number) + slipped
+    with Directory(tls=context, bind=lambda number: bound(number, 49)) as honest:
+        howdah = with_rules(f"host all all all ldap {honest.options('ldapprefix=uid= ldaptls=1')}")
+        for answer in (directory.extended, slips):
+            honest.answers["extended"] = answer
+            assert refusal(howdah, user="ann", password="secret") == FAILED
+        howdah.wait_for_log("Invalid credentials")
+        honest.answers["extended"] = lambda number: directory.extended(number, 2)
+        assert refusal(howdah, user="ann", password="secret") == FAILED
+        howdah.wait_for_log("could not start LDAP TLS session: Protocol error")
+        assert ("uid=ann", "secret") in honest.binds
+        del honest.answers["bind"]
+        honest.answers["extended"] = directory.extended
+        let_in(howdah, "ann", "secret")
+
+
+NAMES = {
+    "ann": "ann",
+    "ann,ou=others": "ann\\,ou\\=others",
+    "ann+cn=x": "ann\\+cn\\=x",
+    "a\\b": "a\\\\b",
+    "#ann": "\\#ann",
+    " ann": "\\ ann",
+    "ann ": "ann\\ ",
+    "an n#": "an n#",
+    'a"<>;': 'a\\"\\<\\>\\;',
+    "a\nb": "a\\0ab",
+    "jürgen": "jürgen",
+    "a)(*": "a)(*",
+}
+
+
+def test_names_stay_in_their_place(with_rules):
+    """What the directory is asked to bind as, between prefix and suffix of a distinguished name;
+    names of another kind are left as they are."""
+    with Directory() as seen:
+        named = f'ldapprefix="uid=" ldapsuffix=",{directories.BASE}"'
+        howdah = with_rules(f"host mail all all ldap {seen.options('ldapsuffix=@example.net')}",
+                            f"host all all all ldap {seen.options(named)}")
+        for user in NAMES:
+            let_in(howdah, user, "secret")
+        assert [name for name, _ in seen.binds] == [
+            f"uid={name},{directories.BASE}" for name in NAMES.values()]
+        seen.binds.clear()
+        with howdah.connect(user="ann+x,y", database="mail", password="secret"):
+            assert seen.binds == [("ann+x,y@example.net", "secret")]
+        assert refusal(howdah, user="ann", password="") == EMPTY
+        assert len(seen.binds) == 1, "an empty password is not asked about"
+
+
+def test_passwords_are_not_told(make_howdah, postgres):
+    """The searcher's and the users' passwords are in no log, no answer of the console, no error."""
+    target = f"host={postgres.host} port={postgres.port} dbname=postgres user=postgres"
+    with Directory() as seen:
+        rest = seen.options(f"{SEARCH} ldapbinddn=cn=x")
+        howdah = make_howdah(auth_type="ldap", verbose=3, databases={"*": target}, driver="auto",
+                             auth_ldap_options=f'{rest} ldapbindpasswd="pa55 word"')
+        outputs = []
+        with howdah.connect(user="admin", database="pgbouncer", password="a pa55") as console:
+            let_in(howdah, "ann", "my pa55")
+            assert seen.binds[-2:] == [("cn=x", "pa55 word"), ("uid=ann", "my pa55")]
+            show = lambda what: str(console_rows(console, f"SHOW {what}"))
+            config = show("CONFIG")
+            assert "ldapbindpasswd=***" in config and seen.options("").split()[0][11:] in config
+            seen.answers["bind"] = lambda number: bound(number, 49)
+            assert refusal(howdah, user="ann", password="my pa55") == FAILED
+            howdah.wait_for_log("could not perform initial LDAP bind for ldapbinddn")
+            bad = f"{rest} ldapbindpasswd=pa55, pa55=pa55 pa55="
+            with pytest.raises(wire.Refused) as refused:
+                console_rows(console, f"SET auth_ldap_options = '{bad}'")
+            outputs = [config, refused.value.text, show("CONFIG"), show("FDS"), show("USERS"),
+                       show("CLIENTS"), show("SERVERS"), show("DATABASES")]
+            for options in (bad, f"{rest} ldapbindpasswd=pa55, pa55=pa55",
+                            f'{rest} ldapbindpasswd="pa55', f"{rest} ldapbindpasswd = pa55"):
+                howdah.write(auth_ldap_options=options)
+                with pytest.raises(wire.Refused) as refused:
+                    console_rows(console, "RELOAD")
+                outputs += [refused.value.text, howdah.check()[1]]
+        assert [said for said in [*outputs, howdah.said()] if "pa55" in said] == []
+
+
+def test_login_survives_a_takeover(make_howdah, scratch, own_postgres):
+    """Who has logged in is logged in behind -R, too, even if the directory is gone, and its pool
+    opens servers with the password it gave."""
+    own_postgres.sql("create role ann login password 'secret'")
+    own_postgres.write_hba("local all all trust", "host all ann 127.0.0.1/32 scram-sha-256",
+                           "host all all 127.0.0.1/32 trust")
+    own_postgres.reload()
+    server = directories.Slapd(scratch, "leaving")
+    try:
+        howdah = make_howdah(postgres=own_postgres, auth_type="ldap", secrets={"ann": "stale"},
+                             auth_ldap_options=server.url(), workers=2)
+        servers = "from pg_stat_activity where usename = 'ann'"
+        with howdah.connect(user="ann", password="secret") as client:
+            client.rows("set timezone to 'Asia/Tokyo'")
+            for turn in range(2):
+                take_over(howdah)
+                if turn == 1:
+                    server.stop()
+                own_postgres.sql(f"select pg_terminate_backend(pid) {servers}")
+                machine.wait_until(lambda: not own_postgres.sql(f"select pid {servers}"),
+                                   "the pool to have no server")
+                assert client.value("select current_user") == "ann"
+                assert client.value("show timezone") == "Asia/Tokyo"
+                if turn == 0:
+                    assert refusal(howdah, user="ann", password="wrong") == FAILED
+                    let_in(howdah, "ann", "secret")
+            assert refusal(howdah, user="ann", password="secret") == FAILED
+    finally:
+        server.stop()

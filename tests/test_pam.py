@@ -6,11 +6,11 @@ unprivileged user.
 """
 
 import os
-import threading
 
 import pytest
 
-from harness import machine, wire
+from harness import logins, machine, wire
+from harness.logins import refusal
 
 FOLDER = "/etc/pam.d"
 FAILED = ("28000", "PAM authentication failed")
@@ -104,13 +104,6 @@ def with_rules(make_howdah, postgres):
     return make
 
 
-def refusal(howdah, **who):
-    """SQLSTATE and text of a login that is refused."""
-    with pytest.raises(wire.Refused) as refused:
-        howdah.connect(**who)
-    return refused.value.code, refused.value.text
-
-
 def test_by_rules(with_rules, service):
     """Right, wrong and empty passwords, an unknown user, and one whose account is locked."""
     howdah = with_rules(f"host all all all pam pamservice={service.name}")
@@ -162,22 +155,8 @@ def test_slow_module_delays_only_its_own(with_rules, service):
 def test_many_at_once(with_rules, service):
     """More than there are threads: each gets its own verdict."""
     howdah = with_rules(f"host all all all pam pamservice={service.name}", workers=2)
-    verdicts = {}
-
-    def log_in(number):
-        password = "secret" if number % 2 else "wrong"
-        try:
-            with howdah.connect(user="ann", password=password, seconds=60) as client:
-                verdicts[number] = client.value("select 1")
-        except wire.Refused as refused:
-            verdicts[number] = refused.text
-
-    threads = [threading.Thread(target=log_in, args=(number,)) for number in range(60)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert verdicts == {number: "1" if number % 2 else FAILED[1] for number in range(60)}
+    passwords = ["wrong", "secret"] * 30
+    assert logins.at_once(howdah, passwords) == [FAILED[1], "in"] * 30
 
 
 def test_auth_type_pam(make_howdah, scratch, own_postgres, request):

@@ -285,3 +285,30 @@ def test_a_statement_parsed_late_under_another_datestyle(shared_howdah):
         one.ask(bind("s"), execute(), sync())
         assert rows(two.ask(bind("s"), execute(), sync())) == [["1"]]
         busy.ask(query("commit"))
+
+
+def test_result_that_changed_on_another_server(make_howdah, newest_postgres):
+    """A server that never had the statement as it was described says what one that had it says:
+    drivers describe it anew at that."""
+    howdah = make_howdah(postgres=newest_postgres, default_pool_size=2)
+    with howdah.connect() as one, howdah.connect() as holder:
+        one.rows("drop table if exists changing")
+        one.rows("create table changing as select 1 as a, 2 as b")
+        assert tags(one.ask(parse("select * from changing", "s"), describe("s"), sync())) == "1tTZ"
+        asked = [bind("s", results=[1, 1]), execute(), sync()]
+        assert tags(one.ask(*asked)) == "2DCZ"
+        # The only server is taken: the next request runs on another.
+        holder.rows("begin")
+        holder.rows("alter table changing add c int")
+        holder.rows("commit")
+        with howdah.connect() as third:
+            holder.rows("begin")
+            third.rows("begin")
+            holder.rows("commit")
+            errors = [one.ask(*asked)[0].fields() for _ in range(2)]
+            third.rows("commit")
+        errors += [one.ask(*asked)[0].fields() for _ in range(2)]
+        assert {(e["C"], e["M"], e["R"]) for e in errors} == {
+            ("0A000", "cached plan must not change result type", "RevalidateCachedQuery")}
+        assert tags(one.ask(parse("select * from changing", "t"), describe("t"), sync())) == "1tTZ"
+        assert tags(one.ask(bind("t", results=[1, 1, 1]), execute(), sync())) == "2DCZ"

@@ -253,6 +253,9 @@ def test_what_clients_have_travels(make_howdah, postgres):
         # Its login begins where it will be served.
         between.send(whole[7:], query("select 'between'"))
         assert between.quiet()
+        # What the successor would not hear of is refused.
+        for command in ("RECONNECT", "DISABLE postgres", "ENABLE postgres", "RESUME"):
+            assert refusal(console, command) == "a new process takes over"
         holder.value("select pg_advisory_unlock(77)")
         assert old.wait(30) == 0
         one.read_until()

@@ -13,6 +13,7 @@ import pytest
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = os.path.join(HERE, "drivers")
 BUILT = os.path.join(os.path.dirname(HERE), "target", "drivers")
+BUILD_SECONDS = 1200  # packages are fetched over the network, on machines that do other things, too
 
 
 class Missing(Exception):
@@ -90,7 +91,8 @@ class Program:
             shutil.copy2(os.path.join(self.source, file), target)
         if self.build:
             done = subprocess.run(self.build, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=BUILD_SECONDS)
             if done.returncode != 0:
                 raise NotBuilt(f"{' '.join(self.build)} in {self.folder} failed; where its "
                                f"packages are not on this machine yet, it needs {self.packages}:\n"

@@ -20,6 +20,7 @@ include {schema}/inetorgperson.schema
 pidfile {folder}/pid
 access to attrs=userPassword by anonymous auth by * none
 access to * by dn.exact="{root}" read {readers}
+{more}
 TLSCertificateFile {folder}/server.crt
 TLSCertificateKeyFile {folder}/server.key
 database ldif
@@ -45,8 +46,8 @@ def person(name, password, above=f"ou=people,{BASE}"):
 class Slapd:
     """Listens for ldap and ldaps on loopback ports."""
 
-    def __init__(self, scratch, name, readers="by * read"):
-        """readers: who may search, besides the root."""
+    def __init__(self, scratch, name, readers="by * read", more=""):
+        """readers: who may search, besides the root. more: settings."""
         self.scratch = scratch
         self.folder = machine.folder(scratch, name)
         machine.folder(self.folder, "data")
@@ -57,7 +58,7 @@ class Slapd:
         self._make_certificate()
         self._write("slapd.conf", CONFIGURATION.format(
             schema=SCHEMA, folder=self.folder, base=BASE, root=ROOT,
-            root_password=ROOT_PASSWORD, readers=readers))
+            root_password=ROOT_PASSWORD, readers=readers, more=more))
         entries = [f"dn: {BASE}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\n"
                    "o: example\n"]
         entries += [f"dn: ou={unit},{BASE}\nobjectClass: organizationalUnit\nou: {unit}\n"

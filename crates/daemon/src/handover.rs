@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use howdah_daemon::driver::socket::{Listener, tighten};
 use howdah_daemon::mailbox::Letter;
 use howdah_pooler::event::{LooseSocket, Order, WorkerId};
-use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Level;
-use howdah_pooler::parcel::{Estate, Freight, Parcel};
+use howdah_pooler::parcel::{self, Estate, Freight, Parcel};
 
 use crate::control::{Control, Heard};
 use crate::leave;
@@ -167,9 +166,9 @@ impl Control {
         for (_, socket) in freight.listeners {
             drop(tighten(socket));
         }
-        for (worker, parcel) in freight.parcels {
-            let letter = Letter::Mail(Mail::Adopt(Box::new(parcel)));
-            self.workers[usize::from(worker.0)].post(letter);
+        let workers = self.workers.len() as u16;
+        for (worker, mail) in parcel::deal(freight.parcels, workers) {
+            self.workers[usize::from(worker.0)].post(Letter::Mail(mail));
         }
         self.order(&Order::GiveUp);
     }

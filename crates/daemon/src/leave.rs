@@ -1,5 +1,6 @@
 //! What must be gone when the process is: the pid file, the unix socket, and whatever listens.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -105,8 +106,27 @@ pub fn leave(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Has a panic on any thread logged and the process ended: a worker that is gone would leave its
-/// clients waiting for ever.
+thread_local! {
+    /// A panic on this thread ends what `survive` was asked to call, and nothing else.
+    static SURVIVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function of a library that panics at what strangers may send it: `None` if it did, and
+/// the log says so. What it worked on must not be used again.
+#[cfg(feature = "ldap")]
+pub fn survive<T>(call: impl FnOnce() -> T) -> Option<T> {
+    SURVIVES.set(true);
+    let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    SURVIVES.set(false);
+    survived.ok()
+}
+
+/// Without unwinding, the process would end at what a stranger sends.
+#[cfg(all(feature = "ldap", panic = "abort"))]
+compile_error!("the Cargo feature ldap needs panics that unwind: panic = \"unwind\"");
+
+/// Has a panic on any thread logged and the process ended, but for what is to survive: a worker
+/// that is gone would leave its clients waiting for ever.
 pub fn leave_on_panic(log: &Log) {
     let log = log.clone();
     std::panic::set_hook(Box::new(move |panic| {
@@ -121,6 +141,13 @@ pub fn leave_on_panic(log: &Log) {
             .copied()
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no reason given");
+        if SURVIVES.get() {
+            log.say(
+                Level::Warning,
+                format!("{name} survives a panic{place}: {text}"),
+            );
+            return;
+        }
         log.say(Level::Fatal, format!("{name} panicked{place}: {text}"));
         leave(1);
     }));
@@ -229,6 +256,8 @@ mod tests {
     #[ignore = "it ends the process"]
     fn panics() {
         leave_on_panic(&Log::new(false, 0));
+        #[cfg(feature = "ldap")]
+        assert_eq!(survive::<()>(|| panic!("at a stranger's answer")), None);
         let worker = std::thread::Builder::new().name("worker 7".into());
         let _ = worker
             .spawn(|| panic!("the ledger is {}", "broken"))
@@ -250,5 +279,7 @@ mod tests {
             said.contains(&place) && said.contains(": the ledger is broken\n"),
             "{said}"
         );
+        #[cfg(feature = "ldap")]
+        assert!(said.contains("survives a panic"), "{said}");
     }
 }

@@ -16,7 +16,7 @@ use howdah_pooler::config::{Config, Globals, IoDriver};
 use howdah_pooler::event::WorkerId;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Level;
-use howdah_pooler::parcel::Freight;
+use howdah_pooler::parcel::{self, Freight};
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::boot::Fatal;
@@ -91,7 +91,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
         mailboxes.push(mailbox);
     }
     if let Some(freight) = freight {
-        deal(freight, &boxes);
+        inherit(freight, count, &boxes);
     }
     let shared_seed = entropy()?;
     let numbers = Arc::default();
@@ -114,15 +114,14 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     Ok(boxes)
 }
 
-/// Each worker gets what the worker of its number had: cancel keys name workers.
-fn deal(freight: Freight, boxes: &[PostBox]) {
+/// What another process had is the workers'.
+fn inherit(freight: Freight, workers: u16, boxes: &[PostBox]) {
     let estate = Arc::new(freight.estate);
     for post in boxes {
         post.post(Letter::Mail(Mail::Inherit(estate.clone())));
     }
-    for (worker, parcel) in freight.parcels {
-        let post = &boxes[usize::from(worker.0) % boxes.len()];
-        post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
+    for (worker, mail) in parcel::deal(freight.parcels, workers) {
+        boxes[usize::from(worker.0)].post(Letter::Mail(mail));
     }
 }
 

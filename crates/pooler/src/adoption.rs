@@ -142,8 +142,9 @@ impl Pooler {
         let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
         let entered = ToBroker::ServerEntered { worker, pool };
         out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
-        // If it leads elsewhere now, it lasts as long as its session.
-        let server_id = self.insert_server(pool_id, *parcel, !same, out);
+        // If it leads elsewhere now, or was called in meanwhile, it lasts as long as its session.
+        let stale = !same || parcel.epoch < self.janitor.epoch(&parcel.pool.database);
+        let server_id = self.insert_server(pool_id, *parcel, stale, out);
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Linked(id);
             server.served = true;

@@ -21,6 +21,10 @@ pub struct Broker {
     database_clients: HashMap<Arc<str>, u32, Seeded>,
     user_clients: HashMap<Arc<str>, u32, Seeded>,
     evict_turn: usize,
+    /// Workers that have not yet told of all that came to them with a takeover.
+    arriving: u16,
+    /// What was asked and told meanwhile.
+    deferred: Vec<ToBroker>,
 }
 
 /// What is known of a pool.
@@ -76,11 +80,22 @@ impl Broker {
             database_clients: HashMap::with_hasher(seeded),
             user_clients: HashMap::with_hasher(seeded),
             evict_turn: 0,
+            arriving: 0,
+            deferred: Vec::new(),
         }
     }
 
-    /// Takes in one mail.
+    /// Takes in one mail. While connections come with a takeover nothing is given out: what is there
+    /// is counted first, so that bounds hold.
     pub fn handle(&mut self, mail: ToBroker, post: Post<'_>) {
+        use ToBroker::{AllArrived, Arrivals, ClientEntered, ServerEntered};
+        let counts = matches!(
+            mail,
+            Arrivals { .. } | ServerEntered { .. } | ClientEntered { .. } | AllArrived
+        );
+        if self.arriving > 0 && !counts {
+            return self.deferred.push(mail);
+        }
         match mail {
             ToBroker::Need {
                 worker,
@@ -160,12 +175,21 @@ impl Broker {
                     }),
                 );
             }
-            ToBroker::ServerEntered { worker, pool } => self.count_server(&pool, worker),
-            ToBroker::ClientEntered { login } => self.count_client(&login),
             ToBroker::Left { login } => {
                 self.clients -= u32::from(!is_console(&login.database));
                 less(&mut self.database_clients, &login.database);
                 less(&mut self.user_clients, &login.user);
+            }
+            Arrivals { workers } => self.arriving += workers,
+            ServerEntered { worker, pool } => self.count_server(&pool, worker),
+            ClientEntered { login } => self.count_client(&login),
+            AllArrived => {
+                self.arriving -= 1;
+                if self.arriving == 0 {
+                    for mail in std::mem::take(&mut self.deferred) {
+                        self.handle(mail, post);
+                    }
+                }
             }
         }
     }
@@ -512,6 +536,38 @@ mod tests {
             });
         });
         said
+    }
+
+    #[test]
+    fn nothing_is_given_out_before_all_that_came_is_counted() {
+        let mut broker = Broker::new(seeded(1));
+        let pool = key("d", "u");
+        let bounds = Bounds {
+            size: 2,
+            ..Bounds::default()
+        };
+        let worker = WorkerId(1);
+        let entered = ToBroker::ServerEntered {
+            worker,
+            pool: pool.clone(),
+        };
+        let freed = ToBroker::Freed {
+            worker,
+            pool: pool.clone(),
+        };
+        assert!(tell(&mut broker, ToBroker::Arrivals { workers: 2 }).is_empty());
+        assert!(tell(&mut broker, ToBroker::AllArrived).is_empty());
+        assert!(tell(&mut broker, need(0, &pool, 0, bounds)).is_empty());
+        assert!(tell(&mut broker, need(2, &pool, 0, bounds)).is_empty());
+        assert!(tell(&mut broker, entered).is_empty());
+        let said = tell(&mut broker, ToBroker::AllArrived);
+        assert_eq!(said, ["1: 0 hungry 0", "1: 2 hungry 0"]);
+        assert_eq!(
+            tell(&mut broker, need(0, &pool, 0, bounds)),
+            ["0: permit d false"]
+        );
+        // The pool is full now.
+        assert_eq!(tell(&mut broker, freed), ["2: permit d false"]);
     }
 
     #[test]

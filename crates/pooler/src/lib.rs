@@ -45,6 +45,7 @@ pub mod takeover;
 pub mod timers;
 
 mod pooler;
+mod quotes;
 
 pub use pooler::{Pooler, PoolerSetup, Shared};
 

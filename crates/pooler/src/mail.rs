@@ -57,6 +57,8 @@ pub enum Mail {
     Report(Report),
     /// A connection of the process that we took over from.
     Adopt(Box<Parcel>),
+    /// That was the last one for this worker.
+    AllAdopted,
     /// What that process knew besides.
     Inherit(Arc<Estate>),
 }
@@ -174,6 +176,13 @@ pub enum ToBroker {
         /// The pool that wants to grow.
         pool: Arc<PoolKey>,
     },
+    /// Connections are about to come from the process that we took over from, or to come back.
+    Arrivals {
+        /// How many workers get some, and each says when it has all.
+        workers: u16,
+    },
+    /// A worker has all that came for it.
+    AllArrived,
     /// A server came from the process that we took over from: it counts.
     ServerEntered {
         /// Who has it.

@@ -17,7 +17,7 @@ use crate::event::{
 };
 use crate::janitor::Janitor;
 use crate::lookup::Known;
-use crate::mail::{FromBroker, Mail};
+use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
@@ -263,6 +263,12 @@ impl Pooler {
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),
             Mail::Adopt(parcel) => self.adopt(*parcel, out),
+            Mail::AllAdopted => {
+                out.push(Action::Post(
+                    Self::BROKER,
+                    Mail::Broker(ToBroker::AllArrived),
+                ));
+            }
             Mail::Inherit(estate) => self.inherit(&estate),
         }
     }

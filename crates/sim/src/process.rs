@@ -10,7 +10,7 @@ use howdah_pooler::event::{Address, Order, Time, WorkerId};
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Note;
 use howdah_pooler::params::Tracked;
-use howdah_pooler::parcel::{Freight, code};
+use howdah_pooler::parcel::{self, Freight, Parcel, code};
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::control::Control;
@@ -97,26 +97,25 @@ impl Process {
         }
     }
 
-    /// What another process had is dealt out, before anything else is done: each worker gets what
-    /// the worker of its number had.
+    /// What another process had is dealt out, before anything else is done.
     pub fn inherit(&self, freight: Freight) {
         let estate = Arc::new(freight.estate);
         for post in &self.posts {
             post.post(Letter::Mail(Mail::Inherit(estate.clone())));
         }
-        for (worker, parcel) in freight.parcels {
-            let post = &self.posts[usize::from(worker.0) % self.posts.len()];
-            post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
-        }
+        self.deal(freight.parcels);
     }
 
     /// The successor failed: everything comes back, and goes on here.
     pub fn take_back(&self, freight: Freight) {
-        for (worker, parcel) in freight.parcels {
-            let post = &self.posts[usize::from(worker.0)];
-            post.post(Letter::Mail(Mail::Adopt(Box::new(parcel))));
-        }
+        self.deal(freight.parcels);
         self.order(&Order::GiveUp);
+    }
+
+    fn deal(&self, parcels: Vec<(WorkerId, Parcel)>) {
+        for (worker, mail) in parcel::deal(parcels, self.posts.len() as u16) {
+            self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
+        }
     }
 
     /// The successor has everything: who was left behind is served until they leave.

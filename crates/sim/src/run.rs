@@ -26,9 +26,9 @@ const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
 /// How long it may take until workers know of each other's waiters, in nanoseconds.
 const TOLD: u64 = 50 * MILLI;
-/// For how long a client may go on being overtaken by others, in nanoseconds: servers are held
-/// for some time by those who got them.
-const UNFAIR: u64 = 400 * MILLI;
+/// How often a client may be overtaken by others, each time after they could have been told: servers
+/// are held for some time by those who got them.
+const UNFAIR: u32 = 8;
 /// Bytes a connection may have beyond the high-water mark.
 const SLACK: usize = 256 << 10;
 /// The longest message of a client, in bytes.
@@ -114,8 +114,8 @@ struct Play {
     calm: bool,
     /// Everybody is gone.
     quiet: bool,
-    /// Since when who waits (on which worker, since when) was overtaken by others.
-    overtaken: HashMap<(usize, ClientId, Time), u64>,
+    /// How often, and when last, who waits (on which worker, since when) was overtaken by others.
+    overtaken: HashMap<(usize, ClientId, Time), (u32, u64)>,
     idle_turns: u32,
 }
 
@@ -343,10 +343,8 @@ impl Play {
             format!("{count} parcels are there; the successor takes over: {confirms}")
         });
         let successor = self.scenario.succeeded(&mut self.chance);
-        let freight = carried(&freight, &successor);
         // PostgreSQL may still log in servers that were closed in the middle of that.
-        // Nor does the new Broker know of all servers that have come when it gives its first permit.
-        self.postgres.owners += if confirms { 2 } else { 1 };
+        self.postgres.owners += 1;
         self.narrow_soon();
         if !confirms {
             return self.current().take_back(freight);
@@ -356,7 +354,7 @@ impl Play {
         self.current().drain();
         let before = self.ended + self.processes.len() as u16;
         let process = Process::new(&self.scenario, before, &fronts(&self.scenario), &world);
-        process.inherit(freight);
+        process.inherit(carried(&freight, &self.scenario));
         self.processes.push(process);
     }
 
@@ -453,12 +451,14 @@ impl Play {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
                         let key = (index, waiter.client, waiter.since);
-                        let first = *self.overtaken.entry(key).or_insert(now);
-                        if now - first > UNFAIR {
+                        let (times, last) = self.overtaken.entry(key).or_insert((1, now));
+                        if now > *last + TOLD {
+                            (*times, *last) = (*times + 1, now);
+                        }
+                        if *times > UNFAIR {
                             unfair = Some(format!(
-                                "{waiter:?} of worker {index} is overtaken for {} ms, now by \
-                                 {served:?} of worker {at}",
-                                (now - first) / MILLI
+                                "{waiter:?} of worker {index} is overtaken for the {times}th \
+                                 time, now by {served:?} of worker {at}"
                             ));
                         }
                     }

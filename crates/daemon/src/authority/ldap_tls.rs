@@ -14,7 +14,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::ldap::Stream;
+use super::ldap_connection::Stream;
 
 /// How long what was read is used again.
 const KEPT: Duration = Duration::from_secs(60);

@@ -8,6 +8,8 @@
 #[cfg(feature = "ldap")]
 mod ldap;
 #[cfg(feature = "ldap")]
+mod ldap_connection;
+#[cfg(feature = "ldap")]
 mod ldap_tls;
 #[cfg(feature = "pam")]
 mod pam;
@@ -104,9 +106,10 @@ fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(Check, Ans
             }
         });
     };
-    std::thread::Builder::new()
-        .name("authority".into())
-        .spawn(serve)?;
+    let thread = std::thread::Builder::new().name("authority".into());
+    #[cfg(feature = "ldap")]
+    let thread = thread.stack_size(ldap_connection::STACK);
+    thread.spawn(serve)?;
     Ok(checks)
 }
 

@@ -2,7 +2,7 @@
 //! password in clear text, the daemon asks whether it is right.
 
 use crate::config::{AuthType, Globals};
-use crate::ldap::LdapOptions;
+use crate::ldap::{LdapOptions, LdapText};
 
 /// The PAM service whose rules hold, as in PgBouncer.
 pub const PAM_SERVICE: &str = "pgbouncer";
@@ -33,8 +33,9 @@ impl Authority {
         match globals.auth_type {
             AuthType::Pam => Ok(Some(Authority::Pam(PAM_SERVICE.into()))),
             AuthType::Ldap => {
-                let options = globals.auth_ldap_options.as_deref().unwrap_or("");
-                LdapOptions::parse(options).map(|options| Some(Authority::Ldap(options)))
+                let options = globals.auth_ldap_options.as_ref();
+                LdapOptions::parse(options.map_or("", LdapText::text))
+                    .map(|options| Some(Authority::Ldap(options)))
             }
             _ => Ok(None),
         }

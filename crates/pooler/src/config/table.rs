@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::value::{AuthType, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value};
+use crate::ldap::LdapText;
 
 /// Where a setting may stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,7 +170,7 @@ globals! {
         "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
     auth_ident_file: Option<String> = unset, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
-    auth_ldap_options: Option<String> = unset, G, reload, Built,
+    auth_ldap_options: Option<LdapText> = unset, G, reload, Built,
         "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter.";
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
         GD, reload, Built,

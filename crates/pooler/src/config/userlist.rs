@@ -1,5 +1,7 @@
 //! The `auth_file`: one `"user" "secret"` a line.
 
+use crate::quotes::quoted;
+
 /// Longest user name, in bytes, its end mark included.
 pub(super) const MAX_USER: usize = 128;
 /// Longest secret, in bytes.
@@ -43,9 +45,9 @@ fn newlines(text: &str) -> u32 {
 }
 
 fn take_user(text: &str) -> Result<(String, String, &str), &'static str> {
-    let (user, rest) = take_quoted(text).ok_or("a line must begin with a user name in quotes")?;
+    let (user, rest) = quoted(text, '"').ok_or("a line must begin with a user name in quotes")?;
     let rest = rest.trim_start_matches([' ', '\t']);
-    let (secret, rest) = take_quoted(rest).ok_or("a password in quotes must follow the user")?;
+    let (secret, rest) = quoted(rest, '"').ok_or("a password in quotes must follow the user")?;
     if user.len() >= MAX_USER {
         return Err("the user name is too long (at most 127 bytes)");
     }
@@ -53,23 +55,6 @@ fn take_user(text: &str) -> Result<(String, String, &str), &'static str> {
         return Err("the password is too long (at most 65531 bytes)");
     }
     Ok((user, secret, rest))
-}
-
-/// `"text"`, where `""` stands for a quote, and what follows.
-fn take_quoted(text: &str) -> Option<(String, &str)> {
-    let mut rest = text.strip_prefix('"')?;
-    let mut value = String::new();
-    loop {
-        let (part, after) = rest.split_once('"')?;
-        value.push_str(part);
-        match after.strip_prefix('"') {
-            Some(more) => {
-                value.push('"');
-                rest = more;
-            }
-            None => return Some((value, after)),
-        }
-    }
 }
 
 #[cfg(test)]

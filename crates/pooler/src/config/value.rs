@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::ldap::LdapText;
+
 /// The kind of text a setting takes, for messages and the reference page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -154,6 +156,16 @@ impl Value for String {
     }
     fn show(&self) -> Option<String> {
         Some(self.clone())
+    }
+}
+
+impl Value for LdapText {
+    const KIND: Kind = Kind::Text;
+    fn read(text: &str) -> Option<LdapText> {
+        Some(LdapText::new(text))
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.masked())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::note::{Level, Note};
 use crate::parcel::VERSION;
 use crate::pooler::{Asker, Pooler};
+use crate::quotes::quoted;
 
 /// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
 const NAME_MAX: usize = 15;
@@ -193,24 +194,6 @@ fn word(text: &str) -> Option<(String, &str)> {
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = text.find(|c| !of_word(c)).unwrap_or(text.len());
     (end > 0).then(|| (text[..end].to_string(), &text[end..]))
-}
-
-/// Text between quotes, which stand doubled inside, and what follows it.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let mut rest = text.strip_prefix(quote)?;
-    let mut inside = String::new();
-    loop {
-        let end = rest.find(quote)?;
-        inside.push_str(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix(quote) {
-            Some(more) => {
-                inside.push(quote);
-                rest = more;
-            }
-            None => return Some((inside, rest)),
-        }
-    }
 }
 
 fn bounded(word: String, max: usize) -> Result<String, Unread> {
@@ -430,6 +413,11 @@ impl Pooler {
     /// What speaks against a command, given what is paused and which databases there are.
     fn objection(&self, name: &str, database: Option<&str>) -> Option<String> {
         let janitor = &self.janitor;
+        // Half of what is here may be packed already, and the new process would not hear of it.
+        let late = matches!(name, "resume" | "reconnect" | "disable" | "enable");
+        if late && janitor.takeover.holds() {
+            return Some("a new process takes over".into());
+        }
         let Some(database) = database else {
             return match name {
                 "disable" | "enable" => Some("a database is required".into()),
@@ -440,7 +428,6 @@ impl Pooler {
                 "suspend" if janitor.pauses_some() => {
                     Some("cannot suspend with paused databases".into())
                 }
-                "resume" if janitor.takeover.holds() => Some("a new process takes over".into()),
                 "resume" if janitor.holds() => None,
                 "resume" if !janitor.is_paused_all() && !janitor.pauses_some() => {
                     let why = if janitor.is_shutting_down() {

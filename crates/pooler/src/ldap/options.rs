@@ -4,9 +4,50 @@
 use std::net::Ipv6Addr;
 
 use super::filter;
+use crate::quotes::{in_quotes, quoted};
 
 /// What is wrong with options, and how to right it.
 type Wrong = (String, String);
+
+/// The option whose value is nobody's business.
+const PASSWORD: &str = "ldapbindpasswd";
+
+/// Options as they are written in a setting: who is shown them is not shown the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LdapText(String);
+
+impl LdapText {
+    /// Keeps a text.
+    pub fn new(text: &str) -> LdapText {
+        LdapText(text.to_owned())
+    }
+
+    /// All of it, to be read.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// With stars in place of the password.
+    pub fn masked(&self) -> String {
+        if !self.0.contains(PASSWORD) {
+            return self.0.clone();
+        }
+        let Ok(pairs) = pairs(&self.0) else {
+            return "***".into();
+        };
+        let shown = pairs.iter().map(|(key, value)| match key.as_str() {
+            PASSWORD => format!("{key}=***"),
+            key => format!("{key}={}", in_quotes(value)),
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl std::fmt::Debug for LdapText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.masked())
+    }
+}
 
 /// Where a directory is, and how a user's password is checked there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -73,15 +114,15 @@ pub enum Pattern {
     Filter(String),
 }
 
-/// How deep a search goes; the numbers are the protocol's.
+/// How deep a search goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
     /// The base itself.
-    Base = 0,
+    Base,
     /// The entries right below the base.
-    One = 1,
+    One,
     /// The base and all below it.
-    Sub = 2,
+    Sub,
 }
 
 /// The password with which we search does not belong in logs.
@@ -237,7 +278,7 @@ impl Written {
             "ldapport" => self.port = Some(port(&value)?),
             "ldapserver" => self.servers = Some(value),
             "ldapbinddn" => self.bind_dn = Some(value),
-            "ldapbindpasswd" => self.bind_password = Some(value),
+            PASSWORD => self.bind_password = Some(value),
             "ldapsearchattribute" => self.attribute = Some(value),
             "ldapsearchfilter" => self.filter = Some(value),
             "ldapbasedn" => self.base = Some(value),
@@ -245,8 +286,13 @@ impl Written {
             "ldapsuffix" => self.suffix = Some(value),
             "ldapurl" => self.url(&value)?,
             _ => {
+                let text = match self.bind_password {
+                    // It may be the rest of a password: it is not repeated.
+                    Some(_) => "invalid LDAP option behind ldapbindpasswd".into(),
+                    None => format!("invalid LDAP option: \"{key}\""),
+                };
                 return wrong(
-                    format!("invalid LDAP option: \"{key}\""),
+                    text,
                     "there are ldapserver, ldapport, ldapscheme, ldaptls, ldapprefix, ldapsuffix, \
                      ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, \
                      ldapsearchfilter and ldapurl; quote values that hold commas or blanks",
@@ -373,7 +419,7 @@ fn pattern(attribute: Option<String>, filter: Option<String>) -> Result<Pattern,
         (None, Some(filter)) => Pattern::Filter(filter),
         (attribute, None) => Pattern::Attribute(attribute.unwrap_or_else(|| "uid".into())),
     };
-    match filter::encode(&pattern.filter("user")) {
+    match filter::canonical(&pattern.filter("user")) {
         Ok(_) => Ok(pattern),
         Err(why) => wrong(
             format!("invalid LDAP search filter: {why}"),
@@ -455,8 +501,8 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
             return Ok(pairs);
         }
         let key;
-        if let Some(after) = rest.strip_prefix('"') {
-            (key, rest) = quoted(after)?;
+        if rest.starts_with('"') {
+            (key, rest) = closed(rest)?;
             // As in PostgreSQL's files, quotes may be around all of it.
             if let Some((key, value)) = key.split_once('=')
                 && !rest.starts_with('=')
@@ -475,34 +521,25 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
             return wrong("no value for an LDAP option", format!("{FORM}; {what}"));
         };
         let value;
-        if let Some(after) = after.strip_prefix('"') {
-            (value, rest) = quoted(after)?;
+        if after.starts_with('"') {
+            (value, rest) = closed(after)?;
         } else {
             let ends = |c: char| is_space(c) || c == ',';
             let (word, after) = after.split_at(after.find(ends).unwrap_or(after.len()));
             (value, rest) = (word.to_owned(), after);
         }
         if key.is_empty() || value.is_empty() {
-            return wrong(format!("no value for LDAP option \"{key}\""), FORM);
+            let text = match pairs.iter().any(|(key, _)| key == PASSWORD) {
+                true => "no value for an LDAP option behind ldapbindpasswd".into(),
+                false => format!("no value for LDAP option \"{key}\""),
+            };
+            return wrong(text, FORM);
         }
         pairs.push((key, value));
     }
 }
 
-/// Reads up to the closing quote; a quote within is written twice.
-fn quoted(mut rest: &str) -> Result<(String, &str), Wrong> {
-    let mut text = String::new();
-    loop {
-        let Some((part, after)) = rest.split_once('"') else {
-            return wrong("a quote is not closed", "close it");
-        };
-        text.push_str(part);
-        match after.strip_prefix('"') {
-            Some(more) => {
-                text.push('"');
-                rest = more;
-            }
-            None => return Ok((text, after)),
-        }
-    }
+/// The text between the quotes at the front, and what is behind them.
+fn closed(text: &str) -> Result<(String, &str), Wrong> {
+    quoted(text, '"').ok_or_else(|| ("a quote is not closed".into(), "close it".into()))
 }

@@ -15,6 +15,7 @@ use crate::ledger::{Part, Reply};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
+use crate::statement::Statement;
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
@@ -485,6 +486,14 @@ impl Downstream<'_> {
             self.pass_front(chunk, header, Fate::Drop);
         } else if ours {
             self.pass_front(chunk, header, Fate::Drop);
+        } else if let Some(Concerned {
+            statement: Some(statement),
+            ..
+        }) = &concerned
+            && self.had_another_result(fields, statement)
+        {
+            self.tell_changed_result(fields);
+            chunk.at += header.total();
         } else if let Some(concerned) = concerned
             && contains(body, &concerned.server_name)
         {
@@ -523,6 +532,40 @@ impl Downstream<'_> {
             && fields
                 .sqlstate()
                 .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
+    }
+
+    /// The client asks for formats of columns that the statement has no more: it was described
+    /// before the schema changed, and this server parsed it since.
+    fn had_another_result(&self, fields: Fields<'_>, statement: &Statement) -> bool {
+        let routine = fields.iter().find(|(code, _)| *code == b'R');
+        routine.is_some_and(|(_, routine)| routine == b"PortalSetResultFormat")
+            && statement.schema != self.shared.statements.schema()
+    }
+
+    /// What PostgreSQL says where the statement is the one that was described: drivers know then
+    /// that they must describe it anew.
+    fn tell_changed_result(&mut self, fields: Fields<'_>) {
+        let Some((client, _)) = &self.client else {
+            return;
+        };
+        self.out.send_with(Peer::Client(*client), |buf| {
+            write::message(buf, tag::ERROR, |buf| {
+                for (code, value) in fields.iter() {
+                    let value: &[u8] = match code {
+                        b'C' => b"0A000",
+                        b'M' => b"cached plan must not change result type",
+                        b'F' => b"plancache.c",
+                        b'R' => b"RevalidateCachedQuery",
+                        b'S' | b'V' => value,
+                        _ => continue,
+                    };
+                    buf.push(code);
+                    buf.extend_from_slice(value);
+                    buf.push(0);
+                }
+                buf.push(0);
+            });
+        });
     }
 
     /// The error as the client would see it if the server's name were the client's.

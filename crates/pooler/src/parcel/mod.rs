@@ -10,8 +10,10 @@ use std::sync::Arc;
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
+use crate::mail::{Mail, ToBroker};
 use crate::params::Params;
 use crate::pool::{PoolKey, Welcome};
+use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::statement::Statement;
 
@@ -27,6 +29,22 @@ pub struct Freight {
     pub listeners: Vec<(Address, LooseSocket)>,
     /// Everything else, by worker; pools come before their servers and clients.
     pub parcels: Vec<(WorkerId, Parcel)>,
+}
+
+/// The mails that deal out parcels to so many workers, in their order: each gets what the worker of
+/// its number had, as cancel keys name workers.
+pub fn deal(
+    parcels: Vec<(WorkerId, Parcel)>,
+    workers: u16,
+) -> impl Iterator<Item = (WorkerId, Mail)> {
+    let arrivals = Mail::Broker(ToBroker::Arrivals { workers });
+    let parcels = parcels.into_iter().map(move |(worker, parcel)| {
+        let to = WorkerId(worker.0 % workers);
+        (to, Mail::Adopt(Box::new(parcel)))
+    });
+    std::iter::once((Pooler::BROKER, arrivals))
+        .chain(parcels)
+        .chain((0..workers).map(|worker| (WorkerId(worker), Mail::AllAdopted)))
 }
 
 /// What a process knows besides its connections.

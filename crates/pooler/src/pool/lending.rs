@@ -78,7 +78,6 @@ impl Pooler {
         };
         let parcel = ServerParcel {
             welcome: pool.welcome.clone(),
-            epoch: self.janitor.epoch(&pool.key.database),
             ..parcel
         };
         out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));

@@ -67,8 +67,8 @@ impl Pooler {
     /// Its permit is the caller's to move or to give back. `None` if it can't travel: then it is
     /// being closed.
     ///
-    /// The parcel knows no welcome and no order: that is right for a successor, who is told of each
-    /// pool and has given no orders yet.
+    /// The parcel knows no welcome: that is right for a successor, who is told of each pool. (Nor has
+    /// it given any order yet, so the number of ours is not told there.)
     pub(crate) fn take_out(
         &mut self,
         id: ServerId,
@@ -96,7 +96,7 @@ impl Pooler {
             served: server.served,
             standby: server.standby,
             welcome: None,
-            epoch: u64::MAX,
+            epoch: self.janitor.epoch(&pool.key.database),
         })
     }
 

@@ -90,6 +90,10 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let text = b"SERROR\0VERROR\0C0A000\0Mcached plan\0RRevalidateCachedQuery\0\0";
             buf.extend_from_slice(text);
         }),
+        "R08P01" => write::message(buf, b'E', |buf| {
+            let text = b"SERROR\0VERROR\0C08P01\0Mformats\0L9\0RPortalSetResultFormat\0\0";
+            buf.extend_from_slice(text);
+        }),
         "FATAL" => write::error(buf, "FATAL", first, second),
         "N" => write::notice(buf, "NOTICE", "00000", first, None),
         "R" => write::authentication(buf, first.parse().unwrap(), b""),

@@ -1,6 +1,7 @@
 //! The words of a line.
 
 use super::super::resolve::NO_TEXT;
+use crate::quotes::quoted;
 
 /// A word, or what stands between words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +37,7 @@ fn split_with_rest(line: &str) -> Result<Vec<(Token, &str)>, ()> {
                 tokens.push((Token::Comma, rest));
             }
             '"' => {
-                let (text, after) = quoted(&rest[1..])?;
+                let (text, after) = quoted(rest, '"').ok_or(())?;
                 tokens.push((Token::Quoted(text), after));
                 rest = after;
             }
@@ -55,21 +56,6 @@ fn split_with_rest(line: &str) -> Result<Vec<(Token, &str)>, ()> {
 /// What C's `isspace` takes.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
-}
-
-fn quoted(mut rest: &str) -> Result<(String, &str), ()> {
-    let mut text = String::new();
-    loop {
-        let (part, after) = rest.split_once('"').ok_or(())?;
-        text.push_str(part);
-        match after.strip_prefix('"') {
-            Some(more) => {
-                text.push('"');
-                rest = more;
-            }
-            None => return Ok((text, after)),
-        }
-    }
 }
 
 /// The tokens of a line, taken one after the other.
