@@ -259,6 +259,34 @@ def test_query_inside_an_open_group(make_howdah, newest_postgres):
         assert (other.value("select pg_backend_pid()") != pid) == kept
 
 
+def test_one_text_with_another_datestyle(howdah):
+    """PostgreSQL reads a constant when a text is parsed, by the settings of then: what one client
+    has parsed after a SET is nobody else's who has the same text under other settings."""
+    text = "select '01/02/2020'::date - '2020-01-01'::date"
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("set datestyle to 'ISO, DMY'")
+        for client, days in ((one, "31"), (two, "1"), (one, "31"), (two, "1")):
+            client.ask(parse(text, f"s{days}"), sync())
+            assert rows(client.ask(bind(f"s{days}"), execute(), sync())) == [[days]]
+            client.ask(close(f"s{days}"), sync())
+
+
+def test_a_statement_parsed_late_under_another_datestyle(shared_howdah):
+    """A statement that a server gets only after its client has changed settings is nobody else's
+    there."""
+    text = "select '01/02/2020'::date - '2020-01-01'::date"
+    howdah = shared_howdah(default_pool_size=2)
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect() as busy:
+        # Whatever server there is gets the statement, and keeps out of the way.
+        for client in (one, two):
+            client.ask(parse(text, "s"), sync())
+        one.rows("set datestyle to 'ISO, DMY'")
+        busy.ask(query("begin"))
+        one.ask(bind("s"), execute(), sync())
+        assert rows(two.ask(bind("s"), execute(), sync())) == [["1"]]
+        busy.ask(query("commit"))
+
+
 def test_result_that_changed_on_another_server(make_howdah, newest_postgres):
     """A server that never had the statement as it was described says what one that had it says:
     drivers describe it anew at that."""

@@ -529,3 +529,42 @@ def test_what_the_service_manager_is_told(make_howdah):
         howdah.signal(signal.SIGTERM)
         assert notify.next() == {"STOPPING": "1"}
         assert howdah.wait() == 0
+
+
+
+# Two consoles that say TAKEOVER as nearly at once as can be, and then leave, whatever they hear.
+TWO_AT_ONCE = r"""
+import socket, struct, sys
+
+def console():
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    s.connect(sys.argv[1])
+    body = struct.pack("!I", 196608) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
+    s.sendall(struct.pack("!I", len(body) + 4) + body)
+    heard = b""
+    while not heard.endswith(b"Z\0\0\0\5I"):
+        heard += s.recv(4096)
+    return s
+
+for _ in range(20):
+    both = [console(), console()]
+    for one in both:
+        one.sendall(b"Q\0\0\0\x0fTAKEOVER 1\0")
+    for one in both:
+        one.recv(1)
+        one.close()
+"""
+
+
+def test_two_successors_at_once(make_howdah):
+    """Of two processes that ask in the same moment one at most takes over; when both have gone
+    away, everything goes on."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        for turn in range(5):
+            child = machine.spawn(["/usr/bin/python3", "-c", TWO_AT_ONCE, howdah.socket_path],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output, _ = child.communicate(timeout=60)
+            assert child.returncode == 0, output
+            assert client.value(f"select {turn}") == str(turn)

@@ -231,7 +231,9 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let expected = u64::from(config.globals.max_client_conn)
         .saturating_add(servers)
         .saturating_add(own);
-    let places = reserve::places(current.unwrap_or(u64::MAX), own, servers);
+    let short = current.filter(|current| *current < expected);
+    // Where there are enough for all, none need be kept.
+    let places = short.map_or(0, |limit| reserve::places(limit, own, servers));
     reserve::keep(places);
     log.say(
         Level::Log,
@@ -243,7 +245,7 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
             config.globals.max_client_conn
         ),
     );
-    if let Some(current) = current.filter(|current| *current < expected) {
+    if let Some(current) = short {
         let clients = current.saturating_sub(own + places);
         log.say(
             Level::Warning,

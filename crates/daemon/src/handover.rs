@@ -20,6 +20,8 @@ pub struct HandOver {
     parcels: Vec<(WorkerId, Parcel)>,
     /// Workers that have not given everything yet.
     left: usize,
+    /// A successor was given everything, or is about to be, and has not confirmed yet.
+    under_way: bool,
     estate: Estate,
 }
 
@@ -38,6 +40,7 @@ impl HandOver {
             successor: None,
             parcels: Vec::new(),
             left: 0,
+            under_way: false,
             estate: Estate::default(),
         }
     }
@@ -51,7 +54,11 @@ impl HandOver {
 impl Control {
     /// A successor is at the other end of this socket, and all workers are at rest.
     pub fn begin_handover(&mut self, socket: LooseSocket) {
-        let busy = self.ending || self.handover.left > 0 || self.handover.successor.is_some();
+        if self.handover.under_way {
+            // Two asked in the same moment. This one learns it by the end of its connection.
+            self.say("another new process is taking over already");
+            return drop(tighten(socket));
+        }
         let mut listeners = self.handover.listeners.iter();
         let given = listeners.any(|listener| listener.shared.load(Ordering::Acquire));
         if given {
@@ -59,8 +66,9 @@ impl Control {
             self.log.say(Level::Warning, text);
         }
         match Successor::at(socket) {
-            Ok(successor) if !busy && !given => {
+            Ok(successor) if !self.ending && !given => {
                 self.say("a new process takes over");
+                self.handover.under_way = true;
                 self.handover.successor = Some(successor);
                 self.handover.left = self.workers.len();
                 self.order(&Order::Pack);
@@ -120,6 +128,7 @@ impl Control {
             freight,
             result,
         } = sent;
+        self.handover.under_way = false;
         if let Err(why) = result {
             return self.take_back(freight, &why);
         }

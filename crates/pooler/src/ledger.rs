@@ -71,7 +71,8 @@ pub struct Entry {
     pub unnamed_op: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
-    /// A Query inside a group of extended messages that no Sync has ended.
+    /// A Query inside a group of extended messages that no Sync has ended, and that may have begun a
+    /// transaction.
     pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
@@ -170,6 +171,7 @@ pub struct Ledger {
     pub unnamed_ops: VecDeque<UnnamedOp>,
     group: u32,
     group_open: bool,
+    group_works: bool,
     group_sure: bool,
     flushed: bool,
     barriers: u32,
@@ -214,6 +216,12 @@ impl Ledger {
     /// Extended messages were sent, and no Sync or Query after them.
     pub fn group_open(&self) -> bool {
         self.group_open
+    }
+
+    /// Something in the group being sent may have begun a transaction in PostgreSQL, which no Sync
+    /// has ended. A Close does not.
+    pub fn group_works(&self) -> bool {
+        self.group_open && self.group_works
     }
 
     /// PostgreSQL keeps back answers to what was sent, because neither Sync nor Flush was sent
@@ -264,6 +272,11 @@ impl Ledger {
             }
             _ => {}
         }
+        self.group_works = match entry.reply {
+            Reply::Query | Reply::Sync => false,
+            Reply::Close | Reply::MadeClose | Reply::MadeParse | Reply::CopyEnd => self.group_works,
+            _ => true,
+        };
         self.flushed = false;
         self.barriers += u32::from(entry.barrier);
         self.entries.push_back(entry);
@@ -348,6 +361,7 @@ impl Ledger {
             .is_some_and(|entry| entry.reply == Reply::Execute);
         if extended && self.readies == 0 {
             self.group_open = true;
+            self.group_works = true;
         }
         CopyIn {
             eaten: eaten as usize,

@@ -120,10 +120,12 @@ impl Params {
             })
     }
 
-    /// The values that change what a statement's text means, as bytes for a hash.
-    pub fn meaning(&self, into: &mut Vec<u8>) {
+    /// A hash of the values that change what a statement's text means; `hasher` is
+    /// [`crate::cancel::Keys::meaning`].
+    pub fn meaning(&self, hasher: Seeded) -> u64 {
+        let mut into = Vec::new();
         for (position, value) in self.values.iter().enumerate() {
-            if position == WITHOUT_MEANING {
+            if !Self::has_meaning(position) {
                 continue;
             }
             match value {
@@ -134,6 +136,12 @@ impl Params {
                 None => into.extend_from_slice(&u32::MAX.to_be_bytes()),
             }
         }
+        std::hash::BuildHasher::hash_one(&hasher, &into)
+    }
+
+    /// True if the parameter at a position is among those.
+    pub fn has_meaning(position: usize) -> bool {
+        position != WITHOUT_MEANING
     }
 }
 

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::console::Consoles;
 use crate::event::{
-    Action, Answer, ClientId, Event, Out, Peer, Question, ServerId, Time, WorkerId,
+    Action, Answer, ClientId, Event, Order, Out, Peer, Question, ServerId, Time, WorkerId,
 };
 use crate::janitor::Janitor;
 use crate::lookup::Known;
@@ -257,6 +257,8 @@ impl Pooler {
             Mail::SchemaChanged(changes) => {
                 self.shared.statements.schema_changed_elsewhere(changes);
             }
+            // A console that asked for a takeover has gone, and another one's is under way.
+            Mail::Order(Order::GiveUp) if self.janitor.takeover.packs() => {}
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),

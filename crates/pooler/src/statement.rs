@@ -174,6 +174,13 @@ impl Interner {
         statement
     }
 
+    /// What a statement is on a server where it was parsed under other settings than those it was
+    /// named under: nothing that anybody else can have named.
+    pub fn under(&mut self, statement: &Arc<Statement>, meaning: u64) -> Arc<Statement> {
+        let both = foldhash::quality::FixedState::default().hash_one((statement.meaning, meaning));
+        self.intern(both, &statement.definition)
+    }
+
     /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
     fn purge(&mut self) {
         self.statements.retain(|s| Arc::strong_count(s) > 1);
@@ -362,14 +369,18 @@ impl ServerSet {
         self.entries.is_empty()
     }
 
-    /// The confirmed statement that was not used for longest.
-    pub fn oldest(&self) -> Option<u128> {
-        let sure = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.held == Held::Sure);
-        sure.min_by_key(|(_, entry)| entry.used)
-            .map(|(key, _)| *key)
+    /// The confirmed statements that were not used for longest, up to so many of them, oldest first.
+    /// One client may have added any number.
+    pub fn oldest(&self, count: usize) -> Vec<u128> {
+        let sure = self.entries.iter();
+        let sure = sure.filter(|(_, entry)| entry.held == Held::Sure);
+        let mut sure: Vec<_> = sure.map(|(key, entry)| (entry.used, *key)).collect();
+        if count < sure.len() {
+            sure.select_nth_unstable(count);
+            sure.truncate(count);
+        }
+        sure.sort_unstable();
+        sure.into_iter().map(|(_, key)| key).collect()
     }
 
     /// Takes all out, for the way to another worker.
@@ -465,5 +476,23 @@ mod tests {
         assert_eq!(set.find(&b), (8, Some(Held::Coming(1))));
         set.clear_sure();
         assert_eq!(set.len(), 1);
+    }
+
+    #[test]
+    fn those_unused_for_longest_come_first() {
+        let mut set = ServerSet::new(seeded(1));
+        let statements = [b"a", b"b", b"c", b"d", b"e"].map(|text| Statement::new(0, text, 0));
+        let statements = statements.map(Arc::new);
+        for statement in &statements {
+            set.mark(statement.key(), statement, Held::Sure);
+        }
+        let keys = statements.each_ref().map(|statement| statement.key());
+        set.mark(keys[1], &statements[1], Held::Going(1));
+        set.find(&statements[0]);
+        assert_eq!(set.oldest(0), []);
+        assert_eq!(set.oldest(2), [keys[2], keys[3]]);
+        let all = [keys[2], keys[3], keys[4], keys[0]];
+        assert_eq!(set.oldest(4), all);
+        assert_eq!(set.oldest(9), all);
     }
 }

@@ -64,6 +64,11 @@ impl Takeover {
         matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
     }
 
+    /// What is at rest goes to the control thread, which alone can give it back.
+    pub fn packs(&self) -> bool {
+        matches!(self, Takeover::Packing { .. })
+    }
+
     /// A successor has taken over.
     pub fn is_over(&self) -> bool {
         matches!(self, Takeover::Over)

@@ -116,10 +116,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        while server.set.len() > max {
-            let Some(key) = server.set.oldest() else {
-                return;
-            };
+        for key in server.set.oldest(server.set.len().saturating_sub(max)) {
             server.set.remove(key);
             let name = crate::statement::server_name(key);
             out.send_with(Peer::Server(id), |buf| {

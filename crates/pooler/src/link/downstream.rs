@@ -6,16 +6,17 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
-use crate::Shared;
 use crate::client::Client;
 use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Reply};
+use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
 use crate::statement::Statement;
+use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
 const HELD_MESSAGE_MAX: usize = 1 << 20;
@@ -59,6 +60,8 @@ pub struct Downstream<'a> {
     pub kept: bool,
     /// What all connections share.
     pub shared: &'a mut Shared,
+    /// The hasher of settings' meanings.
+    pub meaning: Seeded,
     /// What is to be done.
     pub out: &'a mut Out,
     /// What was counted.
@@ -394,6 +397,9 @@ impl Downstream<'_> {
                 && let Some(params) = &client.params
             {
                 let params = params.with(position, value);
+                if Params::has_meaning(position) {
+                    client.meaning = params.meaning(self.meaning);
+                }
                 client.params = Some(self.shared.params.intern(params));
             }
         }
@@ -429,14 +435,16 @@ impl Downstream<'_> {
                 write::parameter_status(buf, name, value);
             });
         }
-        client.params = Some(self.shared.params.intern(known.overlaid(&server)));
+        let params = known.overlaid(&server);
+        client.meaning = params.meaning(self.meaning);
+        client.params = Some(self.shared.params.intern(params));
     }
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= ERROR_FRONT;
-            concerned(client, self.server).filter(|_| fits)
+            concerned(client, self.server, &mut self.shared.statements).filter(|_| fits)
         });
         if let Some(Concerned {
             statement: Some(statement),

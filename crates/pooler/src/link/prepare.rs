@@ -12,7 +12,7 @@ use crate::command::Forgets;
 use crate::event::{Out, Peer};
 use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
-use crate::statement::{self, Held, Named, Statement, server_name};
+use crate::statement::{self, Held, Interner, Named, Statement, server_name};
 
 /// What a `DEALLOCATE name` is bound to: as in a Parse.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
@@ -134,16 +134,24 @@ impl Upstream<'_> {
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed.clone(),
         };
+        // As in `ensure`: what it is if it is parsed now.
+        let late = client
+            .as_ref()
+            .filter(|ours| ours.meaning != self.client.meaning)
+            .map(|ours| self.interner.under(ours, self.client.meaning));
         let to = self.to();
         match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
+            (Some(_), Unnamed::Known(Some(theirs)))
+                if late.as_ref().is_some_and(|late| late.same(theirs)) => {}
             (None, Unnamed::Known(None)) => {}
             (Some(ours), _) => {
                 self.out
                     .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
                 let mut entry = Entry::swallow(Reply::Parse);
-                entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
+                let now = late.as_ref().unwrap_or(ours);
+                entry.unnamed_op = self.push_unnamed_op(Some(now.clone()));
                 self.push(entry);
             }
             (None, _) => {
@@ -157,8 +165,21 @@ impl Upstream<'_> {
         Ok(client)
     }
 
-    /// Makes sure that the server has a statement: under the key returned.
+    /// Makes sure that the server has a statement: under the key returned. If it must be parsed
+    /// while its client has other settings than when it was named, it may come to mean something
+    /// else: then it is nobody's who has it from a Parse under either.
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
+        let server = self.linked();
+        let held = server.set.find(statement).1;
+        let missing = matches!(held, None | Some(Held::Going(_)));
+        if missing && statement.meaning != self.client.meaning {
+            let late = self.interner.under(statement, self.client.meaning);
+            return self.ensure_exactly(&late);
+        }
+        self.ensure_exactly(statement)
+    }
+
+    fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let server = self.linked();
         let group = server.ledger.group();
         let (key, held) = server.set.find(statement);
@@ -382,7 +403,11 @@ pub struct Concerned {
 
 /// What the failed entry in front is about, if it is about a statement that has another name on the
 /// server.
-pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
+pub fn concerned(
+    client: &Client,
+    server: &mut Server,
+    statements: &mut Interner,
+) -> Option<Concerned> {
     let front = server.ledger.front()?;
     let op = server.ledger.name_ops.front().filter(|_| front.name_op);
     let (name, statement) = match op {
@@ -420,7 +445,13 @@ pub fn concerned(client: &Client, server: &mut Server) -> Option<Concerned> {
     let key = match replaced.flatten() {
         Some(key) => key,
         None if name.is_empty() => return None,
-        None => server.set.find(&statement).0,
+        None => match server.set.find(&statement) {
+            (_, None) if statement.meaning != client.meaning => {
+                let late = statements.under(&statement, client.meaning);
+                server.set.find(&late).0
+            }
+            (key, _) => key,
+        },
     };
     Some(Concerned {
         server_name: server_name(key)[..].into(),

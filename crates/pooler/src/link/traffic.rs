@@ -56,11 +56,14 @@ impl Pooler {
                 }
                 self.settle_client(id, out);
             }
-            client::State::Waiting | client::State::Preparing(_) | client::State::Welcome => {
+            client::State::Waiting
+            | client::State::Preparing(_)
+            | client::State::Welcome
+            | client::State::Lookup => {
                 self.hold(id, bytes, out);
             }
             client::State::Startup => self.startup_bytes(id, bytes, out),
-            client::State::Login(_) | client::State::Lookup => self.login_bytes(id, bytes, out),
+            client::State::Login(_) => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
             client::State::Moving(_) | client::State::Packed(_) => {
                 client.inbox.held.extend_from_slice(bytes)
@@ -236,6 +239,7 @@ impl Pooler {
             client,
             kept,
             shared: &mut self.shared,
+            meaning: self.keys.meaning(),
             out,
             counts: downstream::Counts::default(),
             task_error: None,

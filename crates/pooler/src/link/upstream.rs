@@ -27,6 +27,11 @@ pub(super) const FRONT_MAX: usize = 16 << 10;
 /// bytes.
 const SHORT_MAX: u32 = 10_000;
 
+/// How many answers may be owed before a client's next message waits. Not all that it sends reaches
+/// PostgreSQL, which would hold it back by reading no more than it can answer; and what a name means
+/// is looked for among them.
+const OWED_MAX: usize = 4096;
+
 /// Why working through a client's bytes ended.
 #[derive(Debug)]
 pub enum Flow {
@@ -147,6 +152,9 @@ impl Upstream<'_> {
         }
         if self.server.is_none() {
             return self.unlinked(chunk, header);
+        }
+        if self.linked().ledger.len() >= OWED_MAX {
+            return Err(self.stall());
         }
         match tag {
             tag::QUERY => self.query(chunk, header),
@@ -298,7 +306,7 @@ impl Upstream<'_> {
     /// What is noted of a Query or FunctionCall.
     fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().ledger.group_open();
+        entry.inside = self.linked().ledger.group_works();
         entry
     }
 

@@ -120,8 +120,15 @@ pub fn read(
     if estate.tracked != tracked.names() {
         // What a server has of the others is not known: it can't be given to anybody.
         for (_, parcel) in &mut parcels {
-            if let Parcel::Server { database, .. } = parcel {
-                *database = [0; 32];
+            match parcel {
+                Parcel::Server { database, .. } => *database = [0; 32],
+                // The session's own it may stay; and a greeting must have all values.
+                Parcel::Client(passenger) => {
+                    if let Some((_, database)) = &mut passenger.server {
+                        *database = [0; 32];
+                    }
+                }
+                Parcel::Pool(lore) => lore.database = [0; 32],
             }
         }
     }

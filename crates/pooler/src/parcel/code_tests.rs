@@ -159,6 +159,12 @@ fn who_tracks_other_parameters_trusts_no_server() {
         read.parcels[1].1,
         Parcel::Server { database, .. } if database == [0; 32]
     ));
+    // That of a session serves nobody after it, and what was told at a login is not enough.
+    assert_eq!(client.server.as_ref().unwrap().1, [0; 32]);
+    assert!(matches!(
+        &read.parcels[0].1,
+        Parcel::Pool(lore) if lore.database == [0; 32]
+    ));
 }
 
 #[test]

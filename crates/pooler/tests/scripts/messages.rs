@@ -56,6 +56,14 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "p" => with(buf, b'p', &[first, b"\0"].concat()),
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
+        // So many times a message: many(1000,S)
+        "many" => {
+            for _ in 0..arguments[0].parse().unwrap() {
+                for (word, arguments) in words(second) {
+                    client_message(buf, word, &arguments);
+                }
+            }
+        }
         "x00" => buf.extend_from_slice(&[0; 8]),
         "Q3" => buf.extend_from_slice(b"Q\0\0\0\x03"),
         _ => panic!("no word of a client: {word}"),
@@ -74,6 +82,10 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "1" | "2" | "3" | "n" | "I" | "s" | "c" => write::empty(buf, tag),
         "C" => write::command_complete(buf, first),
         "D" => write::data_row(buf, [Some(first.as_bytes())].into_iter()),
+        "D2" => {
+            let values = [Some(first.as_bytes()), Some(second.as_bytes())];
+            write::data_row(buf, values.into_iter());
+        }
         "E" => write::error(buf, "ERROR", first, second),
         "R0A000" => write::message(buf, b'E', |buf| {
             let text = b"SERROR\0VERROR\0C0A000\0Mcached plan\0RRevalidateCachedQuery\0\0";
