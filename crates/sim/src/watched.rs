@@ -89,6 +89,19 @@ impl Watched {
         }
     }
 
+    /// Who does not come to rest in time, a slow reader for one, is dropped by SUSPEND.
+    fn excuse_late(&self, out: &Out) {
+        let drops = |action: &Action| match action {
+            Action::Note(note) => note.text.contains("closing because: suspend_timeout"),
+            _ => false,
+        };
+        if out.actions.iter().any(drops) {
+            let excuses = &mut self.world.borrow_mut().excuses;
+            excuses.closes = true;
+            excuses.texts.push("suspend_timeout");
+        }
+    }
+
     /// Mail of which we know for whom it is, is theirs.
     fn check_address(&self, mail: &Mail) {
         let right = match mail {
@@ -215,6 +228,7 @@ impl Decide for Watched {
         self.lends += out.actions.iter().filter(lent).count() as u64;
         let parts = |action: &&Action| matches!(action, Action::Detach(Peer::Server(_)));
         self.parting += out.actions.iter().filter(parts).count() as u64;
+        self.excuse_late(out);
         self.check_order();
         self.check_congestion(out);
         if let Some(connected) = arrived {
