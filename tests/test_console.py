@@ -257,7 +257,7 @@ def test_set_in_vain(make_howdah):
                          ("nosuch=1", "unknown setting nosuch")):
         with pytest.raises(wire.Refused, match="SET failed"):
             howdah.console(f"SET {command}")
-        howdah.wait_for_log(rf"WARNING SET {command}: {why}")
+        howdah.wait_for_log(rf"WARNING SET {command.split('=')[0]}: {why}")
         howdah.wait_for_log(r"WARNING C-0x\w+: pgbouncer/admin@\S+ pooler error: SET failed")
     with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
         got = console.ask(wire.query("SET server_tls_ciphers=HIGH"))

@@ -371,8 +371,9 @@ impl Pooler {
                 self.complete(id, &tag, out);
             }
             (goal, Err(why)) => {
+                // The value may be a password, and the reason tells it where it may be told.
                 let what = match &goal {
-                    Goal::Set(tag) => tag,
+                    Goal::Set(tag) => tag.split('=').next().unwrap_or(tag),
                     _ => "SET",
                 };
                 out.note(Note {
