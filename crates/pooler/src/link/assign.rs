@@ -116,7 +116,11 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        for key in server.set.oldest(server.set.len().saturating_sub(max)) {
+        let surplus = server.set.len().saturating_sub(max);
+        if surplus == 0 {
+            return;
+        }
+        for key in server.set.oldest(surplus) {
             server.set.remove(key);
             let name = crate::statement::server_name(key);
             out.send_with(Peer::Server(id), |buf| {

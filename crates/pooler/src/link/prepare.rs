@@ -169,11 +169,11 @@ impl Upstream<'_> {
     /// while its client has other settings than when it was named, it may come to mean something
     /// else: then it is nobody's who has it from a Parse under either.
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
-        let server = self.linked();
-        let held = server.set.find(statement).1;
-        let missing = matches!(held, None | Some(Held::Going(_)));
-        if missing && statement.meaning != self.client.meaning {
-            let late = self.interner.under(statement, self.client.meaning);
+        let meaning = self.client.meaning;
+        if statement.meaning != meaning
+            && let None | Some(Held::Going(_)) = self.linked().set.find(statement).1
+        {
+            let late = self.interner.under(statement, meaning);
             return self.ensure_exactly(&late);
         }
         self.ensure_exactly(statement)
