@@ -285,6 +285,14 @@ impl Postgres {
         }
     }
 
+    /// Sessions that run on though nobody is there any more: nothing that is left of Howdah can
+    /// know of them.
+    pub fn deserted(&self, world: &World) -> usize {
+        let live = |p: &&Process| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready);
+        let left = |p: &&Process| world.is_closed(world.other(p.socket));
+        self.processes.iter().filter(live).filter(left).count()
+    }
+
     /// Sessions are no more than the settings allow.
     fn count(&self, pid: u32, world: &mut World) {
         let Some(login) = self

@@ -369,6 +369,9 @@ impl Play {
         let last = self.processes.len() - 1;
         if let Some(at) = self.processes[..last].iter().position(Process::may_end) {
             self.processes.remove(at).end();
+            let mut world = self.world.borrow_mut();
+            world.excuses.late_sessions += self.postgres.deserted(&world);
+            drop(world);
             self.ended += 1;
             self.narrow_soon();
         }
