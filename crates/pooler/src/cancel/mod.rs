@@ -155,7 +155,10 @@ impl Pooler {
         }
         let inbox = &client.inbox;
         let begins = |tag: &u8| matches!(tag, b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C');
-        if !inbox.held.first().is_some_and(begins) || client.group_failed || !inbox.at_boundary() {
+        // Of less than a header nobody knows how much would have to be skipped.
+        let whole = howdah_wire::frame::header(&inbox.held).is_some();
+        let begun = whole && inbox.held.first().is_some_and(begins);
+        if !begun || client.group_failed || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.
             return;
         }
