@@ -56,6 +56,15 @@ pub fn client_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         "p" => with(buf, b'p', &[first, b"\0"].concat()),
         "f" => with(buf, b'f', b"no\0"),
         "S" | "H" | "d" | "c" | "X" => with(buf, word.as_bytes()[0], first),
+        // The first so many bytes of a message, and the others: cut(3,S) rest(3,S)
+        "cut" | "rest" => {
+            let mut whole = Vec::new();
+            for (word, arguments) in words(second) {
+                client_message(&mut whole, word, &arguments);
+            }
+            let rest = whole.split_off(arguments[0].parse().unwrap());
+            buf.extend(if word == "cut" { whole } else { rest });
+        }
         // So many times a message: many(1000,S)
         "many" => {
             for _ in 0..arguments[0].parse().unwrap() {
