@@ -99,14 +99,15 @@ impl Report {
             "--- {name}, client {client}: {:?}: {}",
             failure.kind, failure.what
         );
-        for line in history {
-            eprintln!("      {line}");
-        }
         for line in failure.expected.iter().take(12) {
             eprintln!("   expected {line}");
         }
         for line in &failure.got {
             eprintln!("   got      {line}");
+        }
+        // Last, for it is long: whoever cuts this text short keeps what matters.
+        for line in history {
+            eprintln!("      {line}");
         }
     }
 }
