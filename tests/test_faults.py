@@ -27,6 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 MIB = 1024 * 1024
 GROWTH_KIB = 48 * 1024  # what a fault may add to resident memory, allocator's reserves included
+KILLED = "was terminated by signal 9"  # what PostgreSQL logs of a process that SIGKILL ended
 SERVICE_SECONDS = 10  # within which service must be back once the fault is over
 
 
@@ -158,16 +159,18 @@ def ports(howdah):
 
 
 def kill_backend(cluster):
-    """SIGKILL for some session: PostgreSQL ends all others and recovers."""
+    """SIGKILL for some session: PostgreSQL ends all others and recovers, which begins as soon as it
+    has seen that the session died."""
+    deaths = cluster.log().count(KILLED)
     try:
         found = backends(cluster)
     except (OSError, wire.Refused, wire.Ended):
         return  # it recovers yet
-    if found:
-        try:
-            os.kill(random.choice(found), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    victim = random.choice(found or [None])
+    if victim and signal_if_there(victim, signal.SIGKILL):
+        # It may have ended by itself just before.
+        machine.wait_until(lambda: cluster.log().count(KILLED) > deaths
+                           or not signal_if_there(victim, 0), "its death to be seen")
 
 
 def test_backend_killed(make_howdah, durable_postgres, long):
@@ -250,11 +253,12 @@ def test_postgres_stopped_and_continued(make_howdah, own_postgres):
 
 
 def signal_if_there(pid, number):
-    """Signals a process that may be gone."""
+    """Signals a process that may be gone; false if it is."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass
+        return False
+    return True
 
 
 def test_postgres_out_of_connections(make_howdah, system_programs, scratch, request):

@@ -36,6 +36,8 @@ pub struct Reference {
     stray: usize,
     /// Syncs that the COPY at hand has eaten.
     eaten: usize,
+    /// The transaction had failed before what was fed last.
+    had_failed: bool,
     kept: Vec<Token>,
     /// So many of them the client knows of.
     known: usize,
@@ -52,6 +54,7 @@ impl Reference {
             cancelled_at: None,
             stray: 0,
             eaten: 0,
+            had_failed: false,
             kept: Vec::new(),
             known: 0,
         }
@@ -70,7 +73,7 @@ impl Reference {
         let cancelled = self.cancels > 0 && is_cancel(message);
         loop {
             if let Some(expected) = self.next_expected() {
-                if expected == message {
+                if expected == message || self.had_failed && is_unparsed(&expected, message) {
                     if self.session.out.is_empty() && self.session.slow().is_none() {
                         self.known = self.kept.len();
                     }
@@ -161,6 +164,7 @@ impl Reference {
         } else if message.tag == frontend::SYNC {
             self.eaten += 1;
         }
+        self.had_failed = self.session.has_failed();
         self.session.feed(message.tag, &message.body);
     }
 
@@ -256,6 +260,16 @@ impl Reference {
     pub fn kept(&self) -> &[Token] {
         &self.kept
     }
+}
+
+/// In a transaction that has failed, a statement that the server lacks can't be parsed: nobody
+/// learns that a Bind has too few parameters for it, only that nothing is executed.
+fn is_unparsed(expected: &[u8], message: &[u8]) -> bool {
+    let is = |message: &[u8], code: &[u8]| {
+        message.first() == Some(&backend::ERROR)
+            && Fields::new(&message[HEADER..]).sqlstate() == Some(code)
+    };
+    is(expected, b"08P01") && is(message, b"25P02")
 }
 
 /// The error of a cancelled statement.

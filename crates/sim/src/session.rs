@@ -148,6 +148,11 @@ impl Session {
         self.skipping
     }
 
+    /// Its transaction has failed.
+    pub fn has_failed(&self) -> bool {
+        self.block == Block::Failed
+    }
+
     /// Names of its statements, those of SQL's PREPARE apart.
     pub fn statements(&self, by_sql: bool) -> impl Iterator<Item = &[u8]> {
         let of = self.statements.iter();

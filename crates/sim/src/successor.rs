@@ -31,6 +31,9 @@ pub struct Successor {
     out: Vec<u8>,
     inbox: Vec<u8>,
     ends_at: Option<Time>,
+    /// It was refused, as one before it is only just given up, and asks again then: once.
+    again_at: Option<Time>,
+    asked_again: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,8 @@ impl Successor {
             out: Vec::new(),
             inbox: Vec::new(),
             ends_at: None,
+            again_at: None,
+            asked_again: false,
         }
     }
 
@@ -104,6 +109,11 @@ impl Successor {
             tell(world, "the successor ends");
             return self.leave(world);
         }
+        if self.again_at.is_some_and(|at| at <= world.now) {
+            self.again_at = None;
+            self.asked_again = true;
+            self.ask();
+        }
         if let Some(sent) = world.write(socket, &self.out) {
             self.out.drain(..sent);
         }
@@ -122,10 +132,14 @@ impl Successor {
         }
     }
 
+    fn ask(&mut self) {
+        write::query(&mut self.out, format!("TAKEOVER {VERSION}").as_bytes());
+    }
+
     fn message(&mut self, tag: u8, world: &mut World) {
         match (self.stage, tag) {
             (Stage::LoggingIn, backend::READY) => {
-                write::query(&mut self.out, format!("TAKEOVER {VERSION}").as_bytes());
+                self.ask();
                 self.stage = Stage::Asking;
                 if let Fate::EndsEarly(millis) = self.fate {
                     let at = Time(world.now.0 + millis * 1_000_000);
@@ -134,6 +148,11 @@ impl Successor {
                 }
             }
             (Stage::Asking, backend::COMMAND_COMPLETE) => self.stage = Stage::Receiving,
+            (Stage::Asking, backend::ERROR) if !self.asked_again => {
+                let at = Time(world.now.0 + ASKS_AGAIN);
+                self.again_at = Some(at);
+                world.alarm(at);
+            }
             (_, backend::ERROR) => {
                 let text = "a successor is refused".to_string();
                 world.story.violate("takeover", &[], text);
@@ -142,6 +161,9 @@ impl Successor {
         }
     }
 }
+
+/// After a refusal; in nanoseconds.
+const ASKS_AGAIN: u64 = 10_000_000;
 
 fn tell(world: &mut World, line: &str) {
     let now = world.now;
