@@ -177,7 +177,8 @@ impl Downstream<'_> {
     /// Messages whose bodies only pass.
     fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let fate = match (header.tag, self.server.ledger.front()) {
-            // Notices and notifications belong to no request.
+            // Notices and notifications belong to no request, but to whoever has the server.
+            (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
             (_, Some(entry)) if entry.swallow || entry.part == Part::Rest => Fate::Drop,
             (_, Some(_)) => Fate::Relay,
@@ -475,13 +476,7 @@ impl Downstream<'_> {
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
-        // Its client has got all it asked for, and is about to give it back.
-        let nobodys = reply.is_none()
-            && !self.kept
-            && self.server.eaten == 0
-            && self.server.status == Status::Idle
-            && !self.server.ledger.group_open();
-        if (simple && self.swallowing()) || self.client.is_none() || nobodys {
+        if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
             self.task_error = Some((text(sqlstate), text(fields.message())));
@@ -518,6 +513,16 @@ impl Downstream<'_> {
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
         Ok(())
+    }
+
+    /// Its client has got all it asked for, and is about to give it back: what comes now, in the
+    /// same chunk as the last of it, is not for that client.
+    fn is_nobodys(&self) -> bool {
+        self.server.ledger.is_empty()
+            && !self.kept
+            && self.server.eaten == 0
+            && self.server.status == Status::Idle
+            && !self.server.ledger.group_open()
     }
 
     /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
