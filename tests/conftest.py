@@ -88,7 +88,7 @@ def system_programs(programs):
 @pytest.fixture(scope="session")
 def postgres(system_programs, scratch):
     """The shared cluster. Tests make roles and tables of their own and stop nothing in it."""
-    cluster = pg.Postgres(system_programs, scratch, f"pg{system_programs.version}")
+    cluster = pg.Postgres(system_programs, scratch, f"shared{system_programs.version}")
     prepare(cluster)
     yield cluster
     cluster.stop()

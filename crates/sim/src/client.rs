@@ -10,7 +10,7 @@ use howdah_wire::write;
 
 use crate::grammar::{Act, End};
 use crate::journal::Journal;
-use crate::postgres::UNASKED;
+use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
 use crate::session::Session;
 use crate::settings::{KNOWN, Settings, position};
@@ -79,6 +79,8 @@ pub struct Client {
     disturbed: bool,
     /// It has left in the middle of a COPY.
     deaf_for_good: bool,
+    /// It was told that its session ends, as another one has crashed.
+    warned: bool,
     /// How many acts were left when somebody last asked to cancel what it does.
     cancelled_before: Option<usize>,
 }
@@ -102,6 +104,7 @@ impl Client {
             deaf_until: Time(0),
             disturbed: false,
             deaf_for_good: false,
+            warned: false,
             cancelled_before: None,
         }
     }
@@ -312,6 +315,14 @@ impl Client {
         }
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
+        }
+        if self.warned {
+            let text = format!("client {id} was told that its session ends, and goes on");
+            world.story.violate("replies", &[Who::Client(id)], text);
+        }
+        if message[0] == backend::NOTICE && fields.sqlstate() == Some(CRASHED.as_bytes()) {
+            self.warned = true;
+            return;
         }
         let unasked = match message[0] {
             backend::NOTICE => fields.message().starts_with(UNASKED.as_bytes()),

@@ -444,7 +444,8 @@ impl Postgres {
         }
     }
 
-    /// It ends: with a word to each client, or by a crash. It is down for some time.
+    /// It ends: with a word to each client, or by a crash, of one of its processes (the others
+    /// warn their clients) or of the whole machine. It is down for some time.
     pub fn restart(&mut self, crash: bool, down: u64, starting: u64, world: &mut World) {
         self.restarts += 1;
         world.story.tell(world.now, Who::World, || {
@@ -453,16 +454,22 @@ impl Postgres {
                 if crash { "crashed" } else { "orderly" }
             )
         });
+        let warns = crash && world.chance.once_in(2);
         for process in &mut self.processes {
             if matches!(process.stage, Stage::Gone) {
                 continue;
             }
-            if crash {
+            if crash && !warns {
                 world.reset(process.socket);
             } else {
                 let mut out = Vec::new();
-                let text = "terminating connection due to administrator command";
-                write::error(&mut out, "FATAL", "57P01", text);
+                if crash {
+                    let text = "terminating connection because of crash of another server process";
+                    write::notice(&mut out, "WARNING", CRASHED, text, None);
+                } else {
+                    let text = "terminating connection due to administrator command";
+                    write::error(&mut out, "FATAL", "57P01", text);
+                }
                 let session = &mut process.session;
                 if matches!(process.stage, Stage::Ready) && session.flushed == 0 {
                     world.write(process.socket, &out);
@@ -668,6 +675,9 @@ impl Process {
         world.close(self.socket);
     }
 }
+
+/// The SQLSTATE of the warning that is a session's last word when another one has crashed.
+pub const CRASHED: &str = "57P02";
 
 /// How notices and parameters begin that nobody asked for.
 pub const UNASKED: &str = "in_hot_standby";
