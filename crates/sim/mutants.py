@@ -8,8 +8,9 @@ sources, builds it apart, plays seeds until one fails, and prints which checker 
     ./sim mutants --at-random N  N more, made by chance from the sources of the decisions: a line
                                  is left out or a condition turned round, by --seed (1)
 
-The exit code says how many were not noticed. A mutation named `equal-...` changes nothing that
-anybody could see, and is expected not to be.
+What no seed notices goes through the tests of the decisions: `tests` in the table is `cargo test`.
+The exit code says how many were not noticed at all. A mutation named `equal-...` changes nothing
+that anybody could see, and is expected not to be.
 """
 import argparse
 import json
@@ -39,7 +40,8 @@ def keep_original():
     ORIGINAL.mkdir(parents=True)
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / name, ORIGINAL / name)
-    shutil.copytree(ROOT / "crates", ORIGINAL / "crates")
+    for name in ("crates", "docs"):
+        shutil.copytree(ROOT / name, ORIGINAL / name)
 
 
 def fresh_copy():
@@ -91,6 +93,19 @@ def play(runs):
     return None
 
 
+def test():
+    """Whether the tests of the decisions notice what no seed has."""
+    def cargo(*words):
+        command = ["cargo", "test", "--quiet", "--locked", "-p", "howdah-pooler", *words]
+        return subprocess.run(
+            command, cwd=COPY, env=environment(), capture_output=True, text=True, check=False
+        )
+    built = cargo("--no-run")
+    if built.returncode:
+        sys.exit(f"the tests are not built:\n{built.stderr}")
+    return ("tests", "") if cargo().returncode else None
+
+
 def tell(name, outcome, what=""):
     checker, runs = outcome or ("NOT NOTICED", "")
     print(f"{name:<44} {checker:<12} {runs!s:>6}  {what}", flush=True)
@@ -137,7 +152,7 @@ def run_patches(options):
             tell(patch.stem, ("NOT BUILT", ""), built.stderr.splitlines()[0])
             missed += 1
             continue
-        outcome = play(options.runs)
+        outcome = play(options.runs) or test()
         tell(patch.stem, outcome)
         missed += (outcome is None) != patch.stem.startswith("equal-")
     return missed
@@ -183,7 +198,7 @@ def run_at_random(options):
         if build().returncode:
             continue
         done += 1
-        outcome = play(options.runs)
+        outcome = play(options.runs) or test()
         tell(f"by chance {done}", outcome, what)
         missed += outcome is None
     return missed

@@ -20,7 +20,9 @@ pub struct Broker {
     clients: u32,
     database_clients: HashMap<Arc<str>, u32, Seeded>,
     user_clients: HashMap<Arc<str>, u32, Seeded>,
-    evict_turn: usize,
+    /// Where servers were asked for last, and how often from each of the places there are.
+    evicted_last: Evict,
+    evict_turns: [usize; 3],
     /// Workers that have not yet told of all that came to them with a takeover.
     arriving: u16,
     /// What was asked and told meanwhile.
@@ -66,6 +68,8 @@ enum Refusal {
     Database,
     /// The user is; other pools have some.
     User,
+    /// Both are: a server of another pool has to go for each.
+    Both,
 }
 
 /// Where answers go.
@@ -81,7 +85,8 @@ impl Broker {
             clients: 0,
             database_clients: HashMap::with_hasher(seeded),
             user_clients: HashMap::with_hasher(seeded),
-            evict_turn: 0,
+            evicted_last: Evict::Same,
+            evict_turns: [0; 3],
             arriving: 0,
             deferred: Vec::new(),
         }
@@ -258,20 +263,25 @@ impl Broker {
                 if !hunger.replication {
                     self.tell_holders(key, worker, hunger, false, post);
                 }
-                let from = match refusal {
-                    Refusal::Pool => None,
-                    Refusal::Database => Some(Evict::Database),
-                    Refusal::User => Some(Evict::User),
-                };
-                // Servers of its own pool make room, too: where there are both, by turns.
-                let same = from.is_none() || self.evict_turn.is_multiple_of(2);
-                let from = if hunger.replication && same {
-                    Some(Evict::Same)
-                } else {
-                    from
-                };
+                let mut places = Vec::from(match refusal {
+                    Refusal::Pool => &[][..],
+                    Refusal::Database => &[Evict::Database],
+                    Refusal::User => &[Evict::User],
+                    Refusal::Both => &[Evict::Database, Evict::User],
+                });
+                // Servers of its own pool make room, too.
+                if hunger.replication {
+                    places.push(Evict::Same);
+                }
+                // Where there are several, by turns.
+                let last = places.iter().position(|place| *place == self.evicted_last);
+                let next = last.map_or(0, |last| (last + 1) % places.len());
+                let from = places.get(next).copied();
+                // Two servers have to go. Whoever lost a busy one would open another before the
+                // second went, and lose that in turn, without end.
+                let idle_only = matches!(refusal, Refusal::Both);
                 if let Some(from) = from {
-                    self.evict(key, from, hunger.age, post);
+                    self.evict(key, from, hunger.age, idle_only, post);
                 }
             }
         }
@@ -335,11 +345,16 @@ impl Broker {
             .get(&*key.database)
             .copied()
             .unwrap_or(0);
-        if reached(bounds.database, in_database) {
-            return Some(Refusal::Database);
-        }
         let of_user = self.user_servers.get(&*key.user).copied().unwrap_or(0);
-        reached(bounds.user, of_user).then_some(Refusal::User)
+        match (
+            reached(bounds.database, in_database),
+            reached(bounds.user, of_user),
+        ) {
+            (true, true) => Some(Refusal::Both),
+            (true, false) => Some(Refusal::Database),
+            (false, true) => Some(Refusal::User),
+            (false, false) => None,
+        }
     }
 
     fn permit(&mut self, key: &Arc<PoolKey>, worker: WorkerId, warm: bool, post: Post<'_>) {
@@ -479,11 +494,21 @@ impl Broker {
     }
 
     /// Asks the workers that hold servers under the same bound in turn.
-    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) {
+    fn evict(
+        &mut self,
+        key: &Arc<PoolKey>,
+        from: Evict,
+        age: u64,
+        idle_only: bool,
+        post: Post<'_>,
+    ) {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
             return;
         }
-        self.evict_turn = self.evict_turn.wrapping_add(1);
+        self.evicted_last = from;
+        let turn = &mut self.evict_turns[from as usize];
+        *turn = turn.wrapping_add(1);
+        let turn = *turn;
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
             if from.concerns(key, other) {
@@ -496,7 +521,7 @@ impl Broker {
         if holders.is_empty() {
             return;
         }
-        let holder = WorkerId(holders[self.evict_turn % holders.len()] as u16);
+        let holder = WorkerId(holders[turn % holders.len()] as u16);
         if let Some(pool) = self.pools.get_mut(key) {
             pool.evicting = true;
         }
@@ -506,6 +531,7 @@ impl Broker {
                 pool: key.clone(),
                 from,
                 age,
+                idle_only,
             }),
         );
     }

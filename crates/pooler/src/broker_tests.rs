@@ -37,7 +37,12 @@ fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
                 format!("{}: {} hungry {age}", worker.0, who.0)
             }
             FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
-            FromBroker::Evict { pool, .. } => format!("{}: evict for {}", worker.0, pool.user),
+            FromBroker::Evict {
+                pool,
+                idle_only: false,
+                ..
+            } => format!("{}: evict for {}", worker.0, pool.user),
+            FromBroker::Evict { from, .. } => format!("{}: evict idle {from:?}", worker.0),
             FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
             FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
             FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
@@ -218,6 +223,46 @@ fn bounds_over_pools_evict() {
     assert_eq!(tell(&mut broker, sated), ["0: content b"]);
     // Nor who says so late.
     assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
+}
+
+#[test]
+fn two_bounds_evict_idle_servers_only() {
+    let mut broker = Broker::new(seeded(1));
+    let bounds = Bounds {
+        size: 9,
+        database: 1,
+        user: 1,
+        ..Bounds::default()
+    };
+    let (of_database, of_user, both) = (key("d", "b"), key("e", "a"), key("d", "a"));
+    for (worker, pool) in [(1, &of_database), (2, &of_user)] {
+        assert_eq!(tell(&mut broker, need(worker, pool, 0, bounds)).len(), 1);
+    }
+    let mut evicted = Vec::new();
+    for round in 0..3 {
+        evicted.extend(tell(&mut broker, need(0, &both, round, bounds)));
+        let nothing = ToBroker::NothingToEvict {
+            worker: WorkerId(1),
+            pool: both.clone(),
+        };
+        assert!(tell(&mut broker, nothing).is_empty());
+    }
+    assert_eq!(
+        evicted,
+        [
+            "1: evict idle Database",
+            "2: evict idle User",
+            "1: evict idle Database"
+        ]
+    );
+    // Once only one is in the way, it goes when it can.
+    let freed = ToBroker::Freed {
+        worker: WorkerId(2),
+        pool: of_user,
+    };
+    assert!(tell(&mut broker, freed).is_empty());
+    let last = tell(&mut broker, need(0, &both, 4, bounds));
+    assert_eq!(last, ["1: evict for a"]);
 }
 
 #[test]

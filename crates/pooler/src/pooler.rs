@@ -288,7 +288,12 @@ impl Pooler {
                 idle_only,
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
-            FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
+            FromBroker::Evict {
+                pool,
+                from,
+                age,
+                idle_only,
+            } => self.evict(&pool, from, age, idle_only, out),
             FromBroker::Content { pool } => self.content(&pool),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {

@@ -57,9 +57,16 @@ impl Pooler {
         true
     }
 
-    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
-    /// clients of that pool have waited for long.
-    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
+    /// A bound holds a pool back: an idle server goes, or else, unless only idle ones may, one that
+    /// is given back soon, if the clients of that pool have waited for long.
+    pub(crate) fn evict(
+        &mut self,
+        key: &PoolKey,
+        from: Evict,
+        age: u64,
+        idle_only: bool,
+        out: &mut Out,
+    ) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
             if !from.concerns(key, &pool.key) {
@@ -85,7 +92,7 @@ impl Pooler {
                 };
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
-                    if from.concerns(key, &pool.key) {
+                    if !idle_only && from.concerns(key, &pool.key) {
                         pool.starved = Some(starved.clone());
                     }
                 }

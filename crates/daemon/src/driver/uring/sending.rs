@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::opcode;
 use io_uring::squeue::Flags;
-use io_uring::types::Fd;
+use io_uring::types::{Fd, Fixed};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
@@ -46,10 +46,13 @@ impl Uring {
             how |= SendFlags::DONTWAIT.bits();
             flags = Flags::SKIP_SUCCESS;
         }
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
-            .flags(how as i32)
-            .build()
-            .flags(flags);
+        let (from, length) = (rest.as_ptr(), rest.len() as u32);
+        let send = match connection.filed && sending.quiet {
+            true => opcode::Send::new(Fixed(key.slot), from, length),
+            false => opcode::Send::new(Fd(socket.as_raw_fd()), from, length),
+        };
+        // The flags are added: the entry has those of its own already.
+        let entry = send.flags(how as i32).build().flags(flags);
         self.push(entry.user_data(Tag::new(SEND, key).pack()));
     }
 

@@ -1,0 +1,43 @@
+//! Sockets that the kernel knows by their connection's slot: its "registered files".
+//!
+//! An operation by descriptor looks it up and counts it as used, atomically, then again as unused;
+//! by slot it does not. Only quiet sends go by slot: they end while they are submitted. Up to Linux
+//! 6.12 a socket that leaves the table stays open until all operations by slot have ended that were
+//! begun before, those of other sockets too, so none may ever wait.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use io_uring::Submitter;
+
+/// The most slots, which take eight bytes of the kernel's each. Connections with higher ones go by
+/// their descriptors.
+const MOST: u32 = 16 * 1024;
+
+/// See the module.
+pub(super) struct Files {
+    slots: u32,
+}
+
+impl Files {
+    /// Makes the table. Without one (no memory for it, say) all goes by descriptor.
+    pub(super) fn register(submitter: &Submitter<'_>) -> Files {
+        let open = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let slots = open.map_or(MOST, |open| u32::try_from(open).unwrap_or(MOST).min(MOST));
+        match submitter.register_files_sparse(slots) {
+            Ok(()) => Files { slots },
+            Err(_) => Files { slots: 0 },
+        }
+    }
+
+    /// The socket is this slot's. False if it has no place in the table.
+    pub(super) fn enter(&self, submitter: &Submitter<'_>, slot: u32, socket: &OwnedFd) -> bool {
+        let update = || submitter.register_files_update(slot, &[socket.as_raw_fd()]);
+        slot < self.slots && update().is_ok()
+    }
+
+    /// The slot is nobody's, as its socket is to be closed or to leave.
+    pub(super) fn leave(&self, submitter: &Submitter<'_>, slot: u32) {
+        let left = submitter.register_files_update(slot, &[-1]);
+        debug_assert!(left.is_ok(), "the slot is in the table: {left:?}");
+    }
+}
