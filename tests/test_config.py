@@ -343,6 +343,8 @@ def test_reload_makes_a_pool_smaller(make_howdah, postgres, workers):
         client.rows("begin")
     for client in clients[3:]:
         client.rows("commit")
+    # More than six, if one of them was lent a server while its own was on the way.
+    opened = sum(row["database"] == "postgres" for row in howdah.console("SHOW SERVERS"))
     howdah.sections["databases"]["postgres"] = f"{target} pool_size=2"
     howdah.write()
     howdah.reload()
@@ -350,7 +352,8 @@ def test_reload_makes_a_pool_smaller(make_howdah, postgres, workers):
     for client in clients[:3]:
         client.rows("commit")
     howdah.wait_for_pool(sv_active=0, sv_idle=2)
-    assert howdah.log().count("closing because: too many servers in the pool") == 4
+    closed = howdah.log().count("closing because: too many servers in the pool")
+    assert closed == opened - 2 >= 4
     for client in clients:
         client.close()
 

@@ -17,6 +17,8 @@ REFUSED = ("too many connections for role", "too many connections for database",
 @pytest.fixture
 def refusals(postgres):
     """Gives the lines with which PostgreSQL refused a connection since the test began."""
+    # Those of the test before have lost their client, and may not have noticed yet.
+    machine.wait_until(lambda: postgres.sessions() == 0, "PostgreSQL's old sessions to end")
     start = len(postgres.log())
 
     def found():
