@@ -2,7 +2,6 @@
 //! ring of provided buffers.
 
 mod buffers;
-mod files;
 mod polling;
 mod receiving;
 mod sending;
@@ -22,7 +21,6 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags};
 
 use buffers::Buffers;
-use files::Files;
 use polling::Polling;
 use sending::Sending;
 
@@ -48,7 +46,6 @@ pub struct Uring {
     // The order of fields is the order of dropping: the ring goes first.
     ring: IoUring,
     buffers: Buffers,
-    files: Files,
     sends: Vec<Sending>,
     /// Connections with a quiet send that is not yet known to have succeeded.
     quiet: Vec<Key>,
@@ -102,8 +99,6 @@ struct Connection {
     receive: Receive,
     /// Receiving is switched on.
     wanted: bool,
-    /// The kernel knows the socket by its slot.
-    filed: bool,
     /// Index into `sends`, or `NONE`.
     sending: u32,
     connecting: Option<Box<Address>>,
@@ -149,7 +144,6 @@ impl Uring {
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
         let buffers = Buffers::register(&ring.submitter())?;
-        let files = Files::register(&ring.submitter());
         for listener in &listeners {
             // A non-blocking listener would end its accept instead of waiting.
             rustix::io::ioctl_fionbio(&listener.socket, false)?;
@@ -165,7 +159,6 @@ impl Uring {
         let mut driver = Uring {
             ring,
             buffers,
-            files,
             sends: Vec::new(),
             quiet: Vec::new(),
             quiet_early: false,
@@ -409,19 +402,8 @@ impl Uring {
                 Ok(ends)
             });
             self.ready.push_back(Completion::Connected { key, result });
-            self.file(key);
         }
         self.settle(key);
-    }
-
-    /// Tells the kernel of a connection's socket.
-    fn file(&mut self, key: Key) {
-        let submitter = self.ring.submitter();
-        if let Some(connection) = self.connections.get_mut(key.slot as usize)
-            && let Some(socket) = &connection.socket
-        {
-            connection.filed = self.files.enter(&submitter, key.slot, socket);
-        }
     }
 
     /// Completes a detach or close if nothing is under way any more.
@@ -435,13 +417,6 @@ impl Uring {
         {
             return;
         }
-        let leaves = matches!(connection.purpose, Purpose::Closing | Purpose::Detaching);
-        if leaves && std::mem::take(&mut connection.filed) {
-            self.files.leave(&self.ring.submitter(), key.slot);
-        }
-        let Some(connection) = self.get(key) else {
-            return;
-        };
         match connection.purpose {
             Purpose::Unused | Purpose::InUse => {}
             Purpose::Closing => {
@@ -471,7 +446,6 @@ impl Connection {
             purpose: Purpose::Unused,
             receive: Receive::Off,
             wanted: false,
-            filed: false,
             sending: NONE,
             connecting: None,
         }
@@ -616,7 +590,6 @@ impl Driver for Uring {
 
     fn attach(&mut self, key: Key, socket: LooseSocket) {
         self.insert(key, Some(socket::tighten(socket)));
-        self.file(key);
     }
 
     fn discard(&mut self, socket: LooseSocket) {

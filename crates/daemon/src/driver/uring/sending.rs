@@ -4,12 +4,16 @@
 //! there while it is submitted, so that only a failure (or a part left over) needs a completion
 //! entry. A quiet send of which nothing is heard when the call that submitted it has returned has
 //! succeeded. Answers with an entry for each would wake every wait at once, for nothing.
+//!
+//! Sends by slot ("registered files") would spare the kernel a look at the descriptor, a hundredth
+//! of a transaction's cost. But a process that ends leaves such sockets open until the kernel gets
+//! round to its rings: the one that takes its place would find PostgreSQL full of sessions.
 
 use std::os::fd::AsRawFd;
 
 use io_uring::opcode;
 use io_uring::squeue::Flags;
-use io_uring::types::{Fd, Fixed};
+use io_uring::types::Fd;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
@@ -46,13 +50,10 @@ impl Uring {
             how |= SendFlags::DONTWAIT.bits();
             flags = Flags::SKIP_SUCCESS;
         }
-        let (from, length) = (rest.as_ptr(), rest.len() as u32);
-        let send = match connection.filed && sending.quiet {
-            true => opcode::Send::new(Fixed(key.slot), from, length),
-            false => opcode::Send::new(Fd(socket.as_raw_fd()), from, length),
-        };
-        // The flags are added: the entry has those of its own already.
-        let entry = send.flags(how as i32).build().flags(flags);
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
+            .flags(how as i32)
+            .build()
+            .flags(flags);
         self.push(entry.user_data(Tag::new(SEND, key).pack()));
     }
 
