@@ -69,6 +69,8 @@ pub struct Entry {
     pub unnamed: bool,
     /// The first of [`Ledger::unnamed_ops`] takes effect with it.
     pub unnamed_op: bool,
+    /// The first of [`Ledger::described`] is what it describes.
+    pub describes: bool,
     /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
     pub barrier: bool,
     /// A Query inside a group of extended messages that no Sync has ended, and that may have begun a
@@ -92,6 +94,7 @@ impl Entry {
             set_op: false,
             unnamed: false,
             unnamed_op: false,
+            describes: false,
             barrier: false,
             inside: false,
             part: Part::Whole,
@@ -128,6 +131,8 @@ pub enum Change {
     Forget,
     /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
     Nothing,
+    /// Likewise, as its rows are others than when it was prepared.
+    Changed,
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.
@@ -146,6 +151,17 @@ pub struct UnnamedOp {
     pub group: u32,
     /// What it is then.
     pub statement: Option<Arc<Statement>>,
+}
+
+/// A statement that is being described, whose rows are to be kept in mind, or compared with those
+/// that are.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Which.
+    pub statement: Arc<Statement>,
+    /// Its key on the server, if that parsed it late, and the client waits to hear whether it is the
+    /// same there.
+    pub check: Option<u128>,
 }
 
 /// What was sent already when a COPY from the client began.
@@ -169,6 +185,8 @@ pub struct Ledger {
     pub set_ops: VecDeque<SetOp>,
     /// Changes of the server's unnamed statement that entries carry, in order.
     pub unnamed_ops: VecDeque<UnnamedOp>,
+    /// What entries describe, in order.
+    pub described: VecDeque<Described>,
     group: u32,
     group_open: bool,
     group_works: bool,
@@ -381,6 +399,7 @@ impl Ledger {
             before(|e| e.set_op),
             before(|e| e.unnamed_op),
         );
+        let described = before(|e| e.describes);
         if let Some(at) = name {
             self.name_ops.remove(at);
         }
@@ -389,6 +408,9 @@ impl Ledger {
         }
         if let Some(at) = unnamed {
             self.unnamed_ops.remove(at);
+        }
+        if let Some(at) = described {
+            self.described.remove(at);
         }
         if let Some(entry) = self.entries.remove(at) {
             self.barriers -= u32::from(entry.barrier);
@@ -409,8 +431,13 @@ impl Ledger {
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
         let changes = self.name_ops.iter().rev();
         changes
-            .filter(|op| !matches!(op.change, Change::Nothing))
+            .filter(|op| !matches!(op.change, Change::Nothing | Change::Changed))
             .find(|op| *op.name == *name)
+    }
+
+    /// Whether a statement that was parsed late is the same as before is being found out.
+    pub fn checks(&self, key: u128) -> bool {
+        self.described.iter().any(|d| d.check == Some(key))
     }
 
     /// For invariants: the operations that entries carry are those that wait.
@@ -418,6 +445,7 @@ impl Ledger {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
         assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
+        assert_eq!(count(|e| e.describes), self.described.len(), "described");
         assert_eq!(
             count(|e| e.unnamed_op),
             self.unnamed_ops.len(),

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_table::HashTable;
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use crate::Seeded;
 use crate::command::{Forgets, Resets, forgets, resets};
@@ -42,6 +42,8 @@ pub struct Statement {
     pub forgets: Forgets,
     /// Which settings running it resets.
     pub resets: Resets,
+    /// What its rows are, once PostgreSQL has described them: see [`rows`].
+    pub rows: OnceLock<u64>,
     key: OnceLock<u128>,
 }
 
@@ -54,6 +56,7 @@ impl Statement {
             schema,
             forgets: forgets(text),
             resets: resets(text),
+            rows: OnceLock::new(),
             key: OnceLock::new(),
         }
     }
@@ -94,6 +97,23 @@ pub fn is_ours(name: &[u8]) -> bool {
         Some(rest) => name == VOID || name == UNKNOWN || (rest.len() == 32 && rest.iter().all(hex)),
         None => false,
     }
+}
+
+/// A hash of what PostgreSQL compares before it says that a "cached plan must not change result
+/// type": names, types and modifiers of the columns in the body of a RowDescription, or of a NoData.
+/// `None` if it is not one.
+pub fn rows(body: &[u8]) -> Option<u64> {
+    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+    let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
+    while !rest.is_empty() {
+        let (name, behind) = cstr(rest)?;
+        // Its table and number there, type, length, modifier; format.
+        let (numbers, behind) = behind.split_at_checked(18)?;
+        hasher.write(name);
+        hasher.write(&numbers[6..16]);
+        rest = behind;
+    }
+    Some(hasher.finish())
 }
 
 /// The name of a key on servers.
@@ -339,6 +359,13 @@ impl ServerSet {
             used: self.clock,
         };
         self.grown |= self.entries.insert(key, entry).is_none();
+    }
+
+    /// A Close of a statement was sent, in this group.
+    pub fn leave(&mut self, key: u128, group: u32) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.held = Held::Going(group);
+        }
     }
 
     /// The statement under a key is there for sure, if it is still known of.

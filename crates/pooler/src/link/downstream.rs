@@ -1,8 +1,11 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
+use std::sync::Arc;
+
 use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::backend as tag;
+use howdah_wire::tag::frontend;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
@@ -11,11 +14,11 @@ use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Part, Reply};
+use crate::ledger::{Change, Described, Entry, Part, Reply, SetOp};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
-use crate::statement::Statement;
+use crate::statement::{self, Statement, server_name};
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
@@ -142,6 +145,9 @@ impl Downstream<'_> {
             tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
                 self.whole(chunk, header)
             }
+            tag::ROW_DESCRIPTION | tag::NO_DATA if self.describes() => {
+                self.described(chunk, header)
+            }
             _ => self.passing(chunk, header),
         }
     }
@@ -171,6 +177,51 @@ impl Downstream<'_> {
                 self.complete(chunk, header, command)
             }
             _ => self.parameter(chunk, header, body),
+        }
+    }
+
+    /// What comes describes a statement whose rows are of interest.
+    fn describes(&self) -> bool {
+        let front = self.server.ledger.front();
+        front.is_some_and(|entry| entry.describes)
+    }
+
+    /// The rows of a statement: they are kept in mind, or compared with what they were. Those of
+    /// thousands of columns are not.
+    fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if header.total() <= ERROR_FRONT {
+            let body = chunk.rest().get(HEADER..header.total());
+            let rows = statement::rows(body.ok_or(Flow::Partial)?);
+            let described = self.server.ledger.described.front().cloned();
+            if let (Some(rows), Some(Described { statement, check })) = (rows, described) {
+                match check {
+                    None => drop(statement.rows.set(rows)),
+                    Some(key) if statement.rows.get() != Some(&rows) => {
+                        self.changed(key, statement);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        self.passing(chunk, header)
+    }
+
+    /// A statement was parsed late, and its rows are others than when its client prepared it: that
+    /// is told so, and nobody uses it here.
+    fn changed(&mut self, key: u128, statement: Arc<Statement>) {
+        let group = self.server.ledger.group();
+        self.server.set.leave(key, group);
+        let set_ops = &mut self.server.ledger.set_ops;
+        set_ops.push_back(SetOp { key, add: false });
+        let mut entry = Entry::swallow(Reply::Close);
+        entry.set_op = true;
+        let not_failed = self.server.not_failed();
+        self.server.ledger.push(entry, not_failed);
+        self.out.send_with(Peer::Server(self.id), |buf| {
+            write::of_statement(buf, frontend::CLOSE, &server_name(key));
+        });
+        if let Some((_, client)) = &mut self.client {
+            client.changed = Some(statement);
         }
     }
 
@@ -459,6 +510,7 @@ impl Downstream<'_> {
                 self.shared.statements.stale(statement);
             }
         }
+        let changed = self.is_of_changed(fields);
         let ours = self.server.ledger.front().is_some_and(|entry| {
             // It failed because the client's command had.
             entry.part == Part::Rest && fields.sqlstate() == Some(b"25P02")
@@ -489,6 +541,9 @@ impl Downstream<'_> {
         }) = &concerned
             && self.had_another_result(fields, statement)
         {
+            self.tell_changed_result(fields);
+            chunk.at += header.total();
+        } else if changed {
             self.tell_changed_result(fields);
             chunk.at += header.total();
         } else if let Some(concerned) = concerned
@@ -547,6 +602,15 @@ impl Downstream<'_> {
         let routine = fields.iter().find(|(code, _)| *code == b'R');
         routine.is_some_and(|(_, routine)| routine == b"PortalSetResultFormat")
             && statement.schema != self.shared.statements.schema()
+    }
+
+    /// PostgreSQL refuses what stands in the place of a statement whose rows have changed.
+    fn is_of_changed(&self, fields: Fields<'_>) -> bool {
+        let ledger = &self.server.ledger;
+        let carries = ledger.front().is_some_and(|entry| entry.name_op);
+        let op = ledger.name_ops.front().filter(|_| carries);
+        op.is_some_and(|op| matches!(op.change, Change::Changed))
+            && fields.sqlstate() == Some(b"26000")
     }
 
     /// What PostgreSQL says where the statement is the one that was described: drivers know then

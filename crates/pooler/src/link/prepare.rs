@@ -10,7 +10,7 @@ use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
+use crate::ledger::{Change, Described, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
 use crate::statement::{self, Held, Interner, Named, Statement, server_name};
 
@@ -83,6 +83,14 @@ impl Upstream<'_> {
                 ..Found::default()
             });
         };
+        if let Some(changed) = self.client.changed.take()
+            && Arc::ptr_eq(&changed, &statement)
+        {
+            return Ok(Found {
+                name: Some(ServerName::Changed),
+                ..Found::default()
+            });
+        }
         let key = self.ensure(&statement)?;
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
@@ -174,15 +182,23 @@ impl Upstream<'_> {
             && let None | Some(Held::Going(_)) = self.linked().set.find(statement).1
         {
             let late = self.interner.under(statement, meaning);
-            return self.ensure_exactly(&late);
+            return self.ensure_exactly(&late, statement);
         }
-        self.ensure_exactly(statement)
+        self.ensure_exactly(statement, statement)
     }
 
-    fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
+    /// named: what the client has prepared.
+    fn ensure_exactly(
+        &mut self,
+        statement: &Arc<Statement>,
+        named: &Arc<Statement>,
+    ) -> Result<u128, Flow> {
         let server = self.linked();
         let group = server.ledger.group();
         let (key, held) = server.set.find(statement);
+        if server.ledger.checks(key) {
+            return Err(self.stall());
+        }
         match held {
             Some(Held::Sure) => Ok(key),
             Some(Held::Coming(when)) if when == group => Ok(key),
@@ -191,9 +207,43 @@ impl Upstream<'_> {
             Some(Held::Going(_)) | None => {
                 let definition = statement.definition.clone();
                 self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
-                Ok(key)
+                if named.schema == self.interner.schema() || named.rows.get().is_none() {
+                    return Ok(key);
+                }
+                // The schema has changed since it was described: PostgreSQL would have refused it
+                // if its rows have. Whoever runs it waits to hear what they are here.
+                self.check(key, named);
+                Err(self.stall())
             }
         }
+    }
+
+    /// Has a statement described, to find out whether its rows are what they were.
+    fn check(&mut self, key: u128, named: &Arc<Statement>) {
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
+        });
+        self.linked().ledger.described.push_back(Described {
+            statement: named.clone(),
+            check: Some(key),
+        });
+        let mut entry = Entry::swallow(Reply::Describe);
+        entry.describes = true;
+        self.push(entry);
+    }
+
+    /// The rows of a statement that is being described are kept in mind, unless they are known.
+    /// Returns what the entry carries.
+    pub(super) fn keep_rows(&mut self, statement: Option<Arc<Statement>>) -> bool {
+        let Some(statement) = statement.filter(|statement| statement.rows.get().is_none()) else {
+            return false;
+        };
+        self.linked().ledger.described.push_back(Described {
+            statement,
+            check: None,
+        });
+        true
     }
 
     /// A new name for a statement: a Parse is sent, unless the server has it already and PostgreSQL
@@ -308,8 +358,11 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Forget => {
                 client.names.remove(&op.name);
             }
-            Change::Nothing => {}
+            Change::Nothing | Change::Changed => {}
         }
+    }
+    if entry.describes {
+        server.ledger.described.pop_front();
     }
     if entry.unnamed_op
         && let Some(op) = server.ledger.unnamed_ops.pop_front()
@@ -356,6 +409,9 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
         }
         if entry.unnamed_op {
             server.ledger.unnamed_ops.pop_front();
+        }
+        if entry.describes {
+            server.ledger.described.pop_front();
         }
         if entry.set_op
             && let Some(op) = server.ledger.set_ops.pop_front()
@@ -478,13 +534,15 @@ pub enum ServerName {
     Of([u8; 39]),
     /// A name no statement ever has.
     Unknown,
+    /// Likewise, for a statement whose rows have changed.
+    Changed,
 }
 
 impl AsRef<[u8]> for ServerName {
     fn as_ref(&self) -> &[u8] {
         match self {
             ServerName::Of(name) => name,
-            ServerName::Unknown => statement::UNKNOWN,
+            ServerName::Unknown | ServerName::Changed => statement::UNKNOWN,
         }
     }
 }

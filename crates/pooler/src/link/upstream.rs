@@ -494,7 +494,9 @@ impl Upstream<'_> {
                 return Err(flow);
             }
         };
-        let Some((name, entry)) = self.renamed(Reply::Bind, names.statement, found) else {
+        let entry = Entry::forward(Reply::Bind);
+        self.note_bound(names.portal, &found);
+        let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         };
@@ -520,34 +522,55 @@ impl Upstream<'_> {
         Ok(found)
     }
 
+    /// Remembers what the unnamed portal is of, until it is described, if its rows are not known.
+    fn note_bound(&mut self, portal: &[u8], found: &Found) {
+        let statement = found.statement.as_ref();
+        let unknown = statement.filter(|s| portal.is_empty() && s.rows.get().is_none());
+        let server = self.linked();
+        if unknown.is_some() || server.bound.is_some() {
+            server.bound = unknown.cloned();
+        }
+    }
+
     /// The name to use in a message about a statement, if it is not the client's, and the message's
     /// entry.
-    fn renamed(&mut self, reply: Reply, name: &[u8], found: Found) -> Option<(ServerName, Entry)> {
-        let mut entry = Entry::forward(reply);
+    fn renamed(
+        &mut self,
+        mut entry: Entry,
+        name: &[u8],
+        found: Found,
+    ) -> Option<(ServerName, Entry)> {
         entry.named = found.named;
         let server_name = found.name?;
-        if matches!(server_name, ServerName::Unknown) {
-            self.push_name_op(name.into(), Change::Nothing);
+        let refused = match server_name {
+            ServerName::Of(_) => None,
+            ServerName::Unknown => Some(Change::Nothing),
+            ServerName::Changed => Some(Change::Changed),
+        };
+        if let Some(refused) = refused {
+            self.push_name_op(name.into(), refused);
             entry.name_op = true;
         }
         Some((server_name, entry))
     }
 
     fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let entry = Entry::forward(Reply::Describe);
-        if !self.renames {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        if header.total() > FRONT_MAX {
+        let mut entry = Entry::forward(Reply::Describe);
+        if !self.renames || header.total() > FRONT_MAX {
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let renamed = match Target::read(header.tag, body) {
             Ok(Target::Statement(name)) => {
-                let found = self.statement(name)?;
-                self.renamed(Reply::Describe, name, found)
+                let mut found = self.statement(name)?;
+                entry.describes = self.keep_rows(found.statement.take());
+                self.renamed(entry, name, found)
+            }
+            Ok(Target::Portal(b"")) => {
+                let bound = self.linked().bound.take();
+                entry.describes = self.keep_rows(bound);
+                None
             }
             _ => None,
         };

@@ -113,7 +113,15 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let (name, value) = all.split_once('=').unwrap();
             write::parameter_status(buf, name.as_bytes(), value.as_bytes());
         }
-        "T" | "t" | "A" | "d" | "V" => write::message(buf, tag, |buf| {
+        // So many columns, of these names.
+        "T" => write::message(buf, tag, |buf| {
+            buf.extend_from_slice(&(arguments.len() as u16).to_be_bytes());
+            for name in arguments {
+                buf.extend_from_slice(name.as_bytes());
+                buf.extend_from_slice(&[0; 19]);
+            }
+        }),
+        "t" | "A" | "d" | "V" => write::message(buf, tag, |buf| {
             buf.extend_from_slice(first.as_bytes());
         }),
         "G" | "W" | "H" => write::message(buf, tag, |buf| buf.extend_from_slice(&[0; 3])),
