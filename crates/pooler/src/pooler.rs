@@ -257,8 +257,7 @@ impl Pooler {
             Mail::SchemaChanged(changes) => {
                 self.shared.statements.schema_changed_elsewhere(changes);
             }
-            // A console that asked for a takeover has gone, and another one's is under way.
-            Mail::Order(Order::GiveUp) if self.janitor.takeover.packs() => {}
+            Mail::Order(Order::GiveUp) => self.successor_left(out),
             Mail::Order(order) => self.order(&order, out),
             Mail::Survey(survey) => self.survey(survey, out),
             Mail::Report(report) => self.report(report, out),

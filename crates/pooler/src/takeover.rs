@@ -39,6 +39,8 @@ pub enum Takeover {
         since: Time,
         /// Until when.
         until: Time,
+        /// How many processes want to take over. Only one will, and others may have left.
+        asked: u32,
     },
     /// The driver is asked for what is at rest.
     Packing {
@@ -78,6 +80,9 @@ impl Takeover {
 impl Pooler {
     /// Links are to end.
     pub(crate) fn begin_takeover(&mut self, out: &mut Out) {
+        if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
+            *asked += 1;
+        }
         if self.janitor.holds() {
             return;
         }
@@ -85,12 +90,24 @@ impl Pooler {
         self.janitor.takeover = Takeover::Holding {
             since: self.now,
             until: Time(self.now.0.saturating_add(limit)),
+            asked: 1,
         };
         self.accept(false, out);
         self.hold_pools(out);
         // Sessions between two transactions stay there.
         for id in self.servers.keys() {
             self.settle(id, out);
+        }
+    }
+
+    /// A process that wanted to take over has left before anything was given to it. If no other
+    /// wants to, everything goes on here.
+    pub(crate) fn successor_left(&mut self, out: &mut Out) {
+        match &mut self.janitor.takeover {
+            // The control thread knows better.
+            Takeover::Packing { .. } => {}
+            Takeover::Holding { asked, .. } if *asked > 1 => *asked -= 1,
+            _ => self.give_up_takeover(out),
         }
     }
 
@@ -119,7 +136,7 @@ impl Pooler {
 
     /// Nothing is left to wait for before packing: also when it took too long.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let Takeover::Holding { since, until } = self.janitor.takeover else {
+        let Takeover::Holding { since, until, .. } = self.janitor.takeover else {
             return true;
         };
         self.now >= until || !(self.a_server_works() || self.a_client_logs_in(since))
