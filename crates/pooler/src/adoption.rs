@@ -119,7 +119,12 @@ impl Pooler {
         client.unnamed = passenger.unnamed.map(|text| statements.adopt(text));
         for (name, number, statement) in passenger.names {
             let statement = statements.adopt(statement);
-            client.names.insert(name, Named { statement, number });
+            let named = Named {
+                statement,
+                number,
+                shape: None,
+            };
+            client.names.insert(name, named);
         }
         if let Some(server) = passenger.server {
             return self.seat_session(id, server, passenger.key, out);

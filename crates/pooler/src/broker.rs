@@ -20,9 +20,7 @@ pub struct Broker {
     clients: u32,
     database_clients: HashMap<Arc<str>, u32, Seeded>,
     user_clients: HashMap<Arc<str>, u32, Seeded>,
-    /// Where servers were asked for last, and how often from each of the places there are.
-    evicted_last: Evict,
-    evict_turns: [usize; 3],
+    evict_turn: u32,
     /// Workers that have not yet told of all that came to them with a takeover.
     arriving: u16,
     /// What was asked and told meanwhile.
@@ -41,6 +39,8 @@ struct Pool {
     /// A worker was asked to close a server of another pool for this one, and has not said that it
     /// has none; nor has any permit come back since. Others need not be asked.
     evicting: bool,
+    /// Where one was asked for last.
+    evicted_from: Option<Evict>,
     /// Workers that had nothing to close, and close what they can next.
     minded_by: Vec<WorkerId>,
     bounds: Bounds,
@@ -85,8 +85,7 @@ impl Broker {
             clients: 0,
             database_clients: HashMap::with_hasher(seeded),
             user_clients: HashMap::with_hasher(seeded),
-            evicted_last: Evict::Same,
-            evict_turns: [0; 3],
+            evict_turn: 0,
             arriving: 0,
             deferred: Vec::new(),
         }
@@ -274,14 +273,18 @@ impl Broker {
                     places.push(Evict::Same);
                 }
                 // Where there are several, by turns.
-                let last = places.iter().position(|place| *place == self.evicted_last);
-                let next = last.map_or(0, |last| (last + 1) % places.len());
-                let from = places.get(next).copied();
-                // Two servers have to go. Whoever lost a busy one would open another before the
-                // second went, and lose that in turn, without end.
-                let idle_only = matches!(refusal, Refusal::Both);
-                if let Some(from) = from {
-                    self.evict(key, from, hunger.age, idle_only, post);
+                let last = self.pool(key, worker).evicted_from;
+                if let Some(at) = places.iter().position(|place| Some(*place) == last) {
+                    places.rotate_left(at + 1);
+                }
+                // Two servers of others have to go. Whoever lost a busy one would open another
+                // before the second went, and lose that in turn, without end.
+                let both = matches!(refusal, Refusal::Both);
+                for from in places {
+                    let idle_only = both && from != Evict::Same;
+                    if self.evict(key, from, hunger.age, idle_only, post) {
+                        break;
+                    }
                 }
             }
         }
@@ -493,7 +496,7 @@ impl Broker {
         told
     }
 
-    /// Asks the workers that hold servers under the same bound in turn.
+    /// Asks one of the workers that hold servers under the same bound. False if there is none.
     fn evict(
         &mut self,
         key: &Arc<PoolKey>,
@@ -501,14 +504,10 @@ impl Broker {
         age: u64,
         idle_only: bool,
         post: Post<'_>,
-    ) {
+    ) -> bool {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
-            return;
+            return true;
         }
-        self.evicted_last = from;
-        let turn = &mut self.evict_turns[from as usize];
-        *turn = turn.wrapping_add(1);
-        let turn = *turn;
         let mut holders = Vec::new();
         for (other, pool) in &self.pools {
             if from.concerns(key, other) {
@@ -519,11 +518,15 @@ impl Broker {
         holders.sort_unstable();
         holders.dedup();
         if holders.is_empty() {
-            return;
+            return false;
         }
+        // In an order that passes nobody over, whichever of a pool's turns come here.
+        self.evict_turn = self.evict_turn.wrapping_add(0x9e37_79b9);
+        let turn = (self.evict_turn >> 16) as usize;
         let holder = WorkerId(holders[turn % holders.len()] as u16);
         if let Some(pool) = self.pools.get_mut(key) {
             pool.evicting = true;
+            pool.evicted_from = Some(from);
         }
         post(
             holder,
@@ -534,6 +537,7 @@ impl Broker {
                 idle_only,
             }),
         );
+        true
     }
 
     fn admit(&mut self, login: &PoolKey, bounds: ClientBounds) -> Result<(), &'static str> {

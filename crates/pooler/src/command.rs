@@ -70,6 +70,18 @@ pub fn forgets(text: &[u8]) -> Forgets {
     }
 }
 
+/// Whether PostgreSQL plans a text. Such a one it refuses once its rows are others than when it was
+/// parsed; utility commands (FETCH, EXECUTE, SHOW) give whatever rows there are.
+pub fn is_planned(text: &[u8]) -> bool {
+    const PLANNED: [&[u8]; 8] = [
+        b"select", b"with", b"values", b"table", b"insert", b"update", b"delete", b"merge",
+    ];
+    match (Words { rest: text }).next() {
+        Some(Word::Bare(first)) => PLANNED.iter().any(|word| first.eq_ignore_ascii_case(word)),
+        _ => false,
+    }
+}
+
 /// The first words of an SQL text, comments skipped.
 #[derive(Clone)]
 struct Words<'a> {

@@ -131,7 +131,7 @@ pub enum Change {
     Forget,
     /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
     Nothing,
-    /// Likewise, as its rows are others than when it was prepared.
+    /// Likewise, as it is something else there than its client was told.
     Changed,
 }
 
@@ -153,15 +153,15 @@ pub struct UnnamedOp {
     pub statement: Option<Arc<Statement>>,
 }
 
-/// A statement that is being described, whose rows are to be kept in mind, or compared with those
-/// that are.
-#[derive(Clone, Debug)]
+/// A description that is read, not only passed on.
+#[derive(Clone, Debug, Default)]
 pub struct Described {
-    /// Which.
-    pub statement: Arc<Statement>,
-    /// Its key on the server, if that parsed it late, and the client waits to hear whether it is the
-    /// same there.
-    pub check: Option<u128>,
+    /// The key of the statement on the server.
+    pub key: u128,
+    /// It is ours: the client waits to hear whether the statement is what it was told.
+    pub check: bool,
+    /// The body of the ParameterDescription.
+    pub parameters: Box<[u8]>,
 }
 
 /// What was sent already when a COPY from the client began.
@@ -435,9 +435,9 @@ impl Ledger {
             .find(|op| *op.name == *name)
     }
 
-    /// Whether a statement that was parsed late is the same as before is being found out.
+    /// What the statement under a key is on the server is being found out.
     pub fn checks(&self, key: u128) -> bool {
-        self.described.iter().any(|d| d.check == Some(key))
+        self.described.iter().any(|d| d.check && d.key == key)
     }
 
     /// For invariants: the operations that entries carry are those that wait.

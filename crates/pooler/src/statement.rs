@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::hash::{BuildHasher, Hasher};
 
 use crate::Seeded;
-use crate::command::{Forgets, Resets, forgets, resets};
+use crate::command::{Forgets, Resets, forgets, is_planned, resets};
 use crate::event::WorkerId;
 
 /// How our names on servers begin.
@@ -42,8 +42,8 @@ pub struct Statement {
     pub forgets: Forgets,
     /// Which settings running it resets.
     pub resets: Resets,
-    /// What its rows are, once PostgreSQL has described them: see [`rows`].
-    pub rows: OnceLock<u64>,
+    /// PostgreSQL refuses it once its rows have changed.
+    pub planned: bool,
     key: OnceLock<u128>,
 }
 
@@ -56,7 +56,7 @@ impl Statement {
             schema,
             forgets: forgets(text),
             resets: resets(text),
-            rows: OnceLock::new(),
+            planned: is_planned(text),
             key: OnceLock::new(),
         }
     }
@@ -99,11 +99,13 @@ pub fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// A hash of what PostgreSQL compares before it says that a "cached plan must not change result
-/// type": names, types and modifiers of the columns in the body of a RowDescription, or of a NoData.
-/// `None` if it is not one.
-pub fn rows(body: &[u8]) -> Option<u64> {
+/// What a statement was described as: a hash of the types of its parameters (the body of a
+/// ParameterDescription) and of what PostgreSQL compares before it says that a "cached plan must not
+/// change result type" (names, types and modifiers of the columns in the body of a RowDescription,
+/// or of a NoData). `None` if these are not what they should be.
+pub fn shape(parameters: &[u8], body: &[u8]) -> Option<u64> {
     let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+    hasher.write(parameters);
     let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
     while !rest.is_empty() {
         let (name, behind) = cstr(rest)?;
@@ -274,6 +276,8 @@ pub struct Named {
     /// Which of the names that this client ever gave it is, from 1. The same name given again has
     /// another number.
     pub number: u64,
+    /// What its client was told that it is, if it had it described: see [`shape`].
+    pub shape: Option<u64>,
 }
 
 /// What a client named, by its own names.
@@ -295,6 +299,8 @@ struct SetEntry {
     statement: Arc<Statement>,
     held: Held,
     used: u64,
+    /// What it is here, if it was described: it stays that, as long as it is there.
+    shape: Option<u64>,
 }
 
 /// The statements a server has, under which names.
@@ -357,14 +363,20 @@ impl ServerSet {
             statement: statement.clone(),
             held,
             used: self.clock,
+            shape: None,
         };
         self.grown |= self.entries.insert(key, entry).is_none();
     }
 
-    /// A Close of a statement was sent, in this group.
-    pub fn leave(&mut self, key: u128, group: u32) {
+    /// What the statement under a key was described as here.
+    pub fn shape(&self, key: u128) -> Option<u64> {
+        self.entries.get(&key).and_then(|entry| entry.shape)
+    }
+
+    /// The statement under a key was described.
+    pub fn describe(&mut self, key: u128, shape: u64) {
         if let Some(entry) = self.entries.get_mut(&key) {
-            entry.held = Held::Going(group);
+            entry.shape = Some(shape);
         }
     }
 

@@ -83,8 +83,6 @@ pub struct Client {
     pub names_given: u64,
     /// Its unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
-    /// What it is about to use has other rows on its server than when it was prepared.
-    pub changed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
     /// What it sends next waits for answers that are under way.

@@ -68,7 +68,6 @@ impl Pooler {
             names: Names::with_hasher(seeded),
             names_given: 0,
             unnamed: None,
-            changed: None,
             group_failed: false,
             stalled: false,
             parked: false,

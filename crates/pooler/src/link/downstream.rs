@@ -1,11 +1,8 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
-use std::sync::Arc;
-
 use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::backend as tag;
-use howdah_wire::tag::frontend;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
@@ -14,11 +11,11 @@ use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Described, Entry, Part, Reply, SetOp};
+use crate::ledger::{Change, Part, Reply};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
-use crate::statement::{self, Statement, server_name};
+use crate::statement::{self, Statement};
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
@@ -145,7 +142,9 @@ impl Downstream<'_> {
             tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
                 self.whole(chunk, header)
             }
-            tag::ROW_DESCRIPTION | tag::NO_DATA if self.describes() => {
+            tag::PARAMETER_DESCRIPTION | tag::ROW_DESCRIPTION | tag::NO_DATA
+                if self.describes() =>
+            {
                 self.described(chunk, header)
             }
             _ => self.passing(chunk, header),
@@ -180,48 +179,44 @@ impl Downstream<'_> {
         }
     }
 
-    /// What comes describes a statement whose rows are of interest.
+    /// What comes is the description of a statement that may become something else.
     fn describes(&self) -> bool {
         let front = self.server.ledger.front();
         front.is_some_and(|entry| entry.describes)
     }
 
-    /// The rows of a statement: they are kept in mind, or compared with what they were. Those of
-    /// thousands of columns are not.
+    /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
+    /// server has.
     fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if header.total() <= ERROR_FRONT {
-            let body = chunk.rest().get(HEADER..header.total());
-            let rows = statement::rows(body.ok_or(Flow::Partial)?);
-            let described = self.server.ledger.described.front().cloned();
-            if let (Some(rows), Some(Described { statement, check })) = (rows, described) {
-                match check {
-                    None => drop(statement.rows.set(rows)),
-                    Some(key) if statement.rows.get() != Some(&rows) => {
-                        self.changed(key, statement);
-                    }
-                    Some(_) => {}
+        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
+            if header.total() > HELD_MESSAGE_MAX {
+                return self.passing(chunk, header);
+            }
+            return Err(Flow::Partial);
+        };
+        if let Some(described) = self.server.ledger.described.front_mut() {
+            if header.tag == tag::PARAMETER_DESCRIPTION {
+                described.parameters = body.into();
+            } else if let Some(shape) = statement::shape(&described.parameters, body) {
+                let (key, check) = (described.key, described.check);
+                self.server.set.describe(key, shape);
+                if !check {
+                    self.was_told(shape);
                 }
             }
         }
         self.passing(chunk, header)
     }
 
-    /// A statement was parsed late, and its rows are others than when its client prepared it: that
-    /// is told so, and nobody uses it here.
-    fn changed(&mut self, key: u128, statement: Arc<Statement>) {
-        let group = self.server.ledger.group();
-        self.server.set.leave(key, group);
-        let set_ops = &mut self.server.ledger.set_ops;
-        set_ops.push_back(SetOp { key, add: false });
-        let mut entry = Entry::swallow(Reply::Close);
-        entry.set_op = true;
-        let not_failed = self.server.not_failed();
-        self.server.ledger.push(entry, not_failed);
-        self.out.send_with(Peer::Server(self.id), |buf| {
-            write::of_statement(buf, frontend::CLOSE, &server_name(key));
-        });
-        if let Some((_, client)) = &mut self.client {
-            client.changed = Some(statement);
+    /// The client is told what one of its statements is.
+    fn was_told(&mut self, shape: u64) {
+        let number = self.server.ledger.front().map_or(0, |entry| entry.named);
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
+        let mut names = client.names.values_mut();
+        if let Some(named) = names.find(|named| named.number == number) {
+            named.shape = Some(shape);
         }
     }
 
@@ -439,7 +434,8 @@ impl Downstream<'_> {
     fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.ledger.front();
-        let mut seen = !front.is_some_and(|entry| entry.swallow);
+        // What comes behind the last answer is the server's alone.
+        let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
             self.server.params = self.shared.params.intern(params);

@@ -59,6 +59,7 @@ impl Upstream<'_> {
             None if name.is_empty() => Some(Named {
                 statement: self.client.unnamed.clone()?,
                 number: 0,
+                shape: None,
             }),
             None => self.client.names.get(name).cloned(),
         }
@@ -74,7 +75,7 @@ impl Upstream<'_> {
             });
         }
         self.wait_for(name)?;
-        let Some(Named { statement, number }) = self.find(name) else {
+        let Some(named) = self.find(name) else {
             // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
             // name that could be one of ours is replaced by one that is not.
             let ours = statement::is_ours(name);
@@ -83,19 +84,18 @@ impl Upstream<'_> {
                 ..Found::default()
             });
         };
-        if let Some(changed) = self.client.changed.take()
-            && Arc::ptr_eq(&changed, &statement)
-        {
+        let key = self.ensure(&named.statement)?;
+        if self.has_changed(key, &named)? {
             return Ok(Found {
                 name: Some(ServerName::Changed),
                 ..Found::default()
             });
         }
-        let key = self.ensure(&statement)?;
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
-            statement: Some(statement),
-            named: number,
+            statement: Some(named.statement),
+            named: named.number,
+            key,
         })
     }
 
@@ -182,23 +182,15 @@ impl Upstream<'_> {
             && let None | Some(Held::Going(_)) = self.linked().set.find(statement).1
         {
             let late = self.interner.under(statement, meaning);
-            return self.ensure_exactly(&late, statement);
+            return self.ensure_exactly(&late);
         }
-        self.ensure_exactly(statement, statement)
+        self.ensure_exactly(statement)
     }
 
-    /// named: what the client has prepared.
-    fn ensure_exactly(
-        &mut self,
-        statement: &Arc<Statement>,
-        named: &Arc<Statement>,
-    ) -> Result<u128, Flow> {
+    fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let server = self.linked();
         let group = server.ledger.group();
         let (key, held) = server.set.find(statement);
-        if server.ledger.checks(key) {
-            return Err(self.stall());
-        }
         match held {
             Some(Held::Sure) => Ok(key),
             Some(Held::Coming(when)) if when == group => Ok(key),
@@ -207,43 +199,44 @@ impl Upstream<'_> {
             Some(Held::Going(_)) | None => {
                 let definition = statement.definition.clone();
                 self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
-                if named.schema == self.interner.schema() || named.rows.get().is_none() {
-                    return Ok(key);
-                }
-                // The schema has changed since it was described: PostgreSQL would have refused it
-                // if its rows have. Whoever runs it waits to hear what they are here.
-                self.check(key, named);
-                Err(self.stall())
+                Ok(key)
             }
         }
     }
 
-    /// Has a statement described, to find out whether its rows are what they were.
-    fn check(&mut self, key: u128, named: &Arc<Statement>) {
+    /// Whether a statement that the server has, or is about to have, is something else there than
+    /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
+    /// have refused it, had it been parsed before. Waits until that is known.
+    fn has_changed(&mut self, key: u128, named: &Named) -> Result<bool, Flow> {
+        let Some(told) = named.shape else {
+            return Ok(false);
+        };
+        if named.statement.schema == self.interner.schema() {
+            return Ok(false);
+        }
+        let server = self.linked();
+        if let Some(shape) = server.set.shape(key) {
+            return Ok(shape != told);
+        }
+        if !server.ledger.checks(key) {
+            self.describe_for_us(key);
+        }
+        Err(self.stall())
+    }
+
+    fn describe_for_us(&mut self, key: u128) {
         let to = self.to();
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
         });
         self.linked().ledger.described.push_back(Described {
-            statement: named.clone(),
-            check: Some(key),
+            key,
+            check: true,
+            ..Described::default()
         });
         let mut entry = Entry::swallow(Reply::Describe);
         entry.describes = true;
         self.push(entry);
-    }
-
-    /// The rows of a statement that is being described are kept in mind, unless they are known.
-    /// Returns what the entry carries.
-    pub(super) fn keep_rows(&mut self, statement: Option<Arc<Statement>>) -> bool {
-        let Some(statement) = statement.filter(|statement| statement.rows.get().is_none()) else {
-            return false;
-        };
-        self.linked().ledger.described.push_back(Described {
-            statement,
-            check: None,
-        });
-        true
     }
 
     /// A new name for a statement: a Parse is sent, unless the server has it already and PostgreSQL
@@ -525,6 +518,8 @@ pub struct Found {
     pub statement: Option<Arc<Statement>>,
     /// Its name's number; 0 for none.
     pub named: u64,
+    /// Its key on the server; 0 for none.
+    pub key: u128,
 }
 
 /// What a statement is called on a server.

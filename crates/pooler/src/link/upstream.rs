@@ -14,7 +14,7 @@ use crate::command::{self, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::ledger::{Change, Described, Entry, NameOp, Reply, UnnamedOp};
 use crate::params::Tracked;
 use crate::server::Server;
 use crate::statement::{self, Interner, Named, Statement};
@@ -495,7 +495,6 @@ impl Upstream<'_> {
             }
         };
         let entry = Entry::forward(Reply::Bind);
-        self.note_bound(names.portal, &found);
         let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
@@ -520,16 +519,6 @@ impl Upstream<'_> {
             self.bind_portal(names.portal, &mut found)?;
         }
         Ok(found)
-    }
-
-    /// Remembers what the unnamed portal is of, until it is described, if its rows are not known.
-    fn note_bound(&mut self, portal: &[u8], found: &Found) {
-        let statement = found.statement.as_ref();
-        let unknown = statement.filter(|s| portal.is_empty() && s.rows.get().is_none());
-        let server = self.linked();
-        if unknown.is_some() || server.bound.is_some() {
-            server.bound = unknown.cloned();
-        }
     }
 
     /// The name to use in a message about a statement, if it is not the client's, and the message's
@@ -563,14 +552,17 @@ impl Upstream<'_> {
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let renamed = match Target::read(header.tag, body) {
             Ok(Target::Statement(name)) => {
-                let mut found = self.statement(name)?;
-                entry.describes = self.keep_rows(found.statement.take());
+                let found = self.statement(name)?;
+                let planned = found.statement.as_ref().is_some_and(|s| s.planned);
+                if found.named != 0 && planned {
+                    entry.describes = true;
+                    let described = &mut self.linked().ledger.described;
+                    described.push_back(Described {
+                        key: found.key,
+                        ..Described::default()
+                    });
+                }
                 self.renamed(entry, name, found)
-            }
-            Ok(Target::Portal(b"")) => {
-                let bound = self.linked().bound.take();
-                entry.describes = self.keep_rows(bound);
-                None
             }
             _ => None,
         };
@@ -645,7 +637,11 @@ impl Upstream<'_> {
             self.client.names_given
         };
         let statement = statement.clone();
-        let named = Named { statement, number };
+        let named = Named {
+            statement,
+            number,
+            shape: None,
+        };
         self.push_name_op(name.into(), Change::Define(named));
     }
 

@@ -115,8 +115,6 @@ pub struct Server {
     pub unnamed: Unnamed,
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
-    /// What the unnamed portal was bound to last, if its rows are not known.
-    pub bound: Option<Arc<Statement>>,
     /// How many portals were ever kept in mind.
     pub portals_bound: u64,
     /// It reads a COPY from the client.
@@ -187,7 +185,6 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
-            bound: None,
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,
