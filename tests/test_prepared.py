@@ -313,3 +313,4 @@ def test_result_that_changed_on_another_server(make_howdah, newest_postgres, for
             ("0A000", "cached plan must not change result type", "RevalidateCachedQuery")}
         assert tags(one.ask(parse("select * from changing", "t"), describe("t"), sync())) == "1tTZ"
         assert tags(one.ask(bind("t", results=formats and [1]), execute(), sync())) == "2DCZ"
+        one.rows("drop table changing")

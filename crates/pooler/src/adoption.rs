@@ -122,7 +122,7 @@ impl Pooler {
             let named = Named {
                 statement,
                 number,
-                shape: None,
+                told: None,
             };
             client.names.insert(name, named);
         }

@@ -160,8 +160,8 @@ pub struct Described {
     pub key: u128,
     /// It is ours: the client waits to hear whether the statement is what it was told.
     pub check: bool,
-    /// The body of the ParameterDescription.
-    pub parameters: Box<[u8]>,
+    /// The body of the ParameterDescription, if it has come.
+    pub parameters: Option<Box<[u8]>>,
 }
 
 /// What was sent already when a COPY from the client began.

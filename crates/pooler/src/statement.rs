@@ -276,8 +276,17 @@ pub struct Named {
     /// Which of the names that this client ever gave it is, from 1. The same name given again has
     /// another number.
     pub number: u64,
-    /// What its client was told that it is, if it had it described: see [`shape`].
-    pub shape: Option<u64>,
+    /// What its client was told that it is, if it had it described.
+    pub told: Option<Arc<Told>>,
+}
+
+/// What a client was told of a statement.
+#[derive(Debug)]
+pub struct Told {
+    /// See [`shape`].
+    pub shape: u64,
+    /// The body of the ParameterDescription.
+    pub parameters: Box<[u8]>,
 }
 
 /// What a client named, by its own names.

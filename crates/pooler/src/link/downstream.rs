@@ -1,8 +1,12 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
+use std::sync::Arc;
+
 use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, header};
+use howdah_wire::frontend::Target;
 use howdah_wire::tag::backend as tag;
+use howdah_wire::tag::frontend;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
@@ -15,7 +19,7 @@ use crate::ledger::{Change, Part, Reply};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
-use crate::statement::{self, Statement};
+use crate::statement::{self, Statement, Told};
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
@@ -196,12 +200,14 @@ impl Downstream<'_> {
         };
         if let Some(described) = self.server.ledger.described.front_mut() {
             if header.tag == tag::PARAMETER_DESCRIPTION {
-                described.parameters = body.into();
-            } else if let Some(shape) = statement::shape(&described.parameters, body) {
+                described.parameters = Some(body.into());
+            } else if let Some(parameters) = described.parameters.take()
+                && let Some(shape) = statement::shape(&parameters, body)
+            {
                 let (key, check) = (described.key, described.check);
                 self.server.set.describe(key, shape);
                 if !check {
-                    self.was_told(shape);
+                    self.was_told(Told { shape, parameters });
                 }
             }
         }
@@ -209,14 +215,14 @@ impl Downstream<'_> {
     }
 
     /// The client is told what one of its statements is.
-    fn was_told(&mut self, shape: u64) {
+    fn was_told(&mut self, told: Told) {
         let number = self.server.ledger.front().map_or(0, |entry| entry.named);
         let Some((_, client)) = &mut self.client else {
             return;
         };
         let mut names = client.names.values_mut();
         if let Some(named) = names.find(|named| named.number == number) {
-            named.shape = Some(shape);
+            named.told = Some(Arc::new(told));
         }
     }
 
@@ -523,6 +529,10 @@ impl Downstream<'_> {
         let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
         self.server.copy_in = false;
         self.server.copy_broken = false;
+        let described = self.server.ledger.described.front();
+        if changed || described.is_some_and(|d| d.check && d.parameters.is_some()) {
+            self.tell_described_parameters();
+        }
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
         if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -609,6 +619,31 @@ impl Downstream<'_> {
             && fields.sqlstate() == Some(b"26000")
     }
 
+    /// To a Describe PostgreSQL tells the parameters' types before it finds that the rows have
+    /// changed, or can't be told.
+    fn tell_described_parameters(&mut self) {
+        let Some((id, client)) = &self.client else {
+            return;
+        };
+        let front = self.server.ledger.front();
+        let name = match front {
+            // The client's own, which waits for ours.
+            Some(front) if front.describes && front.swallow => described(&client.inbox.held),
+            Some(front) if front.reply == Reply::Describe && front.name_op => {
+                self.server.ledger.name_ops.front().map(|op| &*op.name)
+            }
+            _ => None,
+        };
+        let named = name.and_then(|name| client.names.get(name));
+        if let Some(told) = named.and_then(|named| named.told.as_ref()) {
+            self.out.send_with(Peer::Client(*id), |buf| {
+                write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {
+                    buf.extend_from_slice(&told.parameters);
+                });
+            });
+        }
+    }
+
     /// What PostgreSQL says where the statement is the one that was described: drivers know then
     /// that they must describe it anew.
     fn tell_changed_result(&mut self, fields: Fields<'_>) {
@@ -661,6 +696,16 @@ fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
         text = &text[at + from.len()..];
     }
     buf.extend_from_slice(text);
+}
+
+/// The statement that a client's next message describes, if it does that.
+fn described(held: &[u8]) -> Option<&[u8]> {
+    let header = header(held)?.ok()?;
+    let body = held.get(HEADER..header.total())?;
+    match Target::read(header.tag, body) {
+        Ok(Target::Statement(name)) if header.tag == frontend::DESCRIBE => Some(name),
+        _ => None,
+    }
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -59,7 +59,7 @@ impl Upstream<'_> {
             None if name.is_empty() => Some(Named {
                 statement: self.client.unnamed.clone()?,
                 number: 0,
-                shape: None,
+                told: None,
             }),
             None => self.client.names.get(name).cloned(),
         }
@@ -208,7 +208,7 @@ impl Upstream<'_> {
     /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
     /// have refused it, had it been parsed before. Waits until that is known.
     fn has_changed(&mut self, key: u128, named: &Named) -> Result<bool, Flow> {
-        let Some(told) = named.shape else {
+        let Some(told) = &named.told else {
             return Ok(false);
         };
         if named.statement.schema == self.interner.schema() {
@@ -216,7 +216,7 @@ impl Upstream<'_> {
         }
         let server = self.linked();
         if let Some(shape) = server.set.shape(key) {
-            return Ok(shape != told);
+            return Ok(shape != told.shape);
         }
         if !server.ledger.checks(key) {
             self.describe_for_us(key);

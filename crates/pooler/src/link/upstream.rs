@@ -640,7 +640,7 @@ impl Upstream<'_> {
         let named = Named {
             statement,
             number,
-            shape: None,
+            told: None,
         };
         self.push_name_op(name.into(), Change::Define(named));
     }
