@@ -73,7 +73,11 @@ impl Reference {
         let cancelled = self.cancels > 0 && is_cancel(message);
         loop {
             if let Some(expected) = self.next_expected() {
-                if expected == message || self.had_failed && is_unparsed(&expected, message) {
+                let unparsed = self.had_failed && is_unparsed(&expected, message);
+                if unparsed {
+                    self.session.skip();
+                }
+                if expected == message || unparsed {
                     if self.session.out.is_empty() && self.session.slow().is_none() {
                         self.known = self.kept.len();
                     }
@@ -263,13 +267,15 @@ impl Reference {
 }
 
 /// In a transaction that has failed, a statement that the server lacks can't be parsed: nobody
-/// learns that a Bind has too few parameters for it, only that nothing is executed.
+/// learns that a Bind has too few parameters for it, nor what it is if it has no rows, only that
+/// nothing is executed.
 fn is_unparsed(expected: &[u8], message: &[u8]) -> bool {
     let is = |message: &[u8], code: &[u8]| {
         message.first() == Some(&backend::ERROR)
             && Fields::new(&message[HEADER..]).sqlstate() == Some(code)
     };
-    is(expected, b"08P01") && is(message, b"25P02")
+    let described = expected.first() == Some(&backend::PARAMETER_DESCRIPTION);
+    (described || is(expected, b"08P01")) && is(message, b"25P02")
 }
 
 /// The error of a cancelled statement.

@@ -148,6 +148,12 @@ impl Session {
         self.skipping
     }
 
+    /// What it said last was an error instead: it skips what comes, up to a Sync.
+    pub fn skip(&mut self) {
+        self.out.clear();
+        self.skipping = true;
+    }
+
     /// Its transaction has failed.
     pub fn has_failed(&self) -> bool {
         self.block == Block::Failed
