@@ -56,8 +56,8 @@ pub struct Sockets<D> {
     driver: D,
     table: Connections,
     memory: Memory,
-    /// Connections with a block to hand to the driver.
-    dirty: Vec<Key>,
+    /// Connections with a block to hand to the driver: servers, and clients.
+    dirty: [Vec<Key>; 2],
     /// When a connection that is ending must have ended. Entries may be out of date.
     limits: BinaryHeap<Reverse<(Time, Key)>>,
     happened: VecDeque<Happening>,
@@ -82,7 +82,7 @@ impl<D: Driver> Sockets<D> {
             driver,
             table: Connections::default(),
             memory: Memory::default(),
-            dirty: Vec::new(),
+            dirty: [Vec::new(), Vec::new()],
             limits: BinaryHeap::new(),
             happened: VecDeque::new(),
             accepting: Accepting::default(),
@@ -265,39 +265,49 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
-    /// Hands every output to the driver that has none of its blocks yet.
+    /// Hands every output to the driver that has none of its blocks yet: servers' first.
+    ///
+    /// So PostgreSQL begins early, and answers leave in a row. Whoever awaits many of them (an
+    /// application that multiplexes) is woken by the first and still awake for the others; were
+    /// servers' outputs between them, it would sleep and be woken again for each.
     pub fn flush(&mut self) {
-        let mut next = 0;
-        // Blocks taken at once may make room for more, which is appended.
-        while let Some(key) = self.dirty.get(next).copied() {
-            next += 1;
-            let Some(connection) = self.table.get(key) else {
-                continue;
-            };
-            connection.flags.dirty = false;
-            if connection.flags.sending
-                || matches!(connection.stage, Stage::Connecting | Stage::Leaving)
-            {
-                continue;
+        for side in 0..self.dirty.len() {
+            let mut next = 0;
+            // Blocks taken at once may make room for more, which is appended.
+            while let Some(key) = self.dirty[side].get(next).copied() {
+                next += 1;
+                self.hand_over(key);
             }
-            let block = connection
-                .output
-                .as_mut()
-                .and_then(|output| output.blocks.pop_front());
-            let Some(block) = block else { continue };
-            connection.flags.sending = true;
-            // Someone waits for it: the next block, or the end of the connection.
-            let prompt = connection.stage != Stage::Open
-                || connection.flags.congested
-                || connection
-                    .output
-                    .as_ref()
-                    .is_some_and(|output| !output.blocks.is_empty());
-            if let Some(block) = self.driver.send(key, block, prompt) {
-                self.sent(key, block, Ok(()));
-            }
+            self.dirty[side].clear();
         }
-        self.dirty.clear();
+    }
+
+    fn hand_over(&mut self, key: Key) {
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        connection.flags.dirty = false;
+        if connection.flags.sending
+            || matches!(connection.stage, Stage::Connecting | Stage::Leaving)
+        {
+            return;
+        }
+        let block = connection
+            .output
+            .as_mut()
+            .and_then(|output| output.blocks.pop_front());
+        let Some(block) = block else { return };
+        connection.flags.sending = true;
+        // Someone waits for it: the next block, or the end of the connection.
+        let prompt = connection.stage != Stage::Open
+            || connection.flags.congested
+            || connection
+                .output
+                .as_ref()
+                .is_some_and(|output| !output.blocks.is_empty());
+        if let Some(block) = self.driver.send(key, block, prompt) {
+            self.sent(key, block, Ok(()));
+        }
     }
 
     /// Flushes, and gets the kernel started on it.
@@ -580,8 +590,10 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn mark_dirty(&mut self, key: Key) {
-        if self.table.get(key).is_some_and(Connection::flag_dirty) {
-            self.dirty.push(key);
+        if let Some(connection) = self.table.get(key)
+            && connection.flag_dirty()
+        {
+            self.dirty[side(connection.peer)].push(key);
         }
     }
 
@@ -590,7 +602,7 @@ impl<D: Driver> Sockets<D> {
             return;
         };
         if connection.flag_dirty() {
-            self.dirty.push(key);
+            self.dirty[side(connection.peer)].push(key);
         }
         let queued = connection.output.as_ref().map_or(0, |output| output.queued);
         if queued > HIGH_WATER && !connection.flags.congested {
@@ -603,6 +615,11 @@ impl<D: Driver> Sockets<D> {
     fn tell(&mut self, event: Event<'static>) {
         self.happened.push_back(Happening::Event(event));
     }
+}
+
+/// Which of the two lists of outputs a peer belongs to.
+fn side(peer: Peer) -> usize {
+    usize::from(matches!(peer, Peer::Client(_)))
 }
 
 /// The earlier of two moments, if there is any.

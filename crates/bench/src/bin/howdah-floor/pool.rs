@@ -162,6 +162,13 @@ impl Pool {
     /// Starts what this turn asked for: one send per connection, receives, closes.
     fn settle(&mut self) {
         let mut turn = std::mem::take(&mut self.links.touched);
+        let connections = &self.links.connections;
+        turn.sort_by_key(|index| {
+            let role = connections[*index]
+                .as_ref()
+                .map(|connection| connection.role);
+            role != Some(Role::Server)
+        });
         for index in turn.drain(..) {
             let Some(connection) = &mut self.links.connections[index] else {
                 continue;
