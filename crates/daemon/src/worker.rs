@@ -58,8 +58,9 @@ pub struct Outside {
 }
 
 /// Outputs are handed to the kernel after so many events of a long turn, so that PostgreSQL
-/// begins while we go on.
-const FLUSH_EVERY: u32 = 32;
+/// begins while we go on. Whoever is woken by them may take this core at once, with cold caches
+/// for us when we come back: seldom is better than often.
+const FLUSH_EVERY: u32 = 256;
 
 /// One worker. It lives on the thread that made it.
 pub struct Worker<P, D> {

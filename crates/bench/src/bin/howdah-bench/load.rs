@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::clock::TaskClock;
 use crate::machine::Machine;
 use crate::postgres::Postgres;
 use crate::process::{Process, descriptors, wait_until};
@@ -55,8 +56,11 @@ pub struct Reading {
     pub tps: f64,
     /// pgbench's mean latency in milliseconds.
     pub latency: f64,
-    /// Microseconds of processor time of the pooler per transaction.
+    /// Microseconds of processor time of the pooler per transaction, by the scheduler's account:
+    /// user and system time.
     pub cpu: Option<f64>,
+    /// The same by performance events, where the kernel lets us.
+    pub task_clock: Option<f64>,
     /// Kilobytes resident in the pooler at the end of the run.
     pub resident: Option<u64>,
 }
@@ -121,6 +125,9 @@ impl Load {
             tps,
             latency,
             cpu: usage.as_ref().map(|usage| usage.share * 1e6 / tps),
+            task_clock: usage
+                .as_ref()
+                .and_then(|usage| Some(usage.task_clock? * 1e6 / tps)),
             resident: usage.map(|usage| usage.resident),
         })
     }
@@ -134,10 +141,13 @@ impl Load {
         wait_until(patience, || all_are_there() || ended());
         let (mut first, mut last) = (None, None);
         let mut resident = 0;
+        let mut clock = pooler.task_clock();
         // A reading counts if all clients are still there after it was taken.
         while !ended() {
             sleep(INTERVAL);
-            let reading = (Instant::now(), pooler.cpu_nanoseconds());
+            let account = pooler.cpu_nanoseconds();
+            let clock = clock.as_mut().and_then(TaskClock::nanoseconds);
+            let reading = (Instant::now(), account, clock);
             let memory = pooler.resident_kilobytes();
             if all_are_there() {
                 first = first.or(Some(reading));
@@ -147,7 +157,7 @@ impl Load {
                 break;
             }
         }
-        let (Some((start, before)), Some((end, after))) = (first, last) else {
+        let (Some((start, before, clock)), Some((end, after, later))) = (first, last) else {
             return Err(io::Error::other("never were all clients there"));
         };
         let elapsed = end - start;
@@ -156,8 +166,10 @@ impl Load {
                 "clients were there too briefly to measure",
             ));
         }
+        let share = |nanoseconds: u64| nanoseconds as f64 / elapsed.as_nanos() as f64;
         Ok(Usage {
-            share: (after - before) as f64 / elapsed.as_nanos() as f64,
+            share: share(after - before),
+            task_clock: later.zip(clock).map(|(later, clock)| share(later - clock)),
             resident,
         })
     }
@@ -167,6 +179,8 @@ impl Load {
 struct Usage {
     /// Seconds of processor time per second.
     share: f64,
+    /// The same by performance events.
+    task_clock: Option<f64>,
     resident: u64,
 }
 

@@ -1,5 +1,6 @@
 //! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
 
+mod clock;
 mod crowd;
 mod load;
 mod machine;

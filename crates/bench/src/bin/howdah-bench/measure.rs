@@ -19,10 +19,32 @@ pub const CLIENTS: [usize; 5] = [1, 8, 40, 120, 500];
 /// Which figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Processor time of the pooler per transaction.
+    /// Processor time of the pooler per transaction, by the scheduler's account.
     Cpu,
+    /// The same by performance events: shown beside, and no row's own.
+    TaskClock,
     /// Transactions per second.
     Tps,
+}
+
+impl Figure {
+    /// A run's.
+    fn of(
+        self,
+        run: &Result<Reading, String>,
+        protocol: Protocol,
+        clients: usize,
+        target: Target,
+    ) -> Result<f64, String> {
+        let place = format!("{} {clients} {}", protocol.name(), target.name());
+        let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
+        let time = match self {
+            Self::Tps => return Ok(reading.tps),
+            Self::Cpu => reading.cpu,
+            Self::TaskClock => reading.task_clock,
+        };
+        time.ok_or_else(|| format!("{place}: no processor time"))
+    }
 }
 
 /// What a ratio must be.
@@ -169,6 +191,8 @@ pub struct Outcome {
     pub range: (f64, f64),
     /// What the floor reaches in the same cells, where it can.
     pub floor: Option<f64>,
+    /// Of a row about processor time: the mean by performance events, and the floor's.
+    pub task_clock: Option<(f64, Option<f64>)>,
 }
 
 impl Measure {
@@ -192,27 +216,38 @@ impl Measure {
     /// # Errors
     /// A run of one of its cells failed or is missing: then the row has failed, for this reason.
     pub fn outcome(&self, readings: &Readings) -> Result<Outcome, String> {
-        let ratios = self.ratios(readings, self.subject)?;
+        let ratios = self.ratios(readings, self.subject, self.figure)?;
         let floor = if self.subject == Target::HowdahTwo {
             Target::FloorTwo
         } else {
             Target::Floor
         };
-        let floor = self
-            .ratios(readings, floor)
-            .ok()
-            .map(|ratios| geometric_mean(&ratios));
+        let mean = |subject, figure| {
+            let ratios = self.ratios(readings, subject, figure).ok()?;
+            Some(geometric_mean(&ratios))
+        };
+        let task_clock = (self.figure == Figure::Cpu)
+            .then(|| mean(self.subject, Figure::TaskClock))
+            .flatten();
+        let task_clock = task_clock.map(|ratio| (ratio, mean(floor, Figure::TaskClock)));
+        let floor = mean(floor, self.figure);
         let smallest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let largest = ratios.iter().copied().fold(0.0, f64::max);
         Ok(Outcome {
             ratio: geometric_mean(&ratios),
             range: (smallest, largest),
             floor,
+            task_clock,
         })
     }
 
     /// By cell, the geometric mean over the rounds of `subject` over the peer.
-    fn ratios(&self, readings: &Readings, subject: Target) -> Result<Vec<f64>, String> {
+    fn ratios(
+        &self,
+        readings: &Readings,
+        subject: Target,
+        figure: Figure,
+    ) -> Result<Vec<f64>, String> {
         let mut ratios = Vec::new();
         for (protocol, clients) in self.places() {
             let of = |target| {
@@ -221,7 +256,7 @@ impl Measure {
                     .map_or(&[][..], Vec::as_slice);
                 let figures = runs
                     .iter()
-                    .map(|run| self.figure_of(run, protocol, clients, target));
+                    .map(|run| figure.of(run, protocol, clients, target));
                 figures.collect::<Result<Vec<_>, _>>()
             };
             let (ours, theirs) = (of(subject)?, of(self.peer)?);
@@ -236,23 +271,6 @@ impl Measure {
             ratios.push(geometric_mean(&rounds));
         }
         Ok(ratios)
-    }
-
-    fn figure_of(
-        &self,
-        run: &Result<Reading, String>,
-        protocol: Protocol,
-        clients: usize,
-        target: Target,
-    ) -> Result<f64, String> {
-        let place = format!("{} {clients} {}", protocol.name(), target.name());
-        let reading = run.as_ref().map_err(|cause| format!("{place}: {cause}"))?;
-        match self.figure {
-            Figure::Tps => Ok(reading.tps),
-            Figure::Cpu => reading
-                .cpu
-                .ok_or_else(|| format!("{place}: no processor time")),
-        }
     }
 }
 
@@ -287,6 +305,7 @@ mod tests {
             tps,
             latency: 1.0,
             cpu: Some(cpu),
+            task_clock: Some(2.0 * cpu + 4.0),
             resident: None,
         })
     }
@@ -306,6 +325,8 @@ mod tests {
         assert!((outcome.ratio - 0.4).abs() < 1e-9);
         assert!((outcome.range.0 - 0.2).abs() < 1e-9 && (outcome.range.1 - 0.8).abs() < 1e-9);
         assert_eq!(outcome.floor, None);
+        let (ratio, floor) = outcome.task_clock.unwrap();
+        assert!((ratio * ratio - 8.0 / 24.0 * 20.0 / 24.0).abs() < 1e-9 && floor.is_none());
     }
 
     #[test]

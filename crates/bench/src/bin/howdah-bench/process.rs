@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::clock::TaskClock;
+
 /// A program in the background whose output goes to a file; it ends with this value.
 pub struct Process {
     child: Child,
@@ -50,6 +52,12 @@ impl Process {
     /// Nanoseconds of processor time that it and all its children have used.
     pub fn cpu_nanoseconds(&self) -> u64 {
         tree(self.child.id()).into_iter().map(cpu_of_one).sum()
+    }
+
+    /// Counts the processor time of it and all its children by another clock, from now on.
+    pub fn task_clock(&self) -> Option<TaskClock> {
+        let threads = tree(self.child.id()).into_iter().flat_map(threads);
+        TaskClock::of(threads.filter_map(|thread| thread.file_name()?.to_str()?.parse().ok()))
     }
 
     /// Kilobytes that it and all its children keep in memory.

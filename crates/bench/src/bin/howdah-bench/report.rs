@@ -9,6 +9,10 @@ use crate::load::{Protocol, Reading};
 use crate::measure::{CLIENTS, MEASURES, Outcome, Readings, geometric_mean};
 use crate::target::Target;
 
+/// What the cells of the table show.
+const FIGURES: &str =
+    "TPS / pooler's CPU us per transaction, user and system time / the same by task clock";
+
 /// Everything that was measured.
 #[derive(Default)]
 pub struct Results {
@@ -128,11 +132,7 @@ impl Results {
             let _ = writeln!(text, "{} {value}", paint("2", &format!("{name:>12}")));
         }
         if !self.readings.is_empty() {
-            let _ = writeln!(
-                text,
-                "\n{}",
-                paint("1", "TPS | pooler's CPU us per transaction")
-            );
+            let _ = writeln!(text, "\n{}", paint("1", FIGURES));
             let table = self.cell_table();
             let widths = widths(&table);
             for (number, line) in table.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Results {
                 "| {title} | {bound} | {reached} | {verdict} | {beside} |"
             );
         }
-        text.push_str("\nTPS / pooler's CPU microseconds per transaction:\n\n");
+        let _ = write!(text, "\n{FIGURES}:\n\n");
         for (number, line) in self.cell_table().iter().enumerate() {
             let _ = writeln!(text, "| {} |", line.join(" | "));
             if number == 0 {
@@ -342,7 +342,12 @@ fn beside(outcome: &Outcome) -> String {
         .floor
         .map(|floor| format!(", floor {floor:.3}"))
         .unwrap_or_default();
-    format!("cells {smallest:.2} - {largest:.2}{floor}")
+    let task_clock = match outcome.task_clock {
+        Some((ratio, Some(floor))) => format!("; by task clock {ratio:.3}, floor {floor:.3}"),
+        Some((ratio, None)) => format!("; by task clock {ratio:.3}"),
+        None => String::new(),
+    };
+    format!("cells {smallest:.2} - {largest:.2}{floor}{task_clock}")
 }
 
 fn percentiles(waits: &Waits) -> String {
@@ -360,9 +365,15 @@ fn cell_text(runs: &[Result<Reading, String>]) -> String {
     };
     let mean = |figures: Vec<f64>| geometric_mean(&figures);
     let tps = mean(runs.iter().map(|run| run.tps).collect());
-    let cpu = runs.iter().map(|run| run.cpu).collect::<Option<Vec<_>>>();
-    let cpu = cpu.map_or_else(String::new, |cpu| format!(" / {:.1}", mean(cpu)));
-    format!("{tps:.0}{cpu}")
+    let time = |figure: fn(&Reading) -> Option<f64>| {
+        let figures = runs.iter().map(figure).collect::<Option<Vec<_>>>();
+        figures.map_or_else(String::new, |figures| format!(" / {:.1}", mean(figures)))
+    };
+    format!(
+        "{tps:.0}{}{}",
+        time(|run| run.cpu),
+        time(|run| run.task_clock)
+    )
 }
 
 fn reading_json(run: &Result<Reading, String>) -> Value {
@@ -371,9 +382,11 @@ fn reading_json(run: &Result<Reading, String>) -> Value {
             tps,
             latency,
             cpu,
+            task_clock,
             resident,
         }) => json!({
-            "tps": tps, "latency_ms": latency, "cpu_us": cpu, "resident_kb": resident }),
+            "tps": tps, "latency_ms": latency, "cpu_us": cpu, "task_clock_us": task_clock,
+            "resident_kb": resident }),
         Err(cause) => json!({ "failed": cause }),
     }
 }

@@ -1,0 +1,36 @@
+//! Processor time as performance events have it: by a clock that is read at each switch of tasks.
+//!
+//! The scheduler's own account, which `utime`, `stime` and `schedstat` show, is not exact. When a
+//! task is woken that is to have this core next, the kernel saves itself the update of its clock at
+//! the switch (`wakeup_preempt`, `rq_clock_skip_update`). A kernel that does not preempt itself
+//! switches at the end of the system call, and what the call does until then is put down to the
+//! task that comes next: to PostgreSQL, where a pooler hands over many sends in one call. So both
+//! are told here.
+
+use perf_event::events::Software;
+use perf_event::{Builder, Counter};
+
+/// Counts the processor time of some threads from its making on.
+pub struct TaskClock(Vec<Counter>);
+
+impl TaskClock {
+    /// For all these threads, and those that they start; none where the kernel refuses: it wants
+    /// root, CAP_PERFMON, or `kernel.perf_event_paranoid` of 1 or less.
+    pub fn of(threads: impl IntoIterator<Item = u32>) -> Option<TaskClock> {
+        let counters = threads.into_iter().map(|thread| {
+            let mut builder = Builder::new(Software::TASK_CLOCK);
+            builder.observe_pid(thread as i32).any_cpu().inherit(true);
+            builder.exclude_kernel(false).exclude_hv(false);
+            let mut counter = builder.build().ok()?;
+            counter.enable().ok()?;
+            Some(counter)
+        });
+        let counters = counters.collect::<Option<Vec<_>>>()?;
+        (!counters.is_empty()).then_some(TaskClock(counters))
+    }
+
+    /// Nanoseconds so far.
+    pub fn nanoseconds(&mut self) -> Option<u64> {
+        self.0.iter_mut().map(|counter| counter.read().ok()).sum()
+    }
+}
