@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::client::Client;
 use crate::event::{Action, Close, Out, ServerId, Time};
 use crate::mail::{Evict, Mail, ToBroker};
-use crate::pool::{Pool, PoolId, PoolKey};
+use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
 /// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
@@ -27,14 +28,15 @@ pub struct Starved {
 /// PostgreSQL some milliseconds.
 const STARVED_NS: u64 = 50_000_000;
 
-impl Pool {
-    /// A server given back is better closed, because another pool can't open one before: its
-    /// clients have waited longer by half of the wait here, and by 50 ms.
-    pub fn starves(&self, starved: &Starved, now: Time) -> bool {
-        let there = now.0.saturating_sub(starved.since.0);
+impl Starved {
+    /// A server given back to another pool, where the oldest client that could have it has waited
+    /// for `here` (nanoseconds), is better closed: the clients of the starved pool have waited
+    /// longer by half of that, and by 50 ms.
+    fn outweighs(&self, here: Option<u64>, now: Time) -> bool {
+        let there = now.0.saturating_sub(self.since.0);
         let slack = |here: u64| (here / 2).max(STARVED_NS);
         let longer = |here: u64| there > here.saturating_add(slack(here));
-        now <= starved.until && self.longest_wait(now).is_none_or(longer)
+        now <= self.until && here.is_none_or(longer)
     }
 }
 
@@ -43,11 +45,10 @@ impl Pooler {
     /// enough.
     pub(super) fn yields(&mut self, pool_id: PoolId) -> bool {
         self.trim_waiting(pool_id);
-        let pool = self.pools.at(pool_id);
-        let Some(starved) = pool.starved.clone() else {
+        let Some(starved) = self.pools.at(pool_id).starved.clone() else {
             return false;
         };
-        if !pool.starves(&starved, self.now) {
+        if !starved.outweighs(self.longest_shared_wait(pool_id), self.now) {
             return false;
         }
         for id in self.pools.ids() {
@@ -55,6 +56,16 @@ impl Pooler {
             pool.starved.take_if(|other| *other == starved);
         }
         true
+    }
+
+    /// For how long the oldest of those clients of a pool has waited that a server given back can
+    /// serve, in nanoseconds. One that waits for a server of its own may itself be the reason why
+    /// that server is to go.
+    fn longest_shared_wait(&self, pool_id: PoolId) -> Option<u64> {
+        let shares = |client: &Client| client.waits() && !client.waits_for_its_own();
+        let mut waiting = self.pools.at(pool_id).waiting.iter();
+        let (_, since) = waiting.find(|(id, _)| self.clients.get(*id).is_some_and(shares))?;
+        Some(self.now.0.saturating_sub(since.0))
     }
 
     /// A bound holds a pool back: an idle server goes, or else, unless only idle ones may, one that
