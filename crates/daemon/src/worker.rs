@@ -8,7 +8,7 @@ use howdah_pooler::note::Note;
 
 use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
-use crate::sockets::{Happening, Sockets, earliest};
+use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
 
 /// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
 /// below it. The contract is [`Pooler`]'s.
@@ -61,6 +61,8 @@ pub struct Outside {
 /// begins while we go on. Whoever is woken by them may take this core at once, with cold caches
 /// for us when we come back: seldom is better than often.
 const FLUSH_EVERY: u32 = 256;
+/// Or after so many received bytes: who reads as fast as we do is not to be taken for congested.
+const FLUSH_BYTES: usize = HIGH_WATER / 2;
 
 /// One worker. It lives on the thread that made it.
 pub struct Worker<P, D> {
@@ -128,12 +130,16 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Some(Time(0))
         };
         self.now = self.sockets.wait(deadline);
-        let mut handled = 0;
+        let (mut events, mut bytes) = (0, 0);
         while let Some(happening) = self.sockets.next() {
+            if let Happening::Received(_, chunk) = &happening {
+                bytes += chunk.len as usize;
+            }
             self.happened(happening);
-            handled += 1;
-            if handled % FLUSH_EVERY == 0 {
+            events += 1;
+            if events >= FLUSH_EVERY || bytes >= FLUSH_BYTES {
                 self.sockets.submit();
+                (events, bytes) = (0, 0);
             }
         }
         let mut letters = std::mem::take(&mut self.letters);
