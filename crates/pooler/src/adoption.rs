@@ -15,7 +15,6 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, ServerParcel};
-use crate::statement::Named;
 
 impl Pooler {
     /// This process goes on where another was.
@@ -117,13 +116,8 @@ impl Pooler {
         client.asked = passenger.asked.map(&mut own);
         let statements = &mut self.shared.statements;
         client.unnamed = passenger.unnamed.map(|text| statements.adopt(text));
-        for (name, number, statement) in passenger.names {
-            let statement = statements.adopt(statement);
-            let named = Named {
-                statement,
-                number,
-                told: None,
-            };
+        for (name, mut named) in passenger.names {
+            named.statement = statements.adopt(named.statement);
             client.names.insert(name, named);
         }
         if let Some(server) = passenger.server {

@@ -154,14 +154,24 @@ pub struct UnnamedOp {
 }
 
 /// A description that is read, not only passed on.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Described {
-    /// The key of the statement on the server.
-    pub key: u128,
-    /// It is ours: the client waits to hear whether the statement is what it was told.
-    pub check: bool,
+    /// What the client describes; none if the Describe is ours, and the client waits to hear
+    /// whether the statement is what it was told.
+    pub asked: Option<Bound>,
+    /// The key of the statement on the server; none if a portal is described.
+    pub key: Option<u128>,
     /// The body of the ParameterDescription, if it has come.
     pub parameters: Option<Box<[u8]>>,
+}
+
+/// A name of a client's for a statement that something was made from.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// Its number.
+    pub number: u64,
 }
 
 /// What was sent already when a COPY from the client began.
@@ -437,7 +447,9 @@ impl Ledger {
 
     /// What the statement under a key is on the server is being found out.
     pub fn checks(&self, key: u128) -> bool {
-        self.described.iter().any(|d| d.check && d.key == key)
+        self.described
+            .iter()
+            .any(|d| d.asked.is_none() && d.key == Some(key))
     }
 
     /// For invariants: the operations that entries carry are those that wait.

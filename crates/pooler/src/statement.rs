@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_table::HashTable;
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 
 use crate::Seeded;
 use crate::command::{Forgets, Resets, forgets, is_planned, resets};
@@ -99,23 +99,66 @@ pub fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// What a statement was described as: a hash of the types of its parameters (the body of a
-/// ParameterDescription) and of what PostgreSQL compares before it says that a "cached plan must not
-/// change result type" (names, types and modifiers of the columns in the body of a RowDescription,
-/// or of a NoData). `None` if these are not what they should be.
-pub fn shape(parameters: &[u8], body: &[u8]) -> Option<u64> {
-    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
-    hasher.write(parameters);
+/// What a statement was described as: hashes of what was told.
+///
+/// They are told to a successor, which may be another version of this program: other hashes are
+/// another version of [`crate::parcel`]'s format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Of all that PostgreSQL compares before it says that a "cached plan must not change result
+    /// type" (names, types and modifiers of columns), and of the types of parameters. None if only
+    /// a portal was described, which has no parameters, and may have other modifiers.
+    pub whole: Option<u64>,
+    /// Of the names and types of columns.
+    pub columns: u64,
+}
+
+impl Shape {
+    /// Of what was described in words that can't be read: in practice no other one's.
+    pub const UNREADABLE: Shape = Shape {
+        whole: Some(0),
+        columns: 0,
+    };
+
+    /// By the bodies of a ParameterDescription and a RowDescription (or a NoData). `None` if they
+    /// are not what they should be.
+    pub fn of_statement(parameters: &[u8], body: &[u8]) -> Option<Shape> {
+        let hash = Sha256::new().chain_update(parameters);
+        let whole = columns(hash, body, |numbers| &numbers[6..16])?;
+        let portal = Shape::of_portal(body)?;
+        Some(Shape {
+            whole: Some(whole),
+            ..portal
+        })
+    }
+
+    /// By the body of a RowDescription (or a NoData). `None` if it is not what it should be.
+    pub fn of_portal(body: &[u8]) -> Option<Shape> {
+        let columns = columns(Sha256::new(), body, |numbers| &numbers[6..10])?;
+        let whole = None;
+        Some(Shape { whole, columns })
+    }
+
+    /// Whether who was told this reads rightly what a statement of that shape gives.
+    pub fn fits(self, now: Shape) -> bool {
+        self.columns == now.columns && (self.whole.is_none() || self.whole == now.whole)
+    }
+}
+
+/// A hash over the names of columns and some of the numbers behind each: its table and its number
+/// there, type, length, modifier; format.
+fn columns(mut hash: Sha256, body: &[u8], part: fn(&[u8]) -> &[u8]) -> Option<u64> {
     let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
     while !rest.is_empty() {
         let (name, behind) = cstr(rest)?;
-        // Its table and number there, type, length, modifier; format.
         let (numbers, behind) = behind.split_at_checked(18)?;
-        hasher.write(name);
-        hasher.write(&numbers[6..16]);
+        hash.update(name);
+        hash.update([0]);
+        hash.update(part(numbers));
         rest = behind;
     }
-    Some(hasher.finish())
+    let front = hash.finalize().first_chunk().copied();
+    front.map(u64::from_be_bytes)
 }
 
 /// The name of a key on servers.
@@ -276,17 +319,26 @@ pub struct Named {
     /// Which of the names that this client ever gave it is, from 1. The same name given again has
     /// another number.
     pub number: u64,
-    /// What its client was told that it is, if it had it described.
+    /// What its client was told that it is, if it had it, or a portal of it, described.
     pub told: Option<Arc<Told>>,
+}
+
+impl Named {
+    /// Its client was told the types of its parameters.
+    pub fn knows_parameters(&self) -> bool {
+        self.told
+            .as_ref()
+            .is_some_and(|told| told.parameters.is_some())
+    }
 }
 
 /// What a client was told of a statement.
 #[derive(Debug)]
 pub struct Told {
-    /// See [`shape`].
-    pub shape: u64,
-    /// The body of the ParameterDescription.
-    pub parameters: Box<[u8]>,
+    /// What it is.
+    pub shape: Shape,
+    /// The body of the ParameterDescription; none if only a portal was described.
+    pub parameters: Option<Box<[u8]>>,
 }
 
 /// What a client named, by its own names.
@@ -309,7 +361,7 @@ struct SetEntry {
     held: Held,
     used: u64,
     /// What it is here, if it was described: it stays that, as long as it is there.
-    shape: Option<u64>,
+    shape: Option<Shape>,
 }
 
 /// The statements a server has, under which names.
@@ -378,12 +430,12 @@ impl ServerSet {
     }
 
     /// What the statement under a key was described as here.
-    pub fn shape(&self, key: u128) -> Option<u64> {
+    pub fn shape(&self, key: u128) -> Option<Shape> {
         self.entries.get(&key).and_then(|entry| entry.shape)
     }
 
     /// The statement under a key was described.
-    pub fn describe(&mut self, key: u128, shape: u64) {
+    pub fn describe(&mut self, key: u128, shape: Shape) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.shape = Some(shape);
         }

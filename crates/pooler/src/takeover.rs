@@ -326,7 +326,6 @@ impl Pooler {
             Takeover::Packing { carried, .. } => carried.remove(&id),
             _ => None,
         };
-        let names = client.names.into_iter();
         let passenger = Passenger {
             socket,
             standing,
@@ -343,9 +342,7 @@ impl Pooler {
             params: client.params,
             asked: client.asked,
             meaning: client.meaning,
-            names: names
-                .map(|(name, named)| (name, named.number, named.statement))
-                .collect(),
+            names: client.names.into_iter().collect(),
             names_given: client.names_given,
             unnamed: client.unnamed,
             group_failed: client.group_failed,

@@ -1,12 +1,8 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
-use std::sync::Arc;
-
 use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, header};
-use howdah_wire::frontend::Target;
 use howdah_wire::tag::backend as tag;
-use howdah_wire::tag::frontend;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
@@ -15,15 +11,14 @@ use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Part, Reply};
+use crate::ledger::{Part, Reply};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
-use crate::statement::{self, Statement, Told};
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
-const HELD_MESSAGE_MAX: usize = 1 << 20;
+pub(super) const HELD_MESSAGE_MAX: usize = 1 << 20;
 
 /// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
 /// SQLSTATE come first) and the rest only passes.
@@ -76,7 +71,7 @@ pub struct Downstream<'a> {
     pub standby: Option<bool>,
 }
 
-type Step = Result<(), Flow>;
+pub(super) type Step = Result<(), Flow>;
 
 impl Downstream<'_> {
     /// Works through a chunk, as far as it goes.
@@ -183,51 +178,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// What comes is the description of a statement that may become something else.
-    fn describes(&self) -> bool {
-        let front = self.server.ledger.front();
-        front.is_some_and(|entry| entry.describes)
-    }
-
-    /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
-    /// server has.
-    fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
-            if header.total() > HELD_MESSAGE_MAX {
-                return self.passing(chunk, header);
-            }
-            return Err(Flow::Partial);
-        };
-        if let Some(described) = self.server.ledger.described.front_mut() {
-            if header.tag == tag::PARAMETER_DESCRIPTION {
-                described.parameters = Some(body.into());
-            } else if let Some(parameters) = described.parameters.take()
-                && let Some(shape) = statement::shape(&parameters, body)
-            {
-                let (key, check) = (described.key, described.check);
-                self.server.set.describe(key, shape);
-                if !check {
-                    self.was_told(Told { shape, parameters });
-                }
-            }
-        }
-        self.passing(chunk, header)
-    }
-
-    /// The client is told what one of its statements is.
-    fn was_told(&mut self, told: Told) {
-        let number = self.server.ledger.front().map_or(0, |entry| entry.named);
-        let Some((_, client)) = &mut self.client else {
-            return;
-        };
-        let mut names = client.names.values_mut();
-        if let Some(named) = names.find(|named| named.number == number) {
-            named.told = Some(Arc::new(told));
-        }
-    }
-
     /// Messages whose bodies only pass.
-    fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+    pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
@@ -530,7 +482,7 @@ impl Downstream<'_> {
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let described = self.server.ledger.described.front();
-        if changed || described.is_some_and(|d| d.check && d.parameters.is_some()) {
+        if changed || described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some()) {
             self.tell_described_parameters();
         }
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
@@ -586,90 +538,6 @@ impl Downstream<'_> {
             && !self.server.ledger.group_open()
     }
 
-    /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
-    /// has changed.
-    fn is_stale(&self, fields: Fields<'_>) -> bool {
-        let routine = fields.iter().find(|(code, _)| *code == b'R');
-        if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
-            // "cached plan must not change result type", in any language.
-            return true;
-        }
-        // A type, table, column or function that is gone.
-        let reply = self.server.ledger.front().map(|entry| entry.reply);
-        matches!(reply, Some(Reply::Bind | Reply::Describe))
-            && fields
-                .sqlstate()
-                .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
-    }
-
-    /// The client asks for formats of columns that the statement has no more: it was described
-    /// before the schema changed, and this server parsed it since.
-    fn had_another_result(&self, fields: Fields<'_>, statement: &Statement) -> bool {
-        let routine = fields.iter().find(|(code, _)| *code == b'R');
-        routine.is_some_and(|(_, routine)| routine == b"PortalSetResultFormat")
-            && statement.schema != self.shared.statements.schema()
-    }
-
-    /// PostgreSQL refuses what stands in the place of a statement whose rows have changed.
-    fn is_of_changed(&self, fields: Fields<'_>) -> bool {
-        let ledger = &self.server.ledger;
-        let carries = ledger.front().is_some_and(|entry| entry.name_op);
-        let op = ledger.name_ops.front().filter(|_| carries);
-        op.is_some_and(|op| matches!(op.change, Change::Changed))
-            && fields.sqlstate() == Some(b"26000")
-    }
-
-    /// To a Describe PostgreSQL tells the parameters' types before it finds that the rows have
-    /// changed, or can't be told.
-    fn tell_described_parameters(&mut self) {
-        let Some((id, client)) = &self.client else {
-            return;
-        };
-        let front = self.server.ledger.front();
-        let name = match front {
-            // The client's own, which waits for ours.
-            Some(front) if front.describes && front.swallow => described(&client.inbox.held),
-            Some(front) if front.reply == Reply::Describe && front.name_op => {
-                self.server.ledger.name_ops.front().map(|op| &*op.name)
-            }
-            _ => None,
-        };
-        let named = name.and_then(|name| client.names.get(name));
-        if let Some(told) = named.and_then(|named| named.told.as_ref()) {
-            self.out.send_with(Peer::Client(*id), |buf| {
-                write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {
-                    buf.extend_from_slice(&told.parameters);
-                });
-            });
-        }
-    }
-
-    /// What PostgreSQL says where the statement is the one that was described: drivers know then
-    /// that they must describe it anew.
-    fn tell_changed_result(&mut self, fields: Fields<'_>) {
-        let Some((client, _)) = &self.client else {
-            return;
-        };
-        self.out.send_with(Peer::Client(*client), |buf| {
-            write::message(buf, tag::ERROR, |buf| {
-                for (code, value) in fields.iter() {
-                    let value: &[u8] = match code {
-                        b'C' => b"0A000",
-                        b'M' => b"cached plan must not change result type",
-                        b'F' => b"plancache.c",
-                        b'R' => b"RevalidateCachedQuery",
-                        b'S' | b'V' => value,
-                        _ => continue,
-                    };
-                    buf.push(code);
-                    buf.extend_from_slice(value);
-                    buf.push(0);
-                }
-                buf.push(0);
-            });
-        });
-    }
-
     /// The error as the client would see it if the server's name were the client's.
     fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
         let Some((client, _)) = &self.client else {
@@ -696,16 +564,6 @@ fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
         text = &text[at + from.len()..];
     }
     buf.extend_from_slice(text);
-}
-
-/// The statement that a client's next message describes, if it does that.
-fn described(held: &[u8]) -> Option<&[u8]> {
-    let header = header(held)?.ok()?;
-    let body = held.get(HEADER..header.total())?;
-    match Target::read(header.tag, body) {
-        Ok(Target::Statement(name)) if header.tag == frontend::DESCRIBE => Some(name),
-        _ => None,
-    }
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -10,8 +10,10 @@
 //! `Linked` until the release rule holds (see [`release`]).
 
 pub mod assign;
+pub mod changed;
 pub mod downstream;
 pub mod effects;
+pub mod extended;
 pub mod prepare;
 pub mod pressure;
 pub mod release;

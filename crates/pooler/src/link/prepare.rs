@@ -10,7 +10,7 @@ use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Change, Described, Entry, NameOp, Reply, SetOp};
+use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
 use crate::statement::{self, Held, Interner, Named, Statement, server_name};
 
@@ -66,7 +66,10 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server has what a Bind or a Describe names.
-    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Found, Flow> {
+    ///
+    /// A client that does not know a statement's parameters may have it described though it is
+    /// something else now than it was told: what PostgreSQL says before the error is not known.
+    pub(super) fn statement(&mut self, name: &[u8], binds: bool) -> Result<Found, Flow> {
         if name.is_empty() {
             let statement = self.unnamed()?;
             return Ok(Found {
@@ -85,7 +88,7 @@ impl Upstream<'_> {
             });
         };
         let key = self.ensure(&named.statement)?;
-        if self.has_changed(key, &named)? {
+        if (binds || named.knows_parameters()) && self.has_changed(key, &named)? {
             return Ok(Found {
                 name: Some(ServerName::Changed),
                 ..Found::default()
@@ -93,6 +96,7 @@ impl Upstream<'_> {
         }
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
+            told: named.told.is_some() && named.statement.schema == self.interner.schema(),
             statement: Some(named.statement),
             named: named.number,
             key,
@@ -202,41 +206,6 @@ impl Upstream<'_> {
                 Ok(key)
             }
         }
-    }
-
-    /// Whether a statement that the server has, or is about to have, is something else there than
-    /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
-    /// have refused it, had it been parsed before. Waits until that is known.
-    fn has_changed(&mut self, key: u128, named: &Named) -> Result<bool, Flow> {
-        let Some(told) = &named.told else {
-            return Ok(false);
-        };
-        if named.statement.schema == self.interner.schema() {
-            return Ok(false);
-        }
-        let server = self.linked();
-        if let Some(shape) = server.set.shape(key) {
-            return Ok(shape != told.shape);
-        }
-        if !server.ledger.checks(key) {
-            self.describe_for_us(key);
-        }
-        Err(self.stall())
-    }
-
-    fn describe_for_us(&mut self, key: u128) {
-        let to = self.to();
-        self.out.send_with(to, |buf| {
-            write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
-        });
-        self.linked().ledger.described.push_back(Described {
-            key,
-            check: true,
-            ..Described::default()
-        });
-        let mut entry = Entry::swallow(Reply::Describe);
-        entry.describes = true;
-        self.push(entry);
     }
 
     /// A new name for a statement: a Parse is sent, unless the server has it already and PostgreSQL
@@ -520,6 +489,8 @@ pub struct Found {
     pub named: u64,
     /// Its key on the server; 0 for none.
     pub key: u128,
+    /// Its client was told what it is, and as far as we know it still is.
+    pub told: bool,
 }
 
 /// What a statement is called on a server.

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, Header, cstr, header};
-use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
-use super::prepare::{Found, ServerName};
 use crate::client::Client;
 use crate::command::{self, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Change, Described, Entry, NameOp, Reply, UnnamedOp};
+use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::params::Tracked;
 use crate::server::Server;
 use crate::statement::{self, Interner, Named, Statement};
@@ -85,7 +83,7 @@ pub struct Upstream<'a> {
 }
 
 /// What to do next within one chunk.
-type Step = Result<(), Flow>;
+pub(super) type Step = Result<(), Flow>;
 
 impl Upstream<'_> {
     /// Works through a chunk, as far as it goes.
@@ -104,7 +102,7 @@ impl Upstream<'_> {
     }
 
     /// Passes on, or drops, more of the current message.
-    fn stream(&mut self, chunk: &mut Chunk<'_>) {
+    pub(super) fn stream(&mut self, chunk: &mut Chunk<'_>) {
         let count = chunk.rest().len().min(self.client.inbox.left as usize);
         self.client.inbox.left -= count as u32;
         match (self.client.inbox.fate, &self.server) {
@@ -378,249 +376,6 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Parse));
     }
 
-    fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if !self.renames {
-            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
-            return Ok(());
-        }
-        let Some(body) = whole(chunk, header) else {
-            if header.body > statement::PARSE_MAX {
-                return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
-            }
-            return Err(Flow::Partial);
-        };
-        self.counts.client_parses += 1;
-        let Ok(parse) = Parse::read(body) else {
-            // PostgreSQL has the words for what is wrong with it.
-            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
-            return Ok(());
-        };
-        let statement = self.interner.intern(self.client.meaning, parse.definition);
-        if parse.name.is_empty() {
-            self.parse_unnamed(chunk, header, statement);
-            return Ok(());
-        }
-        self.parse_named(chunk, header, parse, statement)
-    }
-
-    fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
-        let mut entry = Entry::forward(Reply::Parse);
-        entry.unnamed = true;
-        entry.name_op = self.define_unnamed(&statement);
-        self.counts.server_parses += 1;
-        entry.unnamed_op = self.push_unnamed_op(Some(statement));
-        self.relay(chunk, header, Some(entry));
-    }
-
-    /// Returns whether the entry carries a change: it does not if the same is parsed again.
-    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> bool {
-        let same = self
-            .client
-            .unnamed
-            .as_ref()
-            .is_some_and(|u| Arc::ptr_eq(u, statement));
-        if same && self.linked().ledger.name_ops.is_empty() {
-            return false;
-        }
-        self.push_definition(b"", statement);
-        true
-    }
-
-    fn parse_named(
-        &mut self,
-        chunk: &mut Chunk<'_>,
-        header: Header,
-        parse: Parse<'_>,
-        statement: Arc<Statement>,
-    ) -> Step {
-        self.wait_for(parse.name)?;
-        if self.lookup(parse.name).is_some() {
-            // PostgreSQL looks at the text first and at the name last. Of a name that is there for
-            // nothing else it says so in any state of the transaction.
-            self.make_void();
-            self.push_name_op(parse.name.into(), Change::Nothing);
-            let mut entry = Entry::forward(Reply::Parse);
-            entry.name_op = true;
-            let to = self.to();
-            self.push(entry);
-            self.out.send_with(to, |buf| {
-                write::parse(buf, statement::VOID, parse.definition)
-            });
-        } else {
-            self.define(parse.name, &statement)?;
-        }
-        self.drop(chunk, header);
-        Ok(())
-    }
-
-    fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let entry = Entry::forward(Reply::Execute);
-        if self.linked().portals.is_empty() || header.total() > FRONT_MAX {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let portal = cstr(body).and_then(|(name, _)| self.portal(name).cloned());
-        let (entry, tail) = match &portal {
-            Some(portal) => self.take_effect(portal)?,
-            None => (entry, Vec::new()),
-        };
-        self.relay(chunk, header, Some(entry));
-        self.set_back(&tail);
-        Ok(())
-    }
-
-    fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if !self.renames {
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
-            return Ok(());
-        }
-        self.counts.binds += 1;
-        let there = &chunk.rest()[HEADER..];
-        let body = &there[..there.len().min(header.body as usize)];
-        let Some(names) = BindNames::read(body) else {
-            if body.len() < header.body as usize && body.len() < FRONT_MAX {
-                self.counts.binds -= 1;
-                return Err(Flow::Partial);
-            }
-            // No names in all of it: PostgreSQL has the words for what is wrong with it.
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
-            return Ok(());
-        };
-        let found = match self.bound(names) {
-            Ok(found) => found,
-            Err(flow) => {
-                self.counts.binds -= 1;
-                return Err(flow);
-            }
-        };
-        let entry = Entry::forward(Reply::Bind);
-        let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
-            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
-            return Ok(());
-        };
-        let rest = header.body as usize - names.size();
-        let to = self.to();
-        self.push(entry);
-        self.out.send_with(to, |buf| {
-            write::bind_head(buf, names.portal, name.as_ref(), rest)
-        });
-        chunk.at += HEADER + names.size();
-        self.begin(header.tag, Fate::Relay, rest as u32);
-        self.stream(chunk);
-        Ok(())
-    }
-
-    /// What a Bind names, and what its portal will do.
-    fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
-        let mut found = self.statement(names.statement)?;
-        let effect = found.statement.as_ref().is_some_and(|s| s.has_effect());
-        if effect || !self.linked().portals.is_empty() {
-            self.bind_portal(names.portal, &mut found)?;
-        }
-        Ok(found)
-    }
-
-    /// The name to use in a message about a statement, if it is not the client's, and the message's
-    /// entry.
-    fn renamed(
-        &mut self,
-        mut entry: Entry,
-        name: &[u8],
-        found: Found,
-    ) -> Option<(ServerName, Entry)> {
-        entry.named = found.named;
-        let server_name = found.name?;
-        let refused = match server_name {
-            ServerName::Of(_) => None,
-            ServerName::Unknown => Some(Change::Nothing),
-            ServerName::Changed => Some(Change::Changed),
-        };
-        if let Some(refused) = refused {
-            self.push_name_op(name.into(), refused);
-            entry.name_op = true;
-        }
-        Some((server_name, entry))
-    }
-
-    fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let mut entry = Entry::forward(Reply::Describe);
-        if !self.renames || header.total() > FRONT_MAX {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let renamed = match Target::read(header.tag, body) {
-            Ok(Target::Statement(name)) => {
-                let found = self.statement(name)?;
-                let planned = found.statement.as_ref().is_some_and(|s| s.planned);
-                if found.named != 0 && planned {
-                    entry.describes = true;
-                    let described = &mut self.linked().ledger.described;
-                    described.push_back(Described {
-                        key: found.key,
-                        ..Described::default()
-                    });
-                }
-                self.renamed(entry, name, found)
-            }
-            _ => None,
-        };
-        let Some((name, entry)) = renamed else {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        };
-        let to = self.to();
-        self.push(entry);
-        self.out.send_with(to, |buf| {
-            write::of_statement(buf, header.tag, name.as_ref())
-        });
-        self.drop(chunk, header);
-        Ok(())
-    }
-
-    fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let mut entry = Entry::forward(Reply::Close);
-        if !self.renames || header.total() > FRONT_MAX {
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        let body = whole(chunk, header).ok_or(Flow::Partial)?;
-        let name = match Target::read(header.tag, body) {
-            Ok(Target::Statement(name)) => name,
-            target => {
-                if let Ok(Target::Portal(name)) = target {
-                    entry.named = self.portal(name).map_or(0, |portal| portal.number);
-                }
-                self.relay(chunk, header, Some(entry));
-                return Ok(());
-            }
-        };
-        self.wait_for(name)?;
-        if name.is_empty() {
-            entry.unnamed_op = self.push_unnamed_op(None);
-            self.push_name_op(Box::default(), Change::Forget);
-            entry.name_op = true;
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        let known = self.lookup(name).is_some();
-        if !known && !statement::is_ours(name) {
-            // Perhaps one of SQL's PREPARE. CloseComplete comes in any case.
-            self.relay(chunk, header, Some(entry));
-            return Ok(());
-        }
-        let mut made = Entry::forward(Reply::MadeClose);
-        if known {
-            self.push_name_op(name.into(), Change::Forget);
-            made.name_op = true;
-        }
-        self.push(made);
-        self.make();
-        self.drop(chunk, header);
-        Ok(())
-    }
-
     /// Adds an entry to the ledger.
     pub(super) fn push(&mut self, entry: Entry) {
         let server = self.linked();
@@ -700,7 +455,7 @@ impl Upstream<'_> {
         self.begin(header.tag, Fate::Drop, (header.total() - count) as u32);
     }
 
-    fn begin(&mut self, tag: u8, fate: Fate, left: u32) {
+    pub(super) fn begin(&mut self, tag: u8, fate: Fate, left: u32) {
         self.client.inbox.tag = tag;
         self.client.inbox.fate = fate;
         self.client.inbox.left = left;

@@ -17,7 +17,7 @@ use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
-use crate::statement::Statement;
+use crate::statement::{Named, Shape, Statement, Told};
 
 /// The bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -312,10 +312,15 @@ impl Writer {
         }
         self.number(client.meaning);
         self.size(client.names.len());
-        for (name, number, statement) in &client.names {
+        for (name, named) in &client.names {
             self.string(name);
-            self.number(*number);
-            self.statement(statement);
+            self.number(named.number);
+            self.statement(&named.statement);
+            self.maybe(named.told.as_ref(), |w, told| {
+                w.maybe(told.shape.whole, Writer::number);
+                w.number(told.shape.columns);
+                w.maybe(told.parameters.as_ref(), |w, bytes| w.string(bytes));
+            });
         }
         self.number(client.names_given);
         self.maybe(client.unnamed.as_ref(), Writer::statement);
@@ -394,6 +399,21 @@ impl Reader<'_> {
     fn many<T>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         let size = self.size()?;
         (0..size).map(|_| read(self)).collect()
+    }
+
+    fn named(&mut self) -> Read<Named> {
+        let (number, statement) = (self.number()?, self.statement()?);
+        let told = self.maybe(|r| {
+            let (whole, columns) = (r.maybe(Self::number)?, r.number()?);
+            let shape = Shape { whole, columns };
+            let parameters = r.maybe(Self::string)?.map(Into::into);
+            Ok(Arc::new(Told { shape, parameters }))
+        })?;
+        Ok(Named {
+            statement,
+            number,
+            told,
+        })
     }
 
     fn socket(&mut self) -> Read<LooseSocket> {
@@ -550,7 +570,7 @@ impl Reader<'_> {
             params: self.maybe(|r| r.params().map(Arc::new))?,
             asked: self.maybe(|r| r.params().map(Arc::new))?,
             meaning: self.number()?,
-            names: self.many(|r| Ok((r.string()?.into(), r.number()?, r.statement()?)))?,
+            names: self.many(|r| Ok((r.string()?.into(), r.named()?)))?,
             names_given: self.number()?,
             unnamed: self.maybe(Self::statement)?,
             held: self.string()?,

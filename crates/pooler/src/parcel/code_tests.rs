@@ -10,7 +10,7 @@ use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
-use crate::statement::Statement;
+use crate::statement::{Named, Shape, Statement, Told};
 
 fn names() -> Tracked {
     Tracked::new(["IntervalStyle"])
@@ -67,6 +67,18 @@ fn freight() -> Freight {
         welcome: None,
         epoch: u64::MAX,
     };
+    let told = Told {
+        shape: Shape {
+            whole: Some(17),
+            columns: 18,
+        },
+        parameters: Some(b"\0\0"[..].into()),
+    };
+    let named = Named {
+        statement: statement.clone(),
+        number: 1,
+        told: Some(Arc::new(told)),
+    };
     let client = Passenger {
         socket: LooseSocket(13),
         standing: Standing::Bound,
@@ -86,7 +98,7 @@ fn freight() -> Freight {
         params: Some(params.clone()),
         asked: None,
         meaning: 9,
-        names: vec![(b"s"[..].into(), 1, statement.clone())],
+        names: vec![(b"s"[..].into(), named)],
         names_given: 1,
         unnamed: Some(statement.clone()),
         group_failed: true,
@@ -141,7 +153,10 @@ fn what_was_written_is_read() {
         panic!("a client")
     };
     let unnamed = client.unnamed.as_ref().unwrap();
-    assert!(Arc::ptr_eq(&client.names[0].2, unnamed), "one text");
+    assert!(
+        Arc::ptr_eq(&client.names[0].1.statement, unnamed),
+        "one text"
+    );
 }
 
 #[test]

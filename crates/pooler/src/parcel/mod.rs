@@ -15,7 +15,7 @@ use crate::params::Params;
 use crate::pool::{PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
-use crate::statement::Statement;
+use crate::statement::{Named, Statement};
 
 /// The version of the format, and of what both processes do.
 pub const VERSION: u32 = 1;
@@ -144,8 +144,8 @@ pub struct Passenger {
     pub asked: Option<Arc<Params>>,
     /// A hash of those that change what statements mean.
     pub meaning: u64,
-    /// Its named statements, with the number of each name.
-    pub names: Vec<(Box<[u8]>, u64, Arc<Statement>)>,
+    /// Its named statements.
+    pub names: Vec<(Box<[u8]>, Named)>,
     /// How many names it has given so far.
     pub names_given: u64,
     /// Its unnamed statement.

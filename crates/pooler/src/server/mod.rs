@@ -21,7 +21,7 @@ use crate::Seeded;
 use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
-use crate::ledger::Ledger;
+use crate::ledger::{Bound, Ledger};
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{ServerSet, Statement};
@@ -115,6 +115,8 @@ pub struct Server {
     pub unnamed: Unnamed,
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
+    /// What the unnamed portal was last bound to, if its client does not know what that is.
+    pub bound: Option<Bound>,
     /// How many portals were ever kept in mind.
     pub portals_bound: u64,
     /// It reads a COPY from the client.
@@ -185,6 +187,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
+            bound: None,
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,

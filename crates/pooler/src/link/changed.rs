@@ -1,0 +1,211 @@
+//! Statements that a change of the schema made into others.
+//!
+//! PostgreSQL refuses a statement whose rows have become others since it was parsed. A server that
+//! parses an old statement late gives the new rows instead, to a client that may read them by the
+//! old description. So what clients were told at their Describes is compared with what servers
+//! have, once the schema is known to have changed, and PostgreSQL's error is made where they differ.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Fields;
+use howdah_wire::frame::{HEADER, Header, header};
+use howdah_wire::frontend::Target;
+use howdah_wire::tag::{backend as tag, frontend};
+use howdah_wire::write;
+
+use super::downstream::{self, Downstream, HELD_MESSAGE_MAX, Step};
+use super::upstream::{self, Upstream};
+use crate::event::Peer;
+use crate::inbox::Chunk;
+use crate::ledger::{Bound, Change, Described, Entry, Reply};
+use crate::statement::{Named, Shape, Statement, Told, server_name};
+
+/// What clients ask.
+impl Upstream<'_> {
+    /// Whether a statement that the server has, or is about to have, is something else there than
+    /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
+    /// have refused it, had it been parsed before. Waits until that is known.
+    pub(super) fn has_changed(&mut self, key: u128, named: &Named) -> Result<bool, upstream::Flow> {
+        let Some(told) = &named.told else {
+            return Ok(false);
+        };
+        if named.statement.schema == self.interner.schema() {
+            return Ok(false);
+        }
+        let server = self.linked();
+        if let Some(shape) = server.set.shape(key) {
+            return Ok(!told.shape.fits(shape));
+        }
+        if !server.ledger.checks(key) {
+            self.describe_for_us(key);
+        }
+        Err(self.stall())
+    }
+
+    fn describe_for_us(&mut self, key: u128) {
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
+        });
+        self.linked().ledger.described.push_back(Described {
+            asked: None,
+            key: Some(key),
+            parameters: None,
+        });
+        let mut entry = Entry::swallow(Reply::Describe);
+        entry.describes = true;
+        self.push(entry);
+    }
+}
+
+/// What PostgreSQL answers.
+impl Downstream<'_> {
+    /// What comes is the description of a statement that may become something else.
+    pub(super) fn describes(&self) -> bool {
+        let front = self.server.ledger.front();
+        front.is_some_and(|entry| entry.describes)
+    }
+
+    /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
+    /// server has. What can't be read (no PostgreSQL says so) is nothing to compare with.
+    pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let body = chunk.rest().get(HEADER..header.total());
+        if body.is_none() && header.total() <= HELD_MESSAGE_MAX {
+            return Err(downstream::Flow::Partial);
+        }
+        if let Some(described) = self.server.ledger.described.front_mut() {
+            if header.tag == tag::PARAMETER_DESCRIPTION {
+                described.parameters = body.map(Box::from);
+            } else {
+                let parameters = described.parameters.take();
+                let shape = match (&parameters, described.key, body) {
+                    (Some(parameters), Some(_), Some(body)) => {
+                        Shape::of_statement(parameters, body)
+                    }
+                    (None, None, Some(body)) => Shape::of_portal(body),
+                    _ => None,
+                };
+                if let Some(key) = described.key {
+                    let shape = shape.unwrap_or(Shape::UNREADABLE);
+                    self.server.set.describe(key, shape);
+                }
+                if let Some(asked) = described.asked.take() {
+                    let told = shape.map(|shape| Told { shape, parameters });
+                    self.was_told(&asked, told);
+                }
+            }
+        }
+        self.passing(chunk, header)
+    }
+
+    /// The client is told what one of its statements is.
+    fn was_told(&mut self, asked: &Bound, told: Option<Told>) {
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
+        // It may have given the name to another statement since.
+        let named = client.names.get_mut(&asked.name);
+        if let Some(named) = named.filter(|named| named.number == asked.number) {
+            // A portal's description says less than a statement's of the same columns.
+            let same = |old: &Arc<Told>| told.as_ref().is_some_and(|new| new.shape.fits(old.shape));
+            if !named.told.as_ref().is_some_and(same) {
+                named.told = told.map(Arc::new);
+            }
+        }
+    }
+
+    /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
+    /// has changed.
+    pub(super) fn is_stale(&self, fields: Fields<'_>) -> bool {
+        let routine = fields.iter().find(|(code, _)| *code == b'R');
+        if routine.is_some_and(|(_, routine)| routine == b"RevalidateCachedQuery") {
+            // "cached plan must not change result type", in any language.
+            return true;
+        }
+        // A type, table, column or function that is gone.
+        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        matches!(reply, Some(Reply::Bind | Reply::Describe))
+            && fields
+                .sqlstate()
+                .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
+    }
+
+    /// The client asks for formats of columns that the statement has no more: it was described
+    /// before the schema changed, and this server parsed it since.
+    pub(super) fn had_another_result(&self, fields: Fields<'_>, statement: &Statement) -> bool {
+        let routine = fields.iter().find(|(code, _)| *code == b'R');
+        routine.is_some_and(|(_, routine)| routine == b"PortalSetResultFormat")
+            && statement.schema != self.shared.statements.schema()
+    }
+
+    /// PostgreSQL refuses what stands in the place of a statement whose rows have changed.
+    pub(super) fn is_of_changed(&self, fields: Fields<'_>) -> bool {
+        let ledger = &self.server.ledger;
+        let carries = ledger.front().is_some_and(|entry| entry.name_op);
+        let op = ledger.name_ops.front().filter(|_| carries);
+        op.is_some_and(|op| matches!(op.change, Change::Changed))
+            && fields.sqlstate() == Some(b"26000")
+    }
+
+    /// To a Describe PostgreSQL tells the parameters' types before it finds that the rows have
+    /// changed, or can't be told.
+    pub(super) fn tell_described_parameters(&mut self) {
+        let Some((id, client)) = &self.client else {
+            return;
+        };
+        let front = self.server.ledger.front();
+        let name = match front {
+            // The client's own, which waits for ours.
+            Some(front) if front.describes && front.swallow => described(&client.inbox.held),
+            Some(front) if front.reply == Reply::Describe && front.name_op => {
+                self.server.ledger.name_ops.front().map(|op| &*op.name)
+            }
+            _ => None,
+        };
+        let named = name.and_then(|name| client.names.get(name));
+        let told = named.and_then(|named| named.told.as_ref());
+        if let Some(parameters) = told.and_then(|told| told.parameters.as_ref()) {
+            self.out.send_with(Peer::Client(*id), |buf| {
+                write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {
+                    buf.extend_from_slice(parameters);
+                });
+            });
+        }
+    }
+
+    /// What PostgreSQL says where the statement is the one that was described: drivers know then
+    /// that they must describe it anew.
+    pub(super) fn tell_changed_result(&mut self, fields: Fields<'_>) {
+        let Some((client, _)) = &self.client else {
+            return;
+        };
+        self.out.send_with(Peer::Client(*client), |buf| {
+            write::message(buf, tag::ERROR, |buf| {
+                for (code, value) in fields.iter() {
+                    let value: &[u8] = match code {
+                        b'C' => b"0A000",
+                        b'M' => b"cached plan must not change result type",
+                        b'F' => b"plancache.c",
+                        b'R' => b"RevalidateCachedQuery",
+                        b'S' | b'V' => value,
+                        _ => continue,
+                    };
+                    buf.push(code);
+                    buf.extend_from_slice(value);
+                    buf.push(0);
+                }
+                buf.push(0);
+            });
+        });
+    }
+}
+
+/// The statement that a client's next message describes, if it does that.
+fn described(held: &[u8]) -> Option<&[u8]> {
+    let header = header(held)?.ok()?;
+    let body = held.get(HEADER..header.total())?;
+    match Target::read(header.tag, body) {
+        Ok(Target::Statement(name)) if header.tag == frontend::DESCRIBE => Some(name),
+        _ => None,
+    }
+}

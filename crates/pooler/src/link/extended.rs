@@ -1,0 +1,282 @@
+//! A client's messages of the extended protocol: what they name on the server, and what they beget.
+
+use std::sync::Arc;
+
+use howdah_wire::frame::{HEADER, Header, cstr};
+use howdah_wire::frontend::{BindNames, Parse, Target};
+use howdah_wire::write;
+
+use super::prepare::{Found, ServerName};
+use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
+use crate::fault::Fault;
+use crate::inbox::{Chunk, Fate};
+use crate::ledger::{Bound, Change, Described, Entry, Reply};
+use crate::statement::{self, Statement};
+
+impl Upstream<'_> {
+    pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if !self.renames {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
+            return Ok(());
+        }
+        let Some(body) = whole(chunk, header) else {
+            if header.body > statement::PARSE_MAX {
+                return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
+            }
+            return Err(Flow::Partial);
+        };
+        self.counts.client_parses += 1;
+        let Ok(parse) = Parse::read(body) else {
+            // PostgreSQL has the words for what is wrong with it.
+            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
+            return Ok(());
+        };
+        let statement = self.interner.intern(self.client.meaning, parse.definition);
+        if parse.name.is_empty() {
+            self.parse_unnamed(chunk, header, statement);
+            return Ok(());
+        }
+        self.parse_named(chunk, header, parse, statement)
+    }
+
+    fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
+        let mut entry = Entry::forward(Reply::Parse);
+        entry.unnamed = true;
+        entry.name_op = self.define_unnamed(&statement);
+        self.counts.server_parses += 1;
+        entry.unnamed_op = self.push_unnamed_op(Some(statement));
+        self.relay(chunk, header, Some(entry));
+    }
+
+    /// Returns whether the entry carries a change: it does not if the same is parsed again.
+    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> bool {
+        let same = self
+            .client
+            .unnamed
+            .as_ref()
+            .is_some_and(|u| Arc::ptr_eq(u, statement));
+        if same && self.linked().ledger.name_ops.is_empty() {
+            return false;
+        }
+        self.push_definition(b"", statement);
+        true
+    }
+
+    fn parse_named(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        parse: Parse<'_>,
+        statement: Arc<Statement>,
+    ) -> Step {
+        self.wait_for(parse.name)?;
+        if self.lookup(parse.name).is_some() {
+            // PostgreSQL looks at the text first and at the name last. Of a name that is there for
+            // nothing else it says so in any state of the transaction.
+            self.make_void();
+            self.push_name_op(parse.name.into(), Change::Nothing);
+            let mut entry = Entry::forward(Reply::Parse);
+            entry.name_op = true;
+            let to = self.to();
+            self.push(entry);
+            self.out.send_with(to, |buf| {
+                write::parse(buf, statement::VOID, parse.definition)
+            });
+        } else {
+            self.define(parse.name, &statement)?;
+        }
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let entry = Entry::forward(Reply::Execute);
+        if self.linked().portals.is_empty() || header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let portal = cstr(body).and_then(|(name, _)| self.portal(name).cloned());
+        let (entry, tail) = match &portal {
+            Some(portal) => self.take_effect(portal)?,
+            None => (entry, Vec::new()),
+        };
+        self.relay(chunk, header, Some(entry));
+        self.set_back(&tail);
+        Ok(())
+    }
+
+    pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        if !self.renames {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            return Ok(());
+        }
+        self.counts.binds += 1;
+        let there = &chunk.rest()[HEADER..];
+        let body = &there[..there.len().min(header.body as usize)];
+        let Some(names) = BindNames::read(body) else {
+            if body.len() < header.body as usize && body.len() < FRONT_MAX {
+                self.counts.binds -= 1;
+                return Err(Flow::Partial);
+            }
+            // No names in all of it: PostgreSQL has the words for what is wrong with it.
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            return Ok(());
+        };
+        let found = match self.bound(names) {
+            Ok(found) => found,
+            Err(flow) => {
+                self.counts.binds -= 1;
+                return Err(flow);
+            }
+        };
+        let entry = Entry::forward(Reply::Bind);
+        let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
+            self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
+            return Ok(());
+        };
+        let rest = header.body as usize - names.size();
+        let to = self.to();
+        self.push(entry);
+        self.out.send_with(to, |buf| {
+            write::bind_head(buf, names.portal, name.as_ref(), rest)
+        });
+        chunk.at += HEADER + names.size();
+        self.begin(header.tag, Fate::Relay, rest as u32);
+        self.stream(chunk);
+        Ok(())
+    }
+
+    /// What a Bind names, and what its portal will do.
+    fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
+        let mut found = self.statement(names.statement, true)?;
+        if names.portal.is_empty() {
+            let planned = found.statement.as_ref().is_some_and(|s| s.planned);
+            let news = found.named != 0 && planned && !found.told;
+            self.linked().bound = news.then(|| Bound {
+                name: names.statement.into(),
+                number: found.named,
+            });
+        }
+        let effect = found.statement.as_ref().is_some_and(|s| s.has_effect());
+        if effect || !self.linked().portals.is_empty() {
+            self.bind_portal(names.portal, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// The name to use in a message about a statement, if it is not the client's, and the message's
+    /// entry.
+    fn renamed(
+        &mut self,
+        mut entry: Entry,
+        name: &[u8],
+        found: Found,
+    ) -> Option<(ServerName, Entry)> {
+        entry.named = found.named;
+        let server_name = found.name?;
+        let refused = match server_name {
+            ServerName::Of(_) => None,
+            ServerName::Unknown => Some(Change::Nothing),
+            ServerName::Changed => Some(Change::Changed),
+        };
+        if let Some(refused) = refused {
+            self.push_name_op(name.into(), refused);
+            entry.name_op = true;
+        }
+        Some((server_name, entry))
+    }
+
+    pub(super) fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let mut entry = Entry::forward(Reply::Describe);
+        if !self.renames || header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let renamed = match Target::read(header.tag, body) {
+            Ok(Target::Statement(name)) => {
+                let found = self.statement(name, false)?;
+                let planned = found.statement.as_ref().is_some_and(|s| s.planned);
+                if found.named != 0 && planned {
+                    entry.describes = true;
+                    let described = &mut self.linked().ledger.described;
+                    described.push_back(Described {
+                        asked: Some(Bound {
+                            name: name.into(),
+                            number: found.named,
+                        }),
+                        key: Some(found.key),
+                        parameters: None,
+                    });
+                }
+                self.renamed(entry, name, found)
+            }
+            Ok(Target::Portal(b"")) => {
+                if let Some(bound) = self.linked().bound.take() {
+                    entry.describes = true;
+                    self.linked().ledger.described.push_back(Described {
+                        asked: Some(bound),
+                        key: None,
+                        parameters: None,
+                    });
+                }
+                None
+            }
+            _ => None,
+        };
+        let Some((name, entry)) = renamed else {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        };
+        let to = self.to();
+        self.push(entry);
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, header.tag, name.as_ref())
+        });
+        self.drop(chunk, header);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let mut entry = Entry::forward(Reply::Close);
+        if !self.renames || header.total() > FRONT_MAX {
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
+        let name = match Target::read(header.tag, body) {
+            Ok(Target::Statement(name)) => name,
+            target => {
+                if let Ok(Target::Portal(name)) = target {
+                    entry.named = self.portal(name).map_or(0, |portal| portal.number);
+                }
+                self.relay(chunk, header, Some(entry));
+                return Ok(());
+            }
+        };
+        self.wait_for(name)?;
+        if name.is_empty() {
+            entry.unnamed_op = self.push_unnamed_op(None);
+            self.push_name_op(Box::default(), Change::Forget);
+            entry.name_op = true;
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let known = self.lookup(name).is_some();
+        if !known && !statement::is_ours(name) {
+            // Perhaps one of SQL's PREPARE. CloseComplete comes in any case.
+            self.relay(chunk, header, Some(entry));
+            return Ok(());
+        }
+        let mut made = Entry::forward(Reply::MadeClose);
+        if known {
+            self.push_name_op(name.into(), Change::Forget);
+            made.name_op = true;
+        }
+        self.push(made);
+        self.make();
+        self.drop(chunk, header);
+        Ok(())
+    }
+}
