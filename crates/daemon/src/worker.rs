@@ -61,7 +61,7 @@ pub struct Outside {
 /// begins while we go on. Whoever is woken by them may take this core at once, with cold caches
 /// for us when we come back: seldom is better than often.
 const FLUSH_EVERY: u32 = 256;
-/// Or after so many received bytes: who reads as fast as we do is not to be taken for congested.
+/// Or after so many received bytes, so that who reads as fast as we do is seldom taken for congested.
 const FLUSH_BYTES: usize = HIGH_WATER / 2;
 
 /// One worker. It lives on the thread that made it.

@@ -158,20 +158,22 @@ pub struct UnnamedOp {
 pub struct Described {
     /// What the client describes; none if the Describe is ours, and the client waits to hear
     /// whether the statement is what it was told.
-    pub asked: Option<Bound>,
+    pub asked: Option<Asked>,
     /// The key of the statement on the server; none if a portal is described.
     pub key: Option<u128>,
     /// The body of the ParameterDescription, if it has come.
     pub parameters: Option<Box<[u8]>>,
 }
 
-/// A name of a client's for a statement that something was made from.
+/// A client's name for a statement that it asks about.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct Asked {
     /// The name.
     pub name: Box<[u8]>,
     /// Its number.
     pub number: u64,
+    /// The group in which it was bound or described.
+    pub group: u32,
 }
 
 /// What was sent already when a COPY from the client began.

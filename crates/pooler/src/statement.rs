@@ -45,6 +45,9 @@ pub struct Statement {
     /// PostgreSQL refuses it once its rows have changed.
     pub planned: bool,
     key: OnceLock<u128>,
+    /// What the first client that had it described was told: the others are told the same, as a
+    /// rule.
+    told: OnceLock<Arc<Told>>,
 }
 
 impl Statement {
@@ -58,6 +61,7 @@ impl Statement {
             resets: resets(text),
             planned: is_planned(text),
             key: OnceLock::new(),
+            told: OnceLock::new(),
         }
     }
 
@@ -79,6 +83,15 @@ impl Statement {
             let (front, _) = digest.split_first_chunk::<16>().expect("32 bytes");
             u128::from_be_bytes(*front)
         })
+    }
+
+    /// What a client is told, once for all who are told the same.
+    pub fn share(&self, told: Told) -> Arc<Told> {
+        let first = self.told.get_or_init(|| Arc::new(told.clone()));
+        match **first == told {
+            true => first.clone(),
+            false => Arc::new(told),
+        }
     }
 
     /// The same statement, though perhaps another worker's copy.
@@ -333,7 +346,7 @@ impl Named {
 }
 
 /// What a client was told of a statement.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// What it is.
     pub shape: Shape,
@@ -483,11 +496,11 @@ impl ServerSet {
         sure.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Takes all out, for the way to another worker.
-    pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>)> {
+    /// Takes all out, with what they were described as, for the way to another worker.
+    pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
         self.entries
             .drain()
-            .map(|(key, entry)| (key, entry.statement))
+            .map(|(key, entry)| (key, entry.statement, entry.shape))
             .collect()
     }
 }

@@ -17,7 +17,7 @@ use super::downstream::{self, Downstream, HELD_MESSAGE_MAX, Step};
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
 use crate::inbox::Chunk;
-use crate::ledger::{Bound, Change, Described, Entry, Reply};
+use crate::ledger::{Asked, Change, Described, Entry, Reply};
 use crate::statement::{Named, Shape, Statement, Told, server_name};
 
 /// What clients ask.
@@ -89,7 +89,7 @@ impl Downstream<'_> {
                     let shape = shape.unwrap_or(Shape::UNREADABLE);
                     self.server.set.describe(key, shape);
                 }
-                if let Some(asked) = described.asked.take() {
+                if let Some(asked) = described.asked.clone() {
                     let told = shape.map(|shape| Told { shape, parameters });
                     self.was_told(&asked, told);
                 }
@@ -99,18 +99,25 @@ impl Downstream<'_> {
     }
 
     /// The client is told what one of its statements is.
-    fn was_told(&mut self, asked: &Bound, told: Option<Told>) {
+    fn was_told(&mut self, asked: &Asked, told: Option<Told>) {
         let Some((_, client)) = &mut self.client else {
             return;
         };
         // It may have given the name to another statement since.
         let named = client.names.get_mut(&asked.name);
-        if let Some(named) = named.filter(|named| named.number == asked.number) {
-            // A portal's description says less than a statement's of the same columns.
-            let same = |old: &Arc<Told>| told.as_ref().is_some_and(|new| new.shape.fits(old.shape));
-            if !named.told.as_ref().is_some_and(same) {
-                named.told = told.map(Arc::new);
-            }
+        let Some(named) = named.filter(|named| named.number == asked.number) else {
+            return;
+        };
+        // What an old statement is where this transaction has changed the schema, it is no more
+        // after a rollback.
+        let schema = self.shared.statements.schema();
+        if self.server.changed_schema && named.statement.schema != schema {
+            return;
+        }
+        // A portal's description says less than a statement's of the same columns.
+        let same = |old: &Arc<Told>| told.as_ref().is_some_and(|new| new.shape.fits(old.shape));
+        if !named.told.as_ref().is_some_and(same) {
+            named.told = told.map(|told| named.statement.share(told));
         }
     }
 

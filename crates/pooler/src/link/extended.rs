@@ -10,7 +10,7 @@ use super::prepare::{Found, ServerName};
 use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Bound, Change, Described, Entry, Reply};
+use crate::ledger::{Asked, Change, Described, Entry, Reply};
 use crate::statement::{self, Statement};
 
 impl Upstream<'_> {
@@ -153,9 +153,11 @@ impl Upstream<'_> {
         if names.portal.is_empty() {
             let planned = found.statement.as_ref().is_some_and(|s| s.planned);
             let news = found.named != 0 && planned && !found.told;
-            self.linked().bound = news.then(|| Bound {
+            let group = self.linked().ledger.group();
+            self.linked().bound = news.then(|| Asked {
                 name: names.statement.into(),
                 number: found.named,
+                group,
             });
         }
         let effect = found.statement.as_ref().is_some_and(|s| s.has_effect());
@@ -200,11 +202,13 @@ impl Upstream<'_> {
                 let planned = found.statement.as_ref().is_some_and(|s| s.planned);
                 if found.named != 0 && planned {
                     entry.describes = true;
-                    let described = &mut self.linked().ledger.described;
-                    described.push_back(Described {
-                        asked: Some(Bound {
+                    let ledger = &mut self.linked().ledger;
+                    let group = ledger.group();
+                    ledger.described.push_back(Described {
+                        asked: Some(Asked {
                             name: name.into(),
                             number: found.named,
+                            group,
                         }),
                         key: Some(found.key),
                         parameters: None,
@@ -213,10 +217,13 @@ impl Upstream<'_> {
                 self.renamed(entry, name, found)
             }
             Ok(Target::Portal(b"")) => {
-                if let Some(bound) = self.linked().bound.take() {
+                let server = self.linked();
+                let group = server.ledger.group();
+                // Behind a Sync, whether that Bind has failed is not known.
+                if let Some(asked) = server.bound.take_if(|bound| bound.group == group) {
                     entry.describes = true;
-                    self.linked().ledger.described.push_back(Described {
-                        asked: Some(bound),
+                    server.ledger.described.push_back(Described {
+                        asked: Some(asked),
                         key: None,
                         parameters: None,
                     });

@@ -96,7 +96,7 @@ impl Upstream<'_> {
         }
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
-            told: named.told.is_some() && named.statement.schema == self.interner.schema(),
+            told: named.told.is_some(),
             statement: Some(named.statement),
             named: named.number,
             key,
@@ -489,7 +489,7 @@ pub struct Found {
     pub named: u64,
     /// Its key on the server; 0 for none.
     pub key: u128,
-    /// Its client was told what it is, and as far as we know it still is.
+    /// Its client was told what it is. Of one that is bound this is so still, as far as we know.
     pub told: bool,
 }
 

@@ -174,6 +174,11 @@ impl Writer {
         }
     }
 
+    fn shape(&mut self, shape: &Shape) {
+        self.maybe(shape.whole, Writer::number);
+        self.number(shape.columns);
+    }
+
     fn address(&mut self, address: &Address) {
         let (kind, text, port) = match address {
             Address::Tcp(ip, port) => (0, ip.to_string(), port),
@@ -276,9 +281,10 @@ impl Writer {
         });
         self.params(&server.params);
         self.size(server.statements.len());
-        for (key, statement) in &server.statements {
+        for (key, statement, shape) in &server.statements {
             self.bytes.extend_from_slice(&key.to_be_bytes());
             self.statement(statement);
+            self.maybe(shape.as_ref(), Writer::shape);
         }
         self.number(server.connected.0);
         self.number(server.since.0);
@@ -317,8 +323,7 @@ impl Writer {
             self.number(named.number);
             self.statement(&named.statement);
             self.maybe(named.told.as_ref(), |w, told| {
-                w.maybe(told.shape.whole, Writer::number);
-                w.number(told.shape.columns);
+                w.shape(&told.shape);
                 w.maybe(told.parameters.as_ref(), |w, bytes| w.string(bytes));
             });
         }
@@ -401,11 +406,15 @@ impl Reader<'_> {
         (0..size).map(|_| read(self)).collect()
     }
 
+    fn shape(&mut self) -> Read<Shape> {
+        let (whole, columns) = (self.maybe(Self::number)?, self.number()?);
+        Ok(Shape { whole, columns })
+    }
+
     fn named(&mut self) -> Read<Named> {
         let (number, statement) = (self.number()?, self.statement()?);
         let told = self.maybe(|r| {
-            let (whole, columns) = (r.maybe(Self::number)?, r.number()?);
-            let shape = Shape { whole, columns };
+            let shape = r.shape()?;
             let parameters = r.maybe(Self::string)?.map(Into::into);
             Ok(Arc::new(Told { shape, parameters }))
         })?;
@@ -523,7 +532,7 @@ impl Reader<'_> {
             params: Arc::new(self.params()?),
             statements: self.many(|r| {
                 let key = u128::from_be_bytes(r.array()?);
-                Ok((key, r.statement()?))
+                Ok((key, r.statement()?, r.maybe(Self::shape)?))
             })?,
             status: Status::Idle,
             connected: self.time()?,

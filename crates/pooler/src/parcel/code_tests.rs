@@ -51,6 +51,10 @@ fn freight() -> Freight {
         }),
         found_secret: Some(Secret::classify("secret")),
     };
+    let shape = Shape {
+        whole: Some(17),
+        columns: 18,
+    };
     let server = |socket| ServerParcel {
         socket: LooseSocket(socket),
         ends: ends(5432),
@@ -58,7 +62,7 @@ fn freight() -> Freight {
         pool: key.clone(),
         key: Some((77, b"four"[..].into())),
         params: params.clone(),
-        statements: vec![(statement.key(), statement.clone())],
+        statements: vec![(statement.key(), statement.clone(), Some(shape))],
         status: Status::Idle,
         connected: Time(1),
         served: true,
@@ -68,10 +72,7 @@ fn freight() -> Freight {
         epoch: u64::MAX,
     };
     let told = Told {
-        shape: Shape {
-            whole: Some(17),
-            columns: 18,
-        },
+        shape,
         parameters: Some(b"\0\0"[..].into()),
     };
     let named = Named {

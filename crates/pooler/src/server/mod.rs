@@ -21,7 +21,7 @@ use crate::Seeded;
 use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
-use crate::ledger::{Bound, Ledger};
+use crate::ledger::{Asked, Ledger};
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{ServerSet, Statement};
@@ -116,7 +116,7 @@ pub struct Server {
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
     /// What the unnamed portal was last bound to, if its client does not know what that is.
-    pub bound: Option<Bound>,
+    pub bound: Option<Asked>,
     /// How many portals were ever kept in mind.
     pub portals_bound: u64,
     /// It reads a COPY from the client.

@@ -10,7 +10,7 @@ use crate::params::Params;
 use crate::pool::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::standby;
-use crate::statement::{Held, ServerSet, Statement};
+use crate::statement::{Held, ServerSet, Shape, Statement};
 
 /// A server on its way, with the permit for it.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct ServerParcel {
     pub key: Option<(u32, Box<[u8]>)>,
     /// Its parameters.
     pub params: Arc<Params>,
-    /// Its statements.
-    pub statements: Vec<(u128, Arc<Statement>)>,
+    /// Its statements, and what they were described as.
+    pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
     /// Always idle.
     pub status: Status,
     /// When it was connected.
@@ -115,9 +115,12 @@ impl Pooler {
         out: &mut Out,
     ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
-        for (key, statement) in parcel.statements {
+        for (key, statement, shape) in parcel.statements {
             let own = self.shared.statements.adopt(statement);
             set.mark(key, &own, Held::Sure);
+            if let Some(shape) = shape {
+                set.describe(key, shape);
+            }
         }
         let params = self.shared.params.intern((*parcel.params).clone());
         let welcome = self.pools.at(pool_id).welcome.as_ref();
