@@ -287,15 +287,22 @@ def test_a_statement_parsed_late_under_another_datestyle(shared_howdah):
         busy.ask(query("commit"))
 
 
+@pytest.mark.parametrize("of", ["statement", "portal"])
 @pytest.mark.parametrize("formats", [[1, 1], [1], []], ids=["each", "all", "text"])
-def test_result_that_changed_on_another_server(make_howdah, newest_postgres, formats):
+def test_result_that_changed_on_another_server(make_howdah, newest_postgres, formats, of):
     """A server that never had the statement as it was described says what one that had it says:
     drivers describe it anew at that."""
     howdah = make_howdah(postgres=newest_postgres, default_pool_size=2)
     with howdah.connect() as one, howdah.connect() as holder:
         one.rows("drop table if exists changing")
         one.rows("create table changing as select 1 as a, 2 as b")
-        assert tags(one.ask(parse("select * from changing", "s"), describe("s"), sync())) == "1tTZ"
+        if of == "statement":
+            described = [parse("select * from changing", "s"), describe("s"), sync()]
+            assert tags(one.ask(*described)) == "1tTZ"
+        else:
+            # As libpq does: the portal of each execution is described.
+            described = [bind("s", results=formats), describe("", "P"), execute(), sync()]
+            assert tags(one.ask(parse("select * from changing", "s"), *described)) == "12TDCZ"
         asked = [bind("s", results=formats), execute(), sync()]
         assert tags(one.ask(*asked)) == "2DCZ"
         # The only server is taken: the next request runs on another.
