@@ -2,7 +2,7 @@
 //!
 //! The scheduler's own account, which `utime`, `stime` and `schedstat` show, is not exact. Seen on
 //! Linux 6.18, built without preemption: 7.0 us a transaction for a pooler that has 12.0 by this
-//! clock, and as much more for PostgreSQL; 16.1 and 16.3 for PgBouncer. By all signs: when a
+//! clock, and what is missing stood with PostgreSQL; 16.1 and 16.3 for PgBouncer. By all signs: when a
 //! task is woken that is to have this core next, the kernel saves itself the update of its clock at
 //! the switch (`wakeup_preempt`, `rq_clock_skip_update`). A kernel that does not preempt itself
 //! switches at the end of the system call, and what the call does until then is put down to the
