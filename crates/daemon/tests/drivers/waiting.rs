@@ -1,0 +1,105 @@
+//! What a worker waits for, and that it does not when it need not.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use howdah_daemon::mailbox::Letter;
+use howdah_pooler::event::{Action, Answer, Event, Out, Time};
+
+use crate::stage::{CLIENT, Make, Stage, echo, read_some, scripted, write_some};
+
+pub(crate) fn mail_wakes_a_waiting_worker<D: Make>() {
+    let answers = Rc::new(RefCell::new(0));
+    let seen = answers.clone();
+    let mut stage = Stage::<_, D>::new(scripted(move |event, _| {
+        if let Event::Answer(_) = event {
+            *seen.borrow_mut() += 1;
+        }
+    }));
+    for round in 1..=100 {
+        let post = stage.post.clone();
+        let sender = std::thread::spawn(move || {
+            post.post(Letter::Answer(Answer::Reloaded(1, Ok(()))));
+        });
+        while *answers.borrow() < round {
+            // For ever: only the bell ends it.
+            stage.worker.turn(None);
+        }
+        sender.join().unwrap();
+    }
+}
+
+pub(crate) fn deadlines_that_move_are_kept<D: Make>() {
+    const MILLISECOND: u64 = 1_000_000;
+    let mut stage = Stage::<_, D>::new(scripted(|event, out| echo(&event, out)));
+    let mut stream = stage.connect();
+    for round in 0..50 {
+        let mut until = |stage: &mut Stage<_, D>, after: u64, something: bool| {
+            let start = stage.worker.sockets().driver().now();
+            if something {
+                write_some(&mut stream, b"x");
+                stage.worker.turn(Some(Time(start.0 + after)));
+                return;
+            }
+            // A wait may end early, but not for ever.
+            loop {
+                stage.worker.turn(Some(Time(start.0 + after)));
+                if stage.worker.sockets().driver().now().0 >= start.0 + after {
+                    break;
+                }
+            }
+            let late = stage.worker.sockets().driver().now().0 - start.0 - after;
+            assert!(late < 20_000 * MILLISECOND, "a later deadline was awaited");
+        };
+        // What comes ends a wait for a distant deadline; then a near one counts, then one between.
+        until(&mut stage, 30_000 * MILLISECOND, true);
+        until(&mut stage, MILLISECOND, false);
+        until(&mut stage, 100 * MILLISECOND, true);
+        until(&mut stage, (round % 4) * MILLISECOND, false);
+    }
+}
+
+pub(crate) fn an_idle_worker_does_not_spin<D: Make>() {
+    let handled = Rc::new(RefCell::new(0));
+    let seen = handled.clone();
+    let mut stage = Stage::<_, D>::new(scripted(move |event, out| {
+        *seen.borrow_mut() += 1;
+        match event {
+            Event::Received(peer, _) => {
+                out.send(peer, b"!");
+                out.push(Action::Receive { peer, on: false });
+            }
+            Event::Answer(_) => stage_busy(out),
+            _ => {}
+        }
+    }));
+    fn stage_busy(out: &mut Out) {
+        out.send(CLIENT, &[0; 5_000_000]);
+    }
+    let mut stream = stage.connect();
+    write_some(&mut stream, b"a");
+    let mut got = Vec::new();
+    stage.until("an answer", |_| {
+        read_some(&mut stream, &mut got).unwrap();
+        got.len() == 1
+    });
+    // Unread input with receiving off, unsent output: nothing to do but to wait.
+    write_some(&mut stream, b"b");
+    stage.command(1);
+    let (mut quiet, mut turns) = (0, 0);
+    while quiet < 3 {
+        let start = stage.worker.sockets().driver().now();
+        stage.worker.turn(Some(Time(start.0 + 5_000_000)));
+        let end = stage.worker.sockets().driver().now();
+        quiet = if end.0 - start.0 >= 5_000_000 {
+            quiet + 1
+        } else {
+            0
+        };
+        turns += 1;
+        assert!(turns < 200, "the worker never comes to rest");
+    }
+    let before = *handled.borrow();
+    stage.turn();
+    assert_eq!(*handled.borrow(), before);
+}
