@@ -1,15 +1,18 @@
 //! The Broker: one value on one worker, reached only by mail. It owns the permits of every bound
 //! on servers (pool, database, user) and on clients, and knows which workers are hungry.
 
+mod places;
+
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::Seeded;
 use crate::console::is_console;
-use crate::event::WorkerId;
+use crate::event::{Time, WorkerId};
 use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, Mail, ToBroker};
 use crate::pool::PoolKey;
+use places::Kept;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ pub struct Broker {
     database_clients: HashMap<Arc<str>, u32, Seeded>,
     user_clients: HashMap<Arc<str>, u32, Seeded>,
     evict_turn: u32,
+    /// Places that are kept for pools which two bounds held back: few.
+    kept: Vec<Kept>,
+    /// When the mail at hand came.
+    now: Time,
     /// Workers that have not yet told of all that came to them with a takeover.
     arriving: u16,
     /// What was asked and told meanwhile.
@@ -43,6 +50,9 @@ struct Pool {
     evicted_from: Option<Evict>,
     /// Workers that had nothing to close, and close what they can next.
     minded_by: Vec<WorkerId>,
+    /// Until when no place is kept for it, under the database's bound and the user's: one was, in
+    /// vain.
+    forgoes: [Time; 2],
     bounds: Bounds,
     /// It has more servers than its bounds allow, and workers were told how many to keep.
     shrinking: bool,
@@ -50,8 +60,8 @@ struct Pool {
 
 #[derive(Clone, Copy, Debug)]
 struct Hunger {
-    /// For how long somebody has waited, in nanoseconds.
-    age: u64,
+    /// Since when somebody waits.
+    since: Time,
     unwelcomed: bool,
     replication: bool,
     /// It can use a permit; else only a server that is lent.
@@ -86,6 +96,8 @@ impl Broker {
             database_clients: HashMap::with_hasher(seeded),
             user_clients: HashMap::with_hasher(seeded),
             evict_turn: 0,
+            kept: Vec::new(),
+            now: Time(0),
             arriving: 0,
             deferred: Vec::new(),
         }
@@ -93,7 +105,7 @@ impl Broker {
 
     /// Takes in one mail. While connections come with a takeover nothing is given out: what is there
     /// is counted first, so that bounds hold.
-    pub fn handle(&mut self, mail: ToBroker, post: Post<'_>) {
+    pub fn handle(&mut self, now: Time, mail: ToBroker, post: Post<'_>) {
         use ToBroker::{AllArrived, Arrivals, ClientEntered, ServerEntered};
         let counts = matches!(
             mail,
@@ -102,6 +114,7 @@ impl Broker {
         if self.arriving > 0 && !counts {
             return self.deferred.push(mail);
         }
+        self.now = now;
         match mail {
             ToBroker::Need {
                 worker,
@@ -114,10 +127,11 @@ impl Broker {
             } => {
                 self.pool(&pool, worker);
                 self.bounded(&pool, bounds, post);
+                self.give_up_places(post);
                 let entry = &mut self.pool(&pool, worker).hungry[usize::from(worker.0)];
                 let told = entry.is_some_and(|hunger| hunger.told);
                 *entry = Some(Hunger {
-                    age,
+                    since: Time(now.0.saturating_sub(age)),
                     unwelcomed,
                     replication,
                     opens,
@@ -206,7 +220,7 @@ impl Broker {
                 self.arriving -= 1;
                 if self.arriving == 0 {
                     for mail in std::mem::take(&mut self.deferred) {
-                        self.handle(mail, post);
+                        self.handle(now, mail, post);
                     }
                 }
             }
@@ -247,13 +261,15 @@ impl Broker {
             return;
         };
         if !hunger.opens {
+            self.calm(key, post);
             if hunger.replication || !self.tell_holders(key, worker, hunger, false, post) {
                 let pool = key.clone();
                 post(worker, Mail::Brokered(FromBroker::Alone { pool }));
             }
             return;
         }
-        match self.refusal(key, hunger.age) {
+        let age = self.age(hunger.since);
+        match self.refusal(key, age) {
             None if !hunger.told && !hunger.replication && self.others_hold_all(key, worker) => {
                 self.tell_holders(key, worker, hunger, true, post);
             }
@@ -262,32 +278,45 @@ impl Broker {
                 if !hunger.replication {
                     self.tell_holders(key, worker, hunger, false, post);
                 }
-                let mut places = Vec::from(match refusal {
-                    Refusal::Pool => &[][..],
-                    Refusal::Database => &[Evict::Database],
-                    Refusal::User => &[Evict::User],
-                    Refusal::Both => &[Evict::Database, Evict::User],
-                });
-                // Servers of its own pool make room, too.
-                if hunger.replication {
-                    places.push(Evict::Same);
-                }
-                // Where there are several, by turns.
-                let last = self.pool(key, worker).evicted_from;
-                if let Some(at) = places.iter().position(|place| Some(*place) == last) {
-                    places.rotate_left(at + 1);
-                }
-                // Two servers of others have to go. Whoever lost a busy one would open another
-                // before the second went, and lose that in turn, without end.
-                let both = matches!(refusal, Refusal::Both);
-                for from in places {
-                    let idle_only = both && from != Evict::Same;
-                    if self.evict(key, from, hunger.age, idle_only, post) {
+                for from in self.places(key, worker, &refusal, hunger.replication) {
+                    if self.evict(key, from, age, post) {
                         break;
                     }
                 }
             }
         }
+    }
+
+    /// Where room can be made for a pool that is held back, what is to be tried first in front.
+    fn places(
+        &mut self,
+        key: &Arc<PoolKey>,
+        worker: WorkerId,
+        refusal: &Refusal,
+        replication: bool,
+    ) -> Vec<Evict> {
+        let now = self.now;
+        let pool = self.pool(key, worker);
+        let mut places = Vec::from(match refusal {
+            Refusal::Pool => &[][..],
+            Refusal::Database => &[Evict::Database],
+            Refusal::User => &[Evict::User],
+            Refusal::Both => &[Evict::Database, Evict::User],
+        });
+        if matches!(refusal, Refusal::Both) {
+            // A place that is not kept would be of no use.
+            places.retain(|from| now >= pool.forgoes[places::side(*from)]);
+        }
+        // Servers of its own pool make room, too, and under both bounds at once.
+        if replication {
+            places.insert(0, Evict::Same);
+        }
+        // Where there are several, by turns.
+        let last = pool.evicted_from;
+        if let Some(at) = places.iter().position(|place| Some(*place) == last) {
+            places.rotate_left(at + 1);
+        }
+        places
     }
 
     /// The pool has servers, and the worker has none of them.
@@ -302,25 +331,49 @@ impl Broker {
     }
 
     /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
-    /// bounds.
+    /// bounds; or its place in the database to one and that of the user to another. For who still
+    /// lacks another bound, the place is kept.
     fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
-        let mut hungry: Vec<(u64, Arc<PoolKey>, WorkerId)> = Vec::new();
+        let mut hungry: Vec<(Time, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.sharing(key) {
             for (worker, hunger) in pool.hungry.iter().enumerate() {
                 if let Some(hunger) = hunger
                     && hunger.opens
                 {
-                    hungry.push((hunger.age, other.clone(), WorkerId(worker as u16)));
+                    hungry.push((hunger.since, other.clone(), WorkerId(worker as u16)));
                 }
             }
         }
-        hungry.sort_by_key(|(age, _, _)| std::cmp::Reverse(*age));
-        for (age, other, worker) in hungry {
-            if self.refusal(&other, age).is_none() {
-                self.permit(&other, worker, false, post);
-                return;
+        hungry.sort();
+        let mut left = [true, true];
+        for (at, (since, other, worker)) in hungry.iter().enumerate() {
+            let shares = [other.database == key.database, other.user == key.user];
+            let lacks = match self.refusal(other, self.age(*since)) {
+                None => {
+                    if left[0] && shares[0] || left[1] && shares[1] {
+                        self.permit(other, *worker, false, post);
+                        left = [left[0] && !shares[0], left[1] && !shares[1]];
+                    }
+                    continue;
+                }
+                Some(refusal) => refusal,
+            };
+            let has = match lacks {
+                Refusal::Database => Evict::User,
+                Refusal::User => Evict::Database,
+                Refusal::Pool | Refusal::Both => continue,
+            };
+            let keeps = self.may_keep(other, has) && !self.is_contested(&hungry[at..], has);
+            if keeps {
+                self.keep_place(other, has, *since, post);
+                self.feed(other, *worker, post);
             }
         }
+    }
+
+    /// For how long somebody has waited, in nanoseconds.
+    fn age(&self, since: Time) -> u64 {
+        self.now.0.saturating_sub(since.0)
     }
 
     /// A pool, and those with which it may share a bound.
@@ -343,12 +396,8 @@ impl Broker {
         if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
             return Some(Refusal::Pool);
         }
-        let in_database = self
-            .database_servers
-            .get(&*key.database)
-            .copied()
-            .unwrap_or(0);
-        let of_user = self.user_servers.get(&*key.user).copied().unwrap_or(0);
+        let in_database = self.taken(key, Evict::Database);
+        let of_user = self.taken(key, Evict::User);
         match (
             reached(bounds.database, in_database),
             reached(bounds.user, of_user),
@@ -361,6 +410,7 @@ impl Broker {
     }
 
     fn permit(&mut self, key: &Arc<PoolKey>, worker: WorkerId, warm: bool, post: Post<'_>) {
+        self.kept.retain(|kept| kept.pool != *key);
         self.count_server(key, worker);
         let pool = self.pool(key, worker);
         if !warm {
@@ -376,15 +426,27 @@ impl Broker {
         self.calm(key, post);
     }
 
-    /// Once nobody waits for a pool, workers that would close servers for it are told to keep them.
+    /// Once nobody waits who could use a permit, workers that would close servers for the pool are
+    /// told to keep them, and no place is kept for it.
     fn calm(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let Some(pool) = self.pools.get_mut(key) else {
             return;
         };
-        if pool.hungry.iter().any(Option::is_some) {
+        if pool.hungry.iter().flatten().any(|hunger| hunger.opens) {
             return;
         }
-        for worker in pool.minded_by.drain(..) {
+        pool.forgoes = Default::default();
+        self.content(key, post);
+        if let Some(at) = self.kept.iter().position(|kept| kept.pool == *key) {
+            self.kept.swap_remove(at);
+            self.feed_oldest(key, post);
+        }
+    }
+
+    /// Workers that have in mind to close servers for a pool forget that.
+    fn content(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
+        let pool = self.pools.get_mut(key);
+        for worker in pool.into_iter().flat_map(|pool| pool.minded_by.drain(..)) {
             let pool = key.clone();
             post(worker, Mail::Brokered(FromBroker::Content { pool }));
         }
@@ -472,6 +534,7 @@ impl Broker {
         idle_only: bool,
         post: Post<'_>,
     ) -> bool {
+        let age = self.age(hunger.since);
         let pool = self.pool(key, worker);
         if let Some(hunger) = &mut pool.hungry[usize::from(worker.0)] {
             hunger.told = true;
@@ -486,7 +549,7 @@ impl Broker {
                     Mail::Brokered(FromBroker::Hungry {
                         worker,
                         pool: key.clone(),
-                        age: hunger.age,
+                        age,
                         unwelcomed: hunger.unwelcomed,
                         idle_only,
                     }),
@@ -497,14 +560,7 @@ impl Broker {
     }
 
     /// Asks one of the workers that hold servers under the same bound. False if there is none.
-    fn evict(
-        &mut self,
-        key: &Arc<PoolKey>,
-        from: Evict,
-        age: u64,
-        idle_only: bool,
-        post: Post<'_>,
-    ) -> bool {
+    fn evict(&mut self, key: &Arc<PoolKey>, from: Evict, age: u64, post: Post<'_>) -> bool {
         if self.pools.get(key).is_some_and(|pool| pool.evicting) {
             return true;
         }
@@ -534,7 +590,6 @@ impl Broker {
                 pool: key.clone(),
                 from,
                 age,
-                idle_only,
             }),
         );
         true

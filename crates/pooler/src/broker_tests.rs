@@ -1,5 +1,7 @@
 //! The Broker, asked and told one thing after the other.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::seeded;
 
@@ -23,9 +25,17 @@ fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker 
     }
 }
 
+const MILLI: u64 = 1_000_000;
+
 fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
+    tell_at(broker, 0, mail)
+}
+
+/// So many milliseconds later.
+fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
+    let now = Time((1_000_000 + millis) * MILLI);
     let mut said = Vec::new();
-    broker.handle(mail, &mut |worker, mail| {
+    broker.handle(now, mail, &mut |worker, mail| {
         let Mail::Brokered(mail) = mail else { panic!() };
         said.push(match mail {
             FromBroker::Permit { pool, reserve, .. } => {
@@ -37,12 +47,9 @@ fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
                 format!("{}: {} hungry {age}", worker.0, who.0)
             }
             FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
-            FromBroker::Evict {
-                pool,
-                idle_only: false,
-                ..
-            } => format!("{}: evict for {}", worker.0, pool.user),
-            FromBroker::Evict { from, .. } => format!("{}: evict idle {from:?}", worker.0),
+            FromBroker::Evict { pool, from, .. } => {
+                format!("{}: evict {from:?} for {}", worker.0, pool.user)
+            }
             FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
             FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
             FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
@@ -196,7 +203,7 @@ fn bounds_over_pools_evict() {
     );
     assert_eq!(
         tell(&mut broker, need(0, &b, 0, bounds)),
-        ["0: evict for b"]
+        ["0: evict Database for b"]
     );
     // That server is not gone yet: one is enough.
     assert!(tell(&mut broker, need(0, &b, 1, bounds)).is_empty());
@@ -208,7 +215,7 @@ fn bounds_over_pools_evict() {
     assert!(tell(&mut broker, nothing(0)).is_empty());
     assert_eq!(
         tell(&mut broker, need(0, &b, 2, bounds)),
-        ["0: evict for b"]
+        ["0: evict Database for b"]
     );
     let freed = ToBroker::Freed {
         worker: WorkerId(0),
@@ -225,44 +232,320 @@ fn bounds_over_pools_evict() {
     assert_eq!(tell(&mut broker, nothing(1)), ["1: content b"]);
 }
 
-#[test]
-fn two_bounds_evict_idle_servers_only() {
-    let mut broker = Broker::new(seeded(1));
-    let bounds = Bounds {
+/// A pool under two bounds of one server each: another pool of its database has the one, on worker
+/// 1, another of its user the other, on worker 2. Clients wait for all three.
+struct Both {
+    broker: Broker,
+    of_database: Arc<PoolKey>,
+    of_user: Arc<PoolKey>,
+    both: Arc<PoolKey>,
+}
+
+impl Both {
+    const BOUNDS: Bounds = Bounds {
         size: 9,
+        reserve: 0,
+        reserve_after: 0,
         database: 1,
         user: 1,
+    };
+
+    fn new() -> Both {
+        let mut new = Both {
+            broker: Broker::new(seeded(1)),
+            of_database: key("d", "b"),
+            of_user: key("e", "a"),
+            both: key("d", "a"),
+        };
+        for (worker, pool) in [(1, new.of_database.clone()), (2, new.of_user.clone())] {
+            assert_eq!(new.need(0, worker, &pool, 0).len(), 1);
+        }
+        new
+    }
+
+    fn need(&mut self, now: u64, worker: u16, pool: &Arc<PoolKey>, age: u64) -> Vec<String> {
+        let mail = need(worker, pool, age * MILLI, Self::BOUNDS);
+        tell_at(&mut self.broker, now, mail)
+    }
+
+    /// The pool under both bounds says for how long it has waited.
+    fn wait(&mut self, now: u64) -> Vec<String> {
+        let both = self.both.clone();
+        self.need(now, 0, &both, now)
+    }
+
+    /// Nothing is idle on a worker.
+    fn nothing(&mut self, now: u64, worker: u16) {
+        let nothing = ToBroker::NothingToEvict {
+            worker: WorkerId(worker),
+            pool: self.both.clone(),
+        };
+        assert!(tell_at(&mut self.broker, now, nothing).is_empty());
+    }
+
+    fn freed(&mut self, now: u64, worker: u16, pool: &Arc<PoolKey>) -> Vec<String> {
+        let freed = ToBroker::Freed {
+            worker: WorkerId(worker),
+            pool: pool.clone(),
+        };
+        tell_at(&mut self.broker, now, freed)
+    }
+
+    /// A server goes under the database's bound; a client waits for another since just now. The
+    /// place is kept, and the user's bound is all that lacks.
+    fn keeps_the_first(&mut self, now: u64) {
+        assert!(self.wait(now - 1)[0].contains("evict"));
+        self.nothing(now - 1, 1);
+        let of_database = self.of_database.clone();
+        self.need(now - 1, 1, &of_database, 0);
+        let said = self.freed(now, 1, &of_database);
+        assert_eq!(said, ["1: content a", "2: evict User for a"]);
+        self.nothing(now, 2);
+    }
+}
+
+#[test]
+fn two_bounds_are_made_room_under_one_after_the_other() {
+    let mut world = Both::new();
+    let (of_database, of_user) = (world.of_database.clone(), world.of_user.clone());
+    assert_eq!(world.wait(1), ["1: evict Database for a"]);
+    world.nothing(2, 1);
+    assert_eq!(world.wait(60), ["2: evict User for a"]);
+    world.nothing(61, 2);
+    // The place in the database is not for the client there, which has not waited as long.
+    world.need(61, 1, &of_database, 1);
+    assert_eq!(
+        world.freed(62, 1, &of_database),
+        ["1: content a", "2: content a", "2: evict User for a"]
+    );
+    world.nothing(63, 2);
+    // Nor for one that comes now.
+    world.need(63, 1, &of_database, 3);
+    // With the second place both are used.
+    world.need(63, 2, &of_user, 1);
+    let said = world.freed(64, 2, &of_user);
+    assert_eq!(said, ["0: permit d false", "2: content a"]);
+    assert_eq!(world.broker.permits(), 1);
+    let both = world.both.clone();
+    // The place it leaves in the database goes to one, that of the user to the other.
+    let said = world.freed(70, 0, &both);
+    assert_eq!(said, ["1: permit d false", "2: permit e false"]);
+}
+
+#[test]
+fn who_has_not_waited_clearly_longer_has_no_place_kept() {
+    let mut world = Both::new();
+    let of_database = world.of_database.clone();
+    world.wait(1);
+    world.nothing(1, 1);
+    world.need(51, 1, &of_database, 1);
+    assert_eq!(world.freed(60, 1, &of_database), ["1: permit d false"]);
+}
+
+#[test]
+fn a_kept_place_goes_to_others_once_nobody_waits() {
+    let mut world = Both::new();
+    world.keeps_the_first(100);
+    let sated = ToBroker::Sated {
+        worker: WorkerId(0),
+        pool: world.both.clone(),
+    };
+    let said = tell_at(&mut world.broker, 101, sated);
+    assert_eq!(said, ["2: content a", "1: permit d false"]);
+}
+
+#[test]
+fn a_kept_place_goes_to_others_once_logins_fail() {
+    let mut world = Both::new();
+    world.keeps_the_first(100);
+    let mut mail = need(0, &world.both, 101 * MILLI, Both::BOUNDS);
+    if let ToBroker::Need { opens, .. } = &mut mail {
+        *opens = false;
+    }
+    let said = tell_at(&mut world.broker, 101, mail);
+    assert_eq!(said, ["2: content a", "1: permit d false", "0: alone d"]);
+}
+
+#[test]
+fn a_place_is_kept_for_half_as_long_as_was_waited() {
+    let mut world = Both::new();
+    let (of_database, of_user) = (world.of_database.clone(), world.of_user.clone());
+    world.keeps_the_first(2000);
+    // Any need that is said ends it.
+    assert_eq!(world.need(2999, 1, &of_database, 1000).len(), 0);
+    let said = world.need(3000, 1, &of_database, 1001);
+    assert_eq!(said, ["1: permit d false"]);
+    // It is not kept again for three seconds; nobody closes a server for that.
+    assert_eq!(world.wait(3001), ["2: evict User for a"]);
+    world.nothing(3001, 2);
+    world.need(3002, 1, &of_database, 0);
+    assert_eq!(world.freed(3100, 1, &of_database), ["1: permit d false"]);
+    // The other is, and then one server is enough.
+    assert_eq!(world.wait(3101), ["2: evict User for a"]);
+    world.nothing(3101, 2);
+    let said = world.freed(3102, 2, &of_user);
+    assert_eq!(said, ["2: content a", "1: evict Database for a"]);
+    assert_eq!(world.freed(3103, 1, &of_database)[0], "0: permit d false");
+}
+
+#[test]
+fn a_place_given_up_is_kept_again_later_and_longer() {
+    let mut world = Both::new();
+    let of_database = world.of_database.clone();
+    world.keeps_the_first(2000);
+    world.need(3000, 1, &of_database, 1000);
+    world.wait(5999);
+    world.nothing(5999, 2);
+    assert_eq!(world.wait(6000), ["1: evict Database for a"]);
+    world.nothing(6000, 1);
+    world.need(6000, 1, &of_database, 0);
+    assert!(
+        world
+            .freed(6001, 1, &of_database)
+            .contains(&"2: evict User for a".into())
+    );
+    world.nothing(6001, 2);
+    assert!(world.need(9000, 1, &of_database, 3000).is_empty());
+    assert_eq!(
+        world.need(9002, 1, &of_database, 3002),
+        ["1: permit d false"]
+    );
+}
+
+#[test]
+fn a_replication_client_has_a_server_of_its_own_pool_closed_first() {
+    let mut world = Both::new();
+    let (of_database, of_user) = (world.of_database.clone(), world.of_user.clone());
+    world.freed(1, 1, &of_database);
+    world.freed(1, 2, &of_user);
+    let both = world.both.clone();
+    assert_eq!(world.need(2, 1, &both, 0), ["1: permit d false"]);
+    let mut mail = need(0, &both, 0, Both::BOUNDS);
+    if let ToBroker::Need { replication, .. } = &mut mail {
+        *replication = true;
+    }
+    let said = tell_at(&mut world.broker, 3, mail);
+    assert_eq!(said, ["1: evict Same for a"]);
+    assert_eq!(world.freed(4, 1, &both), ["0: permit d false"]);
+}
+
+/// Pools of three databases and three users, all of which always want more than they have: whatever is
+/// given back when, no bound is broken, nobody waits for ever, and no place is left.
+#[test]
+fn nobody_waits_for_ever_under_two_bounds() {
+    for seed in 1..=40 {
+        crowd(seed);
+    }
+}
+
+fn crowd(seed: u64) {
+    let mut dice = seed << 32;
+    let mut chance = move |sides: u64| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % sides
+    };
+    let bounds = Bounds {
+        size: 3,
+        database: 1 + chance(3) as u32,
+        user: 1 + chance(3) as u32,
         ..Bounds::default()
     };
-    let (of_database, of_user, both) = (key("d", "b"), key("e", "a"), key("d", "a"));
-    for (worker, pool) in [(1, &of_database), (2, &of_user)] {
-        assert_eq!(tell(&mut broker, need(worker, pool, 0, bounds)).len(), 1);
+    let long = [5, 100, 2_000][chance(3) as usize];
+    let names = (0..9).map(|at| (["d", "e", "f"][at / 3], ["a", "b", "c"][at % 3]));
+    let pools: Vec<_> = names.map(|(database, user)| key(database, user)).collect();
+    let mut broker = Broker::new(seeded(seed));
+    // Since when each waits; until when its servers are busy; for whom servers are to go.
+    let mut since = [Some(0); 9];
+    let mut busy: [Vec<u64>; 9] = Default::default();
+    let mut starved: Vec<(usize, Evict)> = Vec::new();
+    for now in 0..50_000u64 {
+        let mut mail: VecDeque<ToBroker> = VecDeque::new();
+        for at in 0..9 {
+            let waited = since[at].map(|since| now - since);
+            if let Some(age) = waited {
+                assert!(
+                    age < 8 * long + 500,
+                    "{:?} waits for ever: {seed}",
+                    pools[at]
+                );
+                if now % 10 == at as u64 {
+                    mail.push_back(need(0, &pools[at], age * MILLI, bounds));
+                }
+            } else if chance(20) == 0 {
+                since[at] = Some(now);
+            }
+            // The oldest leaves; another goes on waiting.
+            if seed % 2 == 1 && chance(1000) == 0 {
+                since[at] = since[at].map(|since| since + chance(now - since + 1));
+            }
+            let done = busy[at].iter().position(|until| *until <= now);
+            if let Some(done) = done {
+                let clearly = |(who, from): &(usize, Evict)| {
+                    let here = waited.unwrap_or(0);
+                    let longer = |since| now - since > here + (here / 2).max(50);
+                    from.concerns(&pools[*who], &pools[at]) && since[*who].is_some_and(longer)
+                };
+                if let Some(index) = starved.iter().position(clearly) {
+                    starved.swap_remove(index);
+                    busy[at].swap_remove(done);
+                    mail.push_back(ToBroker::Freed {
+                        worker: WorkerId(0),
+                        pool: pools[at].clone(),
+                    });
+                } else {
+                    busy[at][done] = now + 1 + chance(long);
+                    since[at] = None;
+                    let worker = WorkerId(0);
+                    let pool = pools[at].clone();
+                    mail.push_back(ToBroker::Sated { worker, pool });
+                }
+            }
+        }
+        while let Some(next) = mail.pop_front() {
+            let at = |key: &Arc<PoolKey>| pools.iter().position(|pool| pool == key).unwrap();
+            broker.handle(
+                Time((1_000_000 + now) * MILLI),
+                next,
+                &mut |_, said| match said {
+                    Mail::Brokered(FromBroker::Permit { pool, .. }) => {
+                        busy[at(&pool)].push(now + 1 + chance(long));
+                        since[at(&pool)] = None;
+                        // The need may have been said anew meanwhile.
+                        let worker = WorkerId(0);
+                        mail.push_back(ToBroker::Sated { worker, pool });
+                    }
+                    Mail::Brokered(FromBroker::Evict { pool, from, .. }) => {
+                        starved.retain(|known| *known != (at(&pool), from));
+                        starved.push((at(&pool), from));
+                        let worker = WorkerId(0);
+                        mail.push_back(ToBroker::NothingToEvict { worker, pool });
+                    }
+                    Mail::Brokered(FromBroker::Content { pool }) => {
+                        starved.retain(|(who, _)| *who != at(&pool));
+                    }
+                    _ => {}
+                },
+            );
+        }
+        for (at, bound) in [
+            (0, bounds.database),
+            (1, bounds.database),
+            (2, bounds.database),
+        ] {
+            let used: usize = busy[3 * at..3 * at + 3].iter().map(Vec::len).sum();
+            assert!(used <= bound as usize);
+        }
+        for (at, bound) in [(0, bounds.user), (1, bounds.user), (2, bounds.user)] {
+            let used: usize = busy.iter().skip(at).step_by(3).map(Vec::len).sum();
+            assert!(used <= bound as usize);
+        }
     }
-    let mut evicted = Vec::new();
-    for round in 0..3 {
-        evicted.extend(tell(&mut broker, need(0, &both, round, bounds)));
-        let nothing = ToBroker::NothingToEvict {
-            worker: WorkerId(1),
-            pool: both.clone(),
-        };
-        assert!(tell(&mut broker, nothing).is_empty());
-    }
-    assert_eq!(
-        evicted,
-        [
-            "1: evict idle Database",
-            "2: evict idle User",
-            "1: evict idle Database"
-        ]
-    );
-    // Once only one is in the way, it goes when it can.
-    let freed = ToBroker::Freed {
-        worker: WorkerId(2),
-        pool: of_user,
-    };
-    assert!(tell(&mut broker, freed).is_empty());
-    let last = tell(&mut broker, need(0, &both, 4, bounds));
-    assert_eq!(last, ["1: evict for a"]);
+    assert!(broker.kept.iter().all(|kept| {
+        let at = pools.iter().position(|pool| *pool == kept.pool).unwrap();
+        since[at].is_some()
+    }));
 }
 
 #[test]

@@ -70,6 +70,60 @@ pub fn forgets(text: &[u8]) -> Forgets {
     }
 }
 
+/// What running a statement does to what texts mean that are parsed behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alters {
+    /// Nothing, by its first words.
+    Nothing,
+    /// Settings may be others. How, as a hash of the text; 0 where that depends on more than the
+    /// text and what they were before.
+    Settings(u64),
+    /// Names are looked for elsewhere. A hash of the text.
+    Path(u64),
+    /// The schema may be another.
+    Schema,
+    /// It creates something new, which may stand in the place of something else.
+    Creates,
+    /// Likewise, for this session alone.
+    CreatesTemporary,
+    /// It would have created what is there already.
+    Exists,
+    /// It ends a transaction, or a part of it, and what that has changed.
+    Ends,
+}
+
+/// What a text does to the meaning of others. Functions may do it, too, unseen.
+pub fn alters(text: &[u8]) -> Alters {
+    let mut words = Words { rest: text };
+    let Some(Word::Bare(first)) = words.next() else {
+        return Alters::Nothing;
+    };
+    let is = |word: &&[u8]| first.eq_ignore_ascii_case(word);
+    const SETTINGS: [&[u8]; 3] = [b"set", b"reset", b"discard"];
+    const SCHEMA: [&[u8]; 2] = [b"alter", b"drop"];
+    const ENDS: [&[u8]; 5] = [b"commit", b"end", b"rollback", b"abort", b"prepare"];
+    if SETTINGS.iter().any(is) {
+        return Alters::Settings(0);
+    }
+    if ENDS.iter().any(is) {
+        return Alters::Ends;
+    }
+    if SCHEMA.iter().any(is) {
+        return Alters::Schema;
+    }
+    if !is(&&b"create"[..]) {
+        return Alters::Nothing;
+    }
+    if words.is_next(b"or") {
+        words.is_next(b"replace");
+    }
+    let _ = words.is_next(b"local") || words.is_next(b"global");
+    match words.is_next(b"temp") || words.is_next(b"temporary") {
+        true => Alters::CreatesTemporary,
+        false => Alters::Creates,
+    }
+}
+
 /// Whether PostgreSQL plans a text. Such a one it refuses once its rows are others than when it was
 /// parsed; utility commands (FETCH, EXECUTE, SHOW) give whatever rows there are.
 pub fn is_planned(text: &[u8]) -> bool {
@@ -232,6 +286,102 @@ pub fn resets(text: &[u8]) -> Resets {
     resets.filter(|_| words.ends()).unwrap_or(Resets::Nothing)
 }
 
+/// What a SET, RESET or the like does to settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// Sets one; its name in lower case if it was not quoted.
+    To(Box<[u8]>),
+    /// Takes one back to what it was, whatever that is.
+    Back(Box<[u8]>),
+    /// Takes all back.
+    AllBack,
+}
+
+/// Which setting a text sets or takes back, if it begins with a command that does.
+pub fn setting(text: &[u8]) -> Option<Setting> {
+    match resets(text) {
+        Resets::One { name, .. } => return Some(Setting::Back(name)),
+        Resets::All | Resets::Discard => return Some(Setting::AllBack),
+        Resets::Nothing => {}
+    }
+    let mut words = Words { rest: text };
+    if !words.is_next(b"set") {
+        return None;
+    }
+    let _ = words.is_next(b"local") || words.is_next(b"session");
+    match words.is_next(b"names") {
+        true => Some(Setting::To(b"client_encoding"[..].into())),
+        false => words.setting().map(Setting::To),
+    }
+}
+
+/// A command among several that takes settings back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Among {
+    /// Which it takes back.
+    pub resets: Resets,
+    /// Where in the text it ends.
+    pub end: usize,
+    /// How many commands there are up to and with it.
+    pub commands: u8,
+}
+
+/// The commands in a text of several that take settings back. Only texts are understood whose
+/// commands can be told apart for sure: of a few kinds, without quotes, comments or nested commands.
+/// Such ones drivers send before they lend a session to somebody else.
+pub fn resets_among(text: &[u8]) -> Option<Vec<Among>> {
+    const KINDS: [&[u8]; 11] = [
+        b"select",
+        b"show",
+        b"set",
+        b"reset",
+        b"close",
+        b"listen",
+        b"unlisten",
+        b"deallocate",
+        b"discard",
+        b"rollback",
+        b"abort",
+    ];
+    let trimmed = text.trim_ascii_end();
+    let several = trimmed
+        .strip_suffix(b";")
+        .unwrap_or(trimmed)
+        .contains(&b';');
+    if !several || text.iter().any(|b| b"'\"$\\-/".contains(b)) {
+        return None;
+    }
+    let mut found = Vec::new();
+    let (mut end, mut commands) = (0, 0u8);
+    for command in text.split(|b| *b == b';') {
+        end += command.len();
+        let mut words = Words { rest: command };
+        if !words.clone().ends() {
+            let Some(Word::Bare(first)) = words.next() else {
+                return None;
+            };
+            let open = command.iter().filter(|b| **b == b'(').count();
+            let closed = command.iter().filter(|b| **b == b')').count();
+            if open != closed || !KINDS.iter().any(|kind| first.eq_ignore_ascii_case(kind)) {
+                return None;
+            }
+            commands = commands.checked_add(1)?;
+            match resets(command) {
+                Resets::Nothing => {}
+                // PostgreSQL refuses it in company.
+                Resets::Discard => return None,
+                resets => found.push(Among {
+                    resets,
+                    end,
+                    commands,
+                }),
+            }
+        }
+        end += 1;
+    }
+    Some(found)
+}
+
 /// What follows SET, if it sets a setting to its default.
 fn set_to_default(words: &mut Words<'_>) -> Option<Resets> {
     let local = words.is_next(b"local");
@@ -255,15 +405,12 @@ fn set_to_default(words: &mut Words<'_>) -> Option<Resets> {
 }
 
 /// True for a CommandComplete's tag of a command that may change what a text means that was parsed
-/// before. New tables, indexes and sequences do not: a text that needs them failed.
+/// before. New indexes do not.
 pub fn changes_schema(tag: &[u8]) -> bool {
     match tag.split_first_chunk::<5>() {
         Some((b"ALTER", _)) => true,
         Some((b"DROP ", _)) => true,
-        Some((b"CREAT", rest)) => {
-            let harmless: [&[u8]; 3] = [b"E TABLE", b"E INDEX", b"E SEQUENCE"];
-            !harmless.contains(&rest)
-        }
+        Some((b"CREAT", rest)) => rest != b"E INDEX",
         _ => false,
     }
 }
@@ -299,6 +446,92 @@ mod tests {
             ("/* never closed", Forgets::Nothing),
         ] {
             assert_eq!(forgets(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_alter() {
+        for (text, expected) in [
+            ("", Alters::Nothing),
+            ("select 1", Alters::Nothing),
+            ("SET a = b", Alters::Settings(0)),
+            ("reset a", Alters::Settings(0)),
+            ("rollback to a", Alters::Ends),
+            (" /* a */ Alter table t add a int", Alters::Schema),
+            ("drop table t", Alters::Schema),
+            ("create table t ()", Alters::Creates),
+            ("create unlogged table temp ()", Alters::Creates),
+            ("create or replace view v as select 1", Alters::Creates),
+            ("CREATE temp table t ()", Alters::CreatesTemporary),
+            (
+                "create local temporary table t ()",
+                Alters::CreatesTemporary,
+            ),
+            (
+                "create or replace temp view v as select 1",
+                Alters::CreatesTemporary,
+            ),
+        ] {
+            assert_eq!(alters(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_set() {
+        let to = |name: &str| Some(Setting::To(name.as_bytes().into()));
+        let back = |name: &str| Some(Setting::Back(name.as_bytes().into()));
+        for (text, expected) in [
+            ("select 1", None),
+            ("SET timezone = 'x'", to("timezone")),
+            ("set local time zone 'x'", to("timezone")),
+            ("set session \"Foo\" to 1", to("Foo")),
+            ("set names 'utf8'", to("client_encoding")),
+            ("set timezone to default", back("timezone")),
+            ("reset datestyle", back("datestyle")),
+            ("reset all", Some(Setting::AllBack)),
+            ("discard all", Some(Setting::AllBack)),
+            ("discard plans", None),
+        ] {
+            assert_eq!(setting(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn some_of_several_reset() {
+        let among = |text: &str| {
+            let found = resets_among(text.as_bytes())?.pop()?;
+            Some((text[..found.end].to_string(), found.commands, found.resets))
+        };
+        let all = |front: &str, commands| Some((front.to_string(), commands, Resets::All));
+        for (text, expected) in [
+            (
+                "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
+                all(
+                    "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL",
+                    4,
+                ),
+            ),
+            (
+                "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;DISCARD TEMP",
+                all("SET SESSION AUTHORIZATION DEFAULT;RESET ALL", 2),
+            ),
+            ("; ;reset all ;;", all("; ;reset all ", 1)),
+            (
+                "reset datestyle; reset all",
+                all("reset datestyle; reset all", 2),
+            ),
+            ("reset all; discard all", None),
+            ("reset all; select 'x'", None),
+            ("reset all; -- more", None),
+            (
+                "reset all; create rule r as on insert to t do (select 1; select 2)",
+                None,
+            ),
+            ("select (1; reset all; select 2)", None),
+            ("insert into t values (1); reset all", None),
+            ("select 1; select 2", None),
+        ] {
+            assert_eq!(among(text), expected, "{text}");
         }
     }
 

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::command::Alters;
 use crate::statement::{Named, Statement};
 
 /// What an entry awaits.
@@ -50,8 +51,40 @@ pub enum Part {
     Begun,
     /// What is ours: of the answer only what settings have become, and the ReadyForQuery.
     Rest,
-    /// Both in one Query: up to the first CommandComplete it is `Begun`.
-    Both,
+    /// Both in one Query, in which others of the client's may follow.
+    Both {
+        /// How many commands are yet to end up to and with the one that takes settings back.
+        before: u8,
+        /// How many of ours are yet to end behind it.
+        ours: u16,
+    },
+}
+
+impl Part {
+    /// What PostgreSQL answers now is to a command of ours.
+    pub fn is_ours(self) -> bool {
+        match self {
+            Part::Rest => true,
+            Part::Both { before, ours } => before == 0 && ours > 0,
+            Part::Whole | Part::Begun => false,
+        }
+    }
+
+    /// What it is once a command has ended.
+    #[must_use]
+    pub fn next(self) -> Part {
+        match self {
+            Part::Both { before: 0, ours } => Part::Both {
+                before: 0,
+                ours: ours.saturating_sub(1),
+            },
+            Part::Both { before, ours } => Part::Both {
+                before: before - 1,
+                ours,
+            },
+            part => part,
+        }
+    }
 }
 
 /// One entry.
@@ -71,8 +104,11 @@ pub struct Entry {
     pub unnamed_op: bool,
     /// The first of [`Ledger::described`] is what it describes.
     pub describes: bool,
-    /// It may make PostgreSQL forget statements: nothing that names one may pass before its end.
+    /// It may make PostgreSQL forget statements, or parse texts as something else: nothing that
+    /// names one may pass before its end.
     pub barrier: bool,
+    /// The first of its commands does this to texts that are parsed behind it, by its own text.
+    pub alters: Alters,
     /// A Query inside a group of extended messages that no Sync has ended, and that may have begun a
     /// transaction.
     pub inside: bool,
@@ -96,6 +132,7 @@ impl Entry {
             unnamed_op: false,
             describes: false,
             barrier: false,
+            alters: Alters::Nothing,
             inside: false,
             part: Part::Whole,
             named: 0,
@@ -172,8 +209,6 @@ pub struct Asked {
     pub name: Box<[u8]>,
     /// Its number.
     pub number: u64,
-    /// The group in which it was bound or described.
-    pub group: u32,
 }
 
 /// What was sent already when a COPY from the client began.
@@ -229,6 +264,21 @@ impl Ledger {
     pub fn set_part(&mut self, part: Part) {
         if let Some(front) = self.entries.front_mut() {
             front.part = part;
+        }
+    }
+
+    /// What the command does that has just ended, which tells it once.
+    pub fn take_alters(&mut self) -> Alters {
+        let front = self.entries.front_mut();
+        front.map_or(Alters::Nothing, |front| {
+            std::mem::replace(&mut front.alters, Alters::Nothing)
+        })
+    }
+
+    /// Changes what the command under way does.
+    pub fn set_alters(&mut self, alters: Alters) {
+        if let Some(front) = self.entries.front_mut() {
+            front.alters = alters;
         }
     }
 

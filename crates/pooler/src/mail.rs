@@ -272,8 +272,6 @@ pub enum FromBroker {
         from: Evict,
         /// How long its oldest client has waited, in nanoseconds.
         age: u64,
-        /// One that is in use is not to go as soon as it is given back: it would be of no use yet.
-        idle_only: bool,
     },
     /// The pool of an `Evict` waits no more: nothing need be closed for it.
     Content {

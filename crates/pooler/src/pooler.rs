@@ -241,7 +241,9 @@ impl Pooler {
             }
             Mail::Broker(mail) => {
                 if let Some(broker) = &mut self.broker {
-                    broker.handle(mail, &mut |to, mail| out.push(Action::Post(to, mail)));
+                    broker.handle(self.now, mail, &mut |to, mail| {
+                        out.push(Action::Post(to, mail))
+                    });
                 }
             }
             Mail::Brokered(mail) => self.brokered(mail, out),
@@ -287,12 +289,7 @@ impl Pooler {
                 idle_only,
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
-            FromBroker::Evict {
-                pool,
-                from,
-                age,
-                idle_only,
-            } => self.evict(&pool, from, age, idle_only, out),
+            FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::hash::BuildHasher;
 
 use crate::Seeded;
-use crate::command::{Forgets, Resets, forgets, is_planned, resets};
+use crate::command::{Alters, Forgets, Resets, alters, forgets, is_planned, resets};
 use crate::event::WorkerId;
 
 /// How our names on servers begin.
@@ -42,6 +42,8 @@ pub struct Statement {
     pub forgets: Forgets,
     /// Which settings running it resets.
     pub resets: Resets,
+    /// What running it does to what others mean.
+    pub alters: Alters,
     /// PostgreSQL refuses it once its rows have changed.
     pub planned: bool,
     key: OnceLock<u128>,
@@ -59,15 +61,16 @@ impl Statement {
             schema,
             forgets: forgets(text),
             resets: resets(text),
+            alters: alters(text),
             planned: is_planned(text),
             key: OnceLock::new(),
             told: OnceLock::new(),
         }
     }
 
-    /// Running it does something to its client that the server does not do by itself.
-    pub fn has_effect(&self) -> bool {
-        self.forgets != Forgets::Nothing || self.resets != Resets::Nothing
+    /// Its text.
+    pub fn text(&self) -> &[u8] {
+        cstr(&self.definition).map_or(&[], |(text, _)| text)
     }
 
     /// 128 bits of SHA-256 over text, types, meaning and schema: every worker finds the same.
@@ -200,6 +203,8 @@ pub struct Interner {
     schema: u64,
     /// Those of them that the other workers have not been told of, as such a sum.
     untold: u64,
+    /// How many meanings were given to settings that are not known.
+    unknown: u64,
     /// Bytes of texts that were added since the last purge.
     added: usize,
     /// At how many of those the next is due.
@@ -217,6 +222,7 @@ impl Interner {
             noticed: 0,
             schema: 0,
             untold: 0,
+            unknown: 0,
             added: 0,
             purge_at_bytes: PURGE_BYTES,
         }
@@ -257,6 +263,13 @@ impl Interner {
     pub fn under(&mut self, statement: &Arc<Statement>, meaning: u64) -> Arc<Statement> {
         let both = foldhash::quality::FixedState::default().hash_one((statement.meaning, meaning));
         self.intern(both, &statement.definition)
+    }
+
+    /// What texts mean that are parsed under settings of which PostgreSQL has not told yet: nobody
+    /// else's, here or in another process.
+    pub fn unknown_meaning(&mut self) -> u64 {
+        self.unknown += 1;
+        self.seeded.hash_one(("unknown", self.unknown))
     }
 
     /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
@@ -440,6 +453,11 @@ impl ServerSet {
             shape: None,
         };
         self.grown |= self.entries.insert(key, entry).is_none();
+    }
+
+    /// The statement under a key.
+    pub fn statement(&self, key: u128) -> Option<Arc<Statement>> {
+        self.entries.get(&key).map(|entry| entry.statement.clone())
     }
 
     /// What the statement under a key was described as here.

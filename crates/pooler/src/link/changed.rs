@@ -29,10 +29,11 @@ impl Upstream<'_> {
         let Some(told) = &named.told else {
             return Ok(false);
         };
-        if named.statement.schema == self.interner.schema() {
+        let same = named.statement.schema == self.interner.schema();
+        let server = self.linked();
+        if same && !server.changes.has_temporary() {
             return Ok(false);
         }
-        let server = self.linked();
         if let Some(shape) = server.set.shape(key) {
             return Ok(!told.shape.fits(shape));
         }
@@ -110,8 +111,7 @@ impl Downstream<'_> {
         };
         // What an old statement is where this transaction has changed the schema, it is no more
         // after a rollback.
-        let schema = self.shared.statements.schema();
-        if self.server.changed_schema && named.statement.schema != schema {
+        if self.server.changes.is_older(named.number) {
             return;
         }
         // A portal's description says less than a statement's of the same columns.
@@ -183,21 +183,42 @@ impl Downstream<'_> {
     /// What PostgreSQL says where the statement is the one that was described: drivers know then
     /// that they must describe it anew.
     pub(super) fn tell_changed_result(&mut self, fields: Fields<'_>) {
+        self.tell_instead(fields, |field| match field {
+            b'C' => Some(b"0A000"),
+            b'M' => Some(b"cached plan must not change result type"),
+            b'F' => Some(b"plancache.c"),
+            b'R' => Some(b"RevalidateCachedQuery"),
+            _ => None,
+        });
+    }
+
+    /// What PostgreSQL says of a statement that it has, in a transaction that has failed.
+    pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
+        self.tell_instead(fields, |field| match field {
+            b'C' => Some(b"25P02"),
+            b'M' => Some(
+                b"current transaction is aborted, commands ignored until end of transaction block",
+            ),
+            _ => None,
+        });
+    }
+
+    /// An error of the severity of one that came.
+    fn tell_instead(&mut self, fields: Fields<'_>, other: fn(u8) -> Option<&'static [u8]>) {
         let Some((client, _)) = &self.client else {
             return;
         };
         self.out.send_with(Peer::Client(*client), |buf| {
             write::message(buf, tag::ERROR, |buf| {
-                for (code, value) in fields.iter() {
-                    let value: &[u8] = match code {
-                        b'C' => b"0A000",
-                        b'M' => b"cached plan must not change result type",
-                        b'F' => b"plancache.c",
-                        b'R' => b"RevalidateCachedQuery",
+                for (field, value) in fields.iter() {
+                    let value = match field {
                         b'S' | b'V' => value,
-                        _ => continue,
+                        _ => match other(field) {
+                            Some(value) => value,
+                            None => continue,
+                        },
                     };
-                    buf.push(code);
+                    buf.push(field);
                     buf.extend_from_slice(value);
                     buf.push(0);
                 }

@@ -7,7 +7,6 @@ use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
 use crate::client::Client;
-use crate::command::changes_schema;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
@@ -146,6 +145,10 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
+            tag::NOTICE => {
+                self.may_say_exists(chunk, header);
+                self.passing(chunk, header)
+            }
             _ => self.passing(chunk, header),
         }
     }
@@ -184,7 +187,7 @@ impl Downstream<'_> {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
-            (_, Some(entry)) if entry.swallow || entry.part == Part::Rest => Fate::Drop,
+            (_, Some(entry)) if entry.swallow || entry.part.is_ours() => Fate::Drop,
             (_, Some(_)) => Fate::Relay,
             (_, None) if self.server.eaten > 0 => Fate::Relay,
             (tag, None) => return Err(broken(WireError::Tag(tag))),
@@ -306,7 +309,7 @@ impl Downstream<'_> {
         let part = front.map(|entry| entry.part);
         // What is behind it ends with the one that the client sees.
         let swallow = self.swallowing() || part == Some(Part::Begun);
-        if matches!(part, Some(Part::Rest | Part::Both)) {
+        if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
         let inside = front.is_some_and(|entry| entry.inside);
@@ -317,11 +320,7 @@ impl Downstream<'_> {
             server.close_why.get_or_insert("query inside an open group");
         }
         self.server.status = status;
-        if self.server.changed_schema && status == Status::Idle {
-            // It is only now that others see it, or that its own transaction sees it no more.
-            self.server.changed_schema = false;
-            self.shared.statements.schema_changed();
-        }
+        self.changes_are_told(status);
         self.server.copy_in = false;
         self.server.copy_broken = false;
         self.server.copy_both = false;
@@ -357,31 +356,25 @@ impl Downstream<'_> {
         let Some(front) = self.server.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
+        self.may_alter(command);
         match command {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
                 Some((_, client)) => forget_all(client, self.server),
                 None => self.server.set.clear_sure(),
             },
             b"PREPARE" => self.server.sql_prepared = true,
-            tag if changes_schema(tag) => {
-                self.server.changed_schema = true;
-                self.shared.statements.schema_changed();
-            }
             _ => {}
         }
         self.pass(
             chunk,
             header.total(),
-            if front.swallow || front.part == Part::Rest {
+            if front.swallow || front.part.is_ours() {
                 Fate::Drop
             } else {
                 Fate::Relay
             },
         );
-        if front.part == Part::Both {
-            // That was the client's command; what comes now is ours.
-            self.server.ledger.set_part(Part::Rest);
-        }
+        self.server.ledger.set_part(front.part.next());
         if front.reply == Reply::Execute {
             self.answered();
         }
@@ -403,10 +396,14 @@ impl Downstream<'_> {
                 && let Some(params) = &client.params
             {
                 let params = params.with(position, value);
-                if Params::has_meaning(position) {
+                let has_meaning = Params::has_meaning(position);
+                if has_meaning {
                     client.meaning = params.meaning(self.meaning);
                 }
                 client.params = Some(self.shared.params.intern(params));
+                if has_meaning {
+                    self.settings_changed();
+                }
             }
         }
         if name == standby::NAME {
@@ -482,7 +479,10 @@ impl Downstream<'_> {
         self.server.copy_in = false;
         self.server.copy_broken = false;
         let described = self.server.ledger.described.front();
-        if changed || described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some()) {
+        // In a transaction that has failed, PostgreSQL looks at that first.
+        let failed_before = changed && self.server.status == Status::Failed;
+        let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
+        if (changed && !failed_before) || in_check {
             self.tell_described_parameters();
         }
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
@@ -500,6 +500,9 @@ impl Downstream<'_> {
             && self.had_another_result(fields, statement)
         {
             self.tell_changed_result(fields);
+            chunk.at += header.total();
+        } else if failed_before {
+            self.tell_failed(fields);
             chunk.at += header.total();
         } else if changed {
             self.tell_changed_result(fields);

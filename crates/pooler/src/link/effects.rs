@@ -10,20 +10,28 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
-use crate::command::{Forgets, Resets, resets};
+use crate::command::{Alters, Among, Forgets, Resets, resets, resets_among};
 use crate::inbox::Chunk;
-use crate::ledger::{Change, Entry, Part, Reply};
+use crate::ledger::{Entry, Part, Reply};
 use crate::params::set_one;
 use crate::server::Portal;
-use crate::statement;
+use crate::statement::Statement;
 
 /// The name of the statements and portals that set settings back.
 const BACK: &[u8] = b"howdah_back";
 
-/// What sets settings back to a client's login, behind a Query that resets them.
+/// The longest Query of several commands in which one that takes settings back is looked for, in
+/// bytes: what drivers send before they lend a session to somebody else is short.
+const SEVERAL_MAX: usize = 512;
+
+/// What sets settings back to a client's login, behind a command in a Query that resets them.
 #[derive(Debug)]
 pub(super) struct Tail {
     sql: Vec<u8>,
+    /// How many commands that is.
+    count: u16,
+    /// Where in the Query's text it belongs, and how many of the client's commands stand before.
+    place: (usize, u8),
     /// The client's command can't have company in its Query.
     apart: bool,
 }
@@ -40,14 +48,38 @@ impl Upstream<'_> {
         }
         let body = &chunk.rest()[HEADER..];
         let body = &body[..body.len().min(header.body as usize)];
-        if !may_reset(body) {
+        let several = header.total() <= SEVERAL_MAX && may_be_several(body);
+        if !may_reset(body) && !several {
             return Ok(None);
         }
         let whole = whole(chunk, header).ok_or(Flow::Partial)?;
-        let resets = resets(whole.strip_suffix(b"\0").unwrap_or(whole));
-        let sql = self.values_of_login(&resets).concat();
-        let apart = resets == Resets::Discard;
-        Ok((!sql.is_empty()).then_some(Tail { sql, apart }))
+        let text = whole.strip_suffix(b"\0").unwrap_or(whole);
+        let alone = resets(text);
+        let apart = alone == Resets::Discard;
+        let among = match alone {
+            Resets::Nothing => resets_among(text).unwrap_or_default(),
+            resets => vec![Among {
+                resets,
+                end: text.len(),
+                commands: 1,
+            }],
+        };
+        let mut values = Vec::new();
+        let mut place = (0, 0);
+        for one in among {
+            let more = self.values_of_login(&one.resets);
+            if !more.is_empty() {
+                // All behind the last of them: settings in between hardly anybody looks at.
+                place = (one.end, one.commands);
+                values.extend(more);
+            }
+        }
+        Ok((!values.is_empty()).then(|| Tail {
+            sql: values.concat(),
+            count: u16::try_from(values.len()).unwrap_or(u16::MAX),
+            place,
+            apart,
+        }))
     }
 
     /// Sends a Query that resets, and what sets the settings back.
@@ -70,10 +102,14 @@ impl Upstream<'_> {
         }
         let body = &chunk.rest()[HEADER..header.total()];
         let text = body.strip_suffix(b"\0").unwrap_or(body);
+        let (at, before) = tail.place;
         // The client's text may end in a comment.
-        let sql = [text, b"\n;", &tail.sql].concat();
+        let sql = [&text[..at], b"\n;", &tail.sql, &text[at..]].concat();
         self.out.send_with(to, |buf| write::query(buf, &sql));
-        entry.part = Part::Both;
+        entry.part = Part::Both {
+            before,
+            ours: tail.count,
+        };
         self.push(entry);
         self.drop(chunk, header);
     }
@@ -106,24 +142,28 @@ impl Upstream<'_> {
         portals.find(|portal| *portal.name == *name)
     }
 
+    /// Running a statement does something to its client that the server does not do by itself, or to
+    /// texts that are parsed behind it.
+    pub(super) fn has_effect(&mut self, statement: &Statement) -> bool {
+        match statement.alters {
+            Alters::Nothing => statement.forgets != Forgets::Nothing,
+            // Most end a transaction that has changed nothing of that kind.
+            Alters::Ends => self.linked().changes.end_matters(),
+            _ => true,
+        }
+    }
+
     /// The entry of an Execute that does something to the client, and statements to run behind it.
     pub(super) fn take_effect(&mut self, portal: &Portal) -> Result<(Entry, Vec<Vec<u8>>), Flow> {
         let mut entry = Entry::forward(Reply::Execute);
-        entry.barrier = portal.statement.forgets != Forgets::Nothing;
+        entry.alters = self.alters(&portal.statement);
+        // Texts that are parsed behind it may mean something else.
+        entry.barrier =
+            portal.statement.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;
         if let (Forgets::Name(name), true) = (&portal.statement.forgets, portal.void) {
             self.wait_for(name)?;
-            let change = if self.lookup(name).is_some() {
-                self.make_void();
-                Change::Forget
-            } else {
-                // Gone since it was bound: PostgreSQL says so.
-                let to = self.to();
-                self.out.send_with(to, |buf| {
-                    write::of_statement(buf, tag::CLOSE, statement::VOID)
-                });
-                self.push(Entry::swallow(Reply::Close));
-                Change::Nothing
-            };
+            // It may be gone since it was bound: PostgreSQL says so.
+            let change = self.void_or_nothing(name);
             self.push_name_op(name.clone(), change);
             entry.name_op = true;
         }
@@ -165,6 +205,15 @@ impl Upstream<'_> {
             self.push(last);
         }
     }
+}
+
+/// A first look at a text: whether something may follow its first command.
+fn may_be_several(text: &[u8]) -> bool {
+    let front = text.iter().position(|b| *b == b';');
+    let blank = |b: &u8| matches!(b, b'\t'..=b'\r' | b' ' | 0);
+    front.map_or(!text.ends_with(b"\0"), |at| {
+        !text[at + 1..].iter().all(blank)
+    })
 }
 
 /// A first look at a text: false for nearly all that reset nothing.

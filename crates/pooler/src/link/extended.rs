@@ -11,7 +11,11 @@ use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Asked, Change, Described, Entry, Reply};
+use crate::server::Bound;
 use crate::statement::{self, Statement};
+
+/// Of how many portals that were bound in one group what their descriptions promise is kept in mind.
+const BOUND_MAX: usize = 64;
 
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
@@ -31,7 +35,9 @@ impl Upstream<'_> {
             self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
             return Ok(());
         };
-        let statement = self.interner.intern(self.client.meaning, parse.definition);
+        self.settle_meaning()?;
+        let meaning = self.meaning();
+        let statement = self.interner.intern(meaning, parse.definition);
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
             return Ok(());
@@ -40,6 +46,7 @@ impl Upstream<'_> {
     }
 
     fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
+        self.parses_unnamed();
         let mut entry = Entry::forward(Reply::Parse);
         entry.unnamed = true;
         entry.name_op = self.define_unnamed(&statement);
@@ -150,17 +157,21 @@ impl Upstream<'_> {
     /// What a Bind names, and what its portal will do.
     fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
         let mut found = self.statement(names.statement, true)?;
-        if names.portal.is_empty() {
-            let planned = found.statement.as_ref().is_some_and(|s| s.planned);
-            let news = found.named != 0 && planned && !found.told;
-            let group = self.linked().ledger.group();
-            self.linked().bound = news.then(|| Asked {
-                name: names.statement.into(),
-                number: found.named,
+        let server = self.linked();
+        let group = server.ledger.group();
+        let others = |bound: &Bound| bound.group == group && *bound.portal != *names.portal;
+        server.bound.retain(others);
+        if found.is_described() && !found.told && server.bound.len() < BOUND_MAX {
+            server.bound.push(Bound {
+                portal: names.portal.into(),
+                statement: found.asked(names.statement),
                 group,
             });
         }
-        let effect = found.statement.as_ref().is_some_and(|s| s.has_effect());
+        let effect = match &found.statement {
+            Some(statement) => self.has_effect(statement),
+            None => false,
+        };
         if effect || !self.linked().portals.is_empty() {
             self.bind_portal(names.portal, &mut found)?;
         }
@@ -199,34 +210,20 @@ impl Upstream<'_> {
         let renamed = match Target::read(header.tag, body) {
             Ok(Target::Statement(name)) => {
                 let found = self.statement(name, false)?;
-                let planned = found.statement.as_ref().is_some_and(|s| s.planned);
-                if found.named != 0 && planned {
+                if found.is_described() {
                     entry.describes = true;
-                    let ledger = &mut self.linked().ledger;
-                    let group = ledger.group();
-                    ledger.described.push_back(Described {
-                        asked: Some(Asked {
-                            name: name.into(),
-                            number: found.named,
-                            group,
-                        }),
-                        key: Some(found.key),
-                        parameters: None,
-                    });
+                    self.client_describes(found.asked(name), Some(found.key));
                 }
                 self.renamed(entry, name, found)
             }
-            Ok(Target::Portal(b"")) => {
+            Ok(Target::Portal(portal)) => {
                 let server = self.linked();
                 let group = server.ledger.group();
-                // Behind a Sync, whether that Bind has failed is not known.
-                if let Some(asked) = server.bound.take_if(|bound| bound.group == group) {
+                let its = |bound: &Bound| bound.group == group && *bound.portal == *portal;
+                if let Some(at) = server.bound.iter().position(its) {
+                    let bound = server.bound.swap_remove(at);
                     entry.describes = true;
-                    server.ledger.described.push_back(Described {
-                        asked: Some(asked),
-                        key: None,
-                        parameters: None,
-                    });
+                    self.client_describes(bound.statement, None);
                 }
                 None
             }
@@ -243,6 +240,15 @@ impl Upstream<'_> {
         });
         self.drop(chunk, header);
         Ok(())
+    }
+
+    /// The client is about to be told what a statement is, or a portal of it.
+    fn client_describes(&mut self, asked: Asked, key: Option<u128>) {
+        self.linked().ledger.described.push_back(Described {
+            asked: Some(asked),
+            key,
+            parameters: None,
+        });
     }
 
     pub(super) fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {

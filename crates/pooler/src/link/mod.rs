@@ -14,6 +14,7 @@ pub mod changed;
 pub mod downstream;
 pub mod effects;
 pub mod extended;
+pub mod meaning;
 pub mod prepare;
 pub mod pressure;
 pub mod release;

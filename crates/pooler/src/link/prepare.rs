@@ -10,7 +10,7 @@ use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Change, Entry, NameOp, Reply, SetOp};
+use crate::ledger::{Asked, Change, Entry, NameOp, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
 use crate::statement::{self, Held, Interner, Named, Statement, server_name};
 
@@ -21,13 +21,19 @@ impl Upstream<'_> {
     /// Returns only if what a name means is certain at this point of the stream: nothing before it
     /// in other groups, or able to forget it, is still unanswered.
     pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
+        if self.linked().ledger.has_barrier() {
+            return Err(self.stall());
+        }
+        self.wait_for_groups(name)
+    }
+
+    /// Waits for what other groups do to a name.
+    fn wait_for_groups(&mut self, name: &[u8]) -> Result<(), Flow> {
         let ledger = &self.linked().ledger;
         let group = ledger.group();
-        let earlier = ledger.pending(name).is_some_and(|op| op.group != group);
-        if earlier || ledger.has_barrier() {
-            Err(self.stall())
-        } else {
-            Ok(())
+        match ledger.pending(name).is_some_and(|op| op.group != group) {
+            true => Err(self.stall()),
+            false => Ok(()),
         }
     }
 
@@ -70,6 +76,7 @@ impl Upstream<'_> {
     /// A client that does not know a statement's parameters may have it described though it is
     /// something else now than it was told: what PostgreSQL says before the error is not known.
     pub(super) fn statement(&mut self, name: &[u8], binds: bool) -> Result<Found, Flow> {
+        self.settle_meaning()?;
         if name.is_empty() {
             let statement = self.unnamed()?;
             return Ok(Found {
@@ -106,15 +113,16 @@ impl Upstream<'_> {
     /// Remembers a portal that does something to its client when it is executed. `DEALLOCATE name`
     /// of one of the client's statements is replaced by one of a statement that is there for that.
     pub(super) fn bind_portal(&mut self, portal: &[u8], found: &mut Found) -> Result<(), Flow> {
-        let effect = found.statement.as_ref().filter(|s| s.has_effect());
+        let effect = found.statement.clone().filter(|s| self.has_effect(s));
         let mut void = false;
-        if let Some(statement) = effect
+        if let Some(statement) = &effect
             && let Forgets::Name(name) = &statement.forgets
         {
             self.wait_for(name)?;
-            void = self.lookup(name).is_some();
+            void = self.lookup(name).is_some() || statement::is_ours(name);
             if void {
-                let deallocate = self.interner.intern(self.client.meaning, VOID_DEALLOCATION);
+                let meaning = self.meaning();
+                let deallocate = self.interner.intern(meaning, VOID_DEALLOCATION);
                 let key = self.ensure(&deallocate)?;
                 found.name = Some(ServerName::Of(server_name(key)));
             }
@@ -127,7 +135,7 @@ impl Upstream<'_> {
                 name: portal.into(),
                 number: server.portals_bound,
                 group: server.ledger.group(),
-                statement: statement.clone(),
+                statement,
                 void,
             });
         }
@@ -136,7 +144,7 @@ impl Upstream<'_> {
 
     /// Makes sure that the server's unnamed statement is the client's, which is returned.
     fn unnamed(&mut self) -> Result<Option<Arc<Statement>>, Flow> {
-        self.wait_for(b"")?;
+        self.wait_for_groups(b"")?;
         let client = self.lookup(b"");
         let server = self.linked();
         let group = server.ledger.group();
@@ -147,22 +155,25 @@ impl Upstream<'_> {
             None => server.unnamed.clone(),
         };
         // As in `ensure`: what it is if it is parsed now.
+        let meaning = self.meaning();
         let late = client
             .as_ref()
-            .filter(|ours| ours.meaning != self.client.meaning)
-            .map(|ours| self.interner.under(ours, self.client.meaning));
+            .filter(|ours| ours.meaning != meaning)
+            .map(|ours| self.interner.under(ours, meaning));
         let to = self.to();
         match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
             (Some(_), Unnamed::Known(Some(theirs)))
                 if late.as_ref().is_some_and(|late| late.same(theirs)) => {}
             (None, Unnamed::Known(None)) => {}
+            (Some(_), _) if self.linked().ledger.has_barrier() => return Err(self.stall()),
             (Some(ours), _) => {
                 self.out
                     .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
                 let mut entry = Entry::swallow(Reply::Parse);
                 let now = late.as_ref().unwrap_or(ours);
+                self.parses_unnamed();
                 entry.unnamed_op = self.push_unnamed_op(Some(now.clone()));
                 self.push(entry);
             }
@@ -181,7 +192,7 @@ impl Upstream<'_> {
     /// while its client has other settings than when it was named, it may come to mean something
     /// else: then it is nobody's who has it from a Parse under either.
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
-        let meaning = self.client.meaning;
+        let meaning = self.meaning();
         if statement.meaning != meaning
             && let None | Some(Held::Going(_)) = self.linked().set.find(statement).1
         {
@@ -239,6 +250,7 @@ impl Upstream<'_> {
 
     /// Sends a Parse that adds to the server's set.
     fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
+        self.parses(key, statement);
         let server = self.linked();
         let group = server.ledger.group();
         server.set.mark(key, statement, Held::Coming(group));
@@ -427,6 +439,7 @@ pub fn concerned(
     statements: &mut Interner,
 ) -> Option<Concerned> {
     let front = server.ledger.front()?;
+    let meaning = server.changes.meaning(client.meaning);
     let op = server.ledger.name_ops.front().filter(|_| front.name_op);
     let (name, statement) = match op {
         Some(op) if op.name.is_empty() => return None,
@@ -459,13 +472,13 @@ pub fn concerned(
     // A DEALLOCATE of a name was bound to another statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = (front.reply == Reply::Bind && server.portals.iter().any(void))
-        .then(|| server.set.key_of(client.meaning, VOID_DEALLOCATION));
+        .then(|| server.set.key_of(meaning, VOID_DEALLOCATION));
     let key = match replaced.flatten() {
         Some(key) => key,
         None if name.is_empty() => return None,
         None => match server.set.find(&statement) {
-            (_, None) if statement.meaning != client.meaning => {
-                let late = statements.under(&statement, client.meaning);
+            (_, None) if statement.meaning != meaning => {
+                let late = statements.under(&statement, meaning);
                 server.set.find(&late).0
             }
             (key, _) => key,
@@ -491,6 +504,21 @@ pub struct Found {
     pub key: u128,
     /// Its client was told what it is. Of one that is bound this is so still, as far as we know.
     pub told: bool,
+}
+
+impl Found {
+    /// Its client may be told of rows that are a promise.
+    pub fn is_described(&self) -> bool {
+        self.named != 0 && self.statement.as_ref().is_some_and(|s| s.planned)
+    }
+
+    /// What a description is of, by the client's name.
+    pub fn asked(&self, name: &[u8]) -> Asked {
+        Asked {
+            name: name.into(),
+            number: self.named,
+        }
+    }
 }
 
 /// What a statement is called on a server.

@@ -100,7 +100,7 @@ impl Pooler {
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
             server.portals.clear();
-            server.bound = None;
+            server.bound.clear();
             // What was to be cancelled is over.
             server.repeat = None;
             if server.paused {

@@ -290,8 +290,10 @@ impl Upstream<'_> {
             return self.deallocate(chunk, header, name);
         }
         let tail = self.query_resets(chunk, header)?;
+        let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();
         entry.barrier = true;
+        entry.alters = alters;
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
         match tail {
@@ -318,7 +320,8 @@ impl Upstream<'_> {
         had
     }
 
-    /// The name in a Query that is `DEALLOCATE name`, if it is one of the client's.
+    /// The name in a Query that is `DEALLOCATE name`, if it is one of the client's, or could be one
+    /// of ours.
     fn deallocated(
         &mut self,
         chunk: &Chunk<'_>,
@@ -337,13 +340,14 @@ impl Upstream<'_> {
             return Ok(None);
         };
         self.wait_for(&name)?;
-        Ok(self.lookup(&name).map(|_| name))
+        let known = self.lookup(&name).is_some();
+        Ok((known || statement::is_ours(&name)).then_some(name))
     }
 
     /// Lets PostgreSQL deallocate a statement that is there for nothing else, so that its answer is
-    /// PostgreSQL's own, whatever the transaction's state.
+    /// PostgreSQL's own, whatever the transaction's state; or one that is not there.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
-        self.make_void();
+        let change = self.void_or_nothing(&name);
         if self.forget_unnamed() {
             // One entry carries one change: this goes with an entry that is there for it.
             let to = self.to();
@@ -353,7 +357,7 @@ impl Upstream<'_> {
                 .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
-        self.push_name_op(name, Change::Forget);
+        self.push_name_op(name, change);
         let mut entry = self.query_entry();
         entry.barrier = true;
         entry.name_op = true;
@@ -364,6 +368,20 @@ impl Upstream<'_> {
             .send_with(to, |buf| write::query(buf, b"DEALLOCATE howdah_void"));
         self.drop(chunk, header);
         Ok(())
+    }
+
+    /// What a DEALLOCATE of a name does to it, and `howdah_void` such that one of that says it.
+    pub(super) fn void_or_nothing(&mut self, name: &[u8]) -> Change {
+        if self.lookup(name).is_some() {
+            self.make_void();
+            return Change::Forget;
+        }
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, tag::CLOSE, statement::VOID)
+        });
+        self.push(Entry::swallow(Reply::Close));
+        Change::Nothing
     }
 
     pub(super) fn make_void(&mut self) {

@@ -128,6 +128,12 @@ impl Pooler {
         if server.sql_prepared {
             return self.forget_sql_prepared(id, out);
         }
+        if !server.changes.left_nothing() && self.close_transient(id, out) {
+            return;
+        }
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
         let pool = self.pools.at_mut(server.pool);
         if pool.paused {
             return self.close_server(id, "pause mode", Close::Await, out);
@@ -145,17 +151,19 @@ impl Pooler {
             return;
         };
         server.since = now;
+        let served = server.served;
+        let held = self.pools.at(pool_id).held;
+        let starved = self.pools.at(pool_id).starved.is_some();
+        if !held && starved && self.yields(pool_id, served) {
+            return self.close_server(id, "evicted", Close::Await, out);
+        }
         let pool = self.pools.at_mut(pool_id);
-        let held = pool.held;
         if !held
             && !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
         {
             let (worker, _) = pool.hungry.swap_remove(index);
             return self.lend(id, worker, out);
-        }
-        if !held && pool.starved.is_some() && self.yields(pool_id) {
-            return self.close_server(id, "evicted", Close::Await, out);
         }
         if !held && let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);

@@ -26,7 +26,7 @@ pub struct Starved {
 /// How much longer than the clients of a pool those of another must have waited, at least, for a
 /// server of the first to be closed for a server of the second, in nanoseconds: a new server costs
 /// PostgreSQL some milliseconds.
-const STARVED_NS: u64 = 50_000_000;
+pub(crate) const STARVED_NS: u64 = 50_000_000;
 
 impl Starved {
     /// A server given back to another pool, where the oldest client that could have it has waited
@@ -42,13 +42,17 @@ impl Starved {
 
 impl Pooler {
     /// Whether a server given back is to make room for one of another pool. One such server is
-    /// enough.
-    pub(super) fn yields(&mut self, pool_id: PoolId) -> bool {
+    /// enough. One that has just been opened serves somebody first: who waited for it to be let in
+    /// has only just asked for it.
+    pub(super) fn yields(&mut self, pool_id: PoolId, served: bool) -> bool {
         self.trim_waiting(pool_id);
         let Some(starved) = self.pools.at(pool_id).starved.clone() else {
             return false;
         };
-        if !starved.outweighs(self.longest_shared_wait(pool_id), self.now) {
+        // Other workers' clients of this pool are as near as ours.
+        let elsewhere = self.pools.at(pool_id).hungry.iter().map(|(_, age)| *age);
+        let wait = self.longest_shared_wait(pool_id).max(elsewhere.max());
+        if !served && wait.is_some() || !starved.outweighs(wait, self.now) {
             return false;
         }
         for id in self.pools.ids() {
@@ -68,16 +72,9 @@ impl Pooler {
         Some(self.now.0.saturating_sub(since.0))
     }
 
-    /// A bound holds a pool back: an idle server goes, or else, unless only idle ones may, one that
-    /// is given back soon, if the clients of that pool have waited for long.
-    pub(crate) fn evict(
-        &mut self,
-        key: &PoolKey,
-        from: Evict,
-        age: u64,
-        idle_only: bool,
-        out: &mut Out,
-    ) {
+    /// A bound holds a pool back: an idle server goes, or else one that is given back soon, if the
+    /// clients of that pool have waited for long.
+    pub(crate) fn evict(&mut self, key: &PoolKey, from: Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
             if !from.concerns(key, &pool.key) {
@@ -103,7 +100,7 @@ impl Pooler {
                 };
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
-                    if !idle_only && from.concerns(key, &pool.key) {
+                    if from.concerns(key, &pool.key) {
                         pool.starved = Some(starved.clone());
                     }
                 }

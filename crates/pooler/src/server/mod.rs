@@ -22,6 +22,7 @@ use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::{Asked, Ledger};
+use crate::link::meaning::Changes;
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{ServerSet, Statement};
@@ -75,7 +76,7 @@ pub enum Unnamed {
     Unknown,
 }
 
-/// A portal of a statement that does something to its client.
+/// A portal of a statement that does something to its client, or to what is parsed behind it.
 #[derive(Clone, Debug)]
 pub struct Portal {
     /// Its name.
@@ -88,6 +89,17 @@ pub struct Portal {
     pub statement: Arc<Statement>,
     /// What is bound is not that: it deallocates a statement that is there for nothing else.
     pub void: bool,
+}
+
+/// A portal that is about to be described, perhaps.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Its name.
+    pub portal: Box<[u8]>,
+    /// What it was bound to.
+    pub statement: Asked,
+    /// The group it was bound in: behind a Sync, whether the Bind has failed is not known.
+    pub group: u32,
 }
 
 /// See the module.
@@ -115,8 +127,8 @@ pub struct Server {
     pub unnamed: Unnamed,
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
-    /// What the unnamed portal was last bound to, if its client does not know what that is.
-    pub bound: Option<Asked>,
+    /// Portals whose client does not know the rows of what they were bound to.
+    pub bound: Vec<Bound>,
     /// How many portals were ever kept in mind.
     pub portals_bound: u64,
     /// It reads a COPY from the client.
@@ -142,8 +154,8 @@ pub struct Server {
     pub close_why: Option<&'static str>,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,
-    /// Its transaction has changed the schema.
-    pub changed_schema: bool,
+    /// What its transaction has changed for texts that are parsed.
+    pub changes: Changes,
     /// Cancel requests under way for it.
     pub cancels: u32,
     /// The last of them may have to be repeated.
@@ -187,7 +199,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
-            bound: None,
+            bound: Vec::new(),
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,
@@ -199,7 +211,7 @@ impl Server {
             cut_off: false,
             served: false,
             close_why: None,
-            changed_schema: false,
+            changes: Changes::default(),
             cancels: 0,
             repeat: None,
             key: None,

@@ -36,13 +36,20 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        server.state = state;
-        server.since = self.now;
-        server.request = self.now;
         server.unnamed = Unnamed::Known(None);
         server.ledger.push(Entry::swallow(Reply::Query), true);
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
-        self.watch_server(id);
+        self.await_task(id, state);
+    }
+
+    /// A server begins to do what was sent to it for nobody.
+    pub(crate) fn await_task(&mut self, id: ServerId, state: State) {
+        if let Some(server) = self.servers.get_mut(id) {
+            server.state = state;
+            server.since = self.now;
+            server.request = self.now;
+            self.watch_server(id);
+        }
     }
 
     /// PostgreSQL refused something of ours.

@@ -106,6 +106,7 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
         }),
         "FATAL" => write::error(buf, "FATAL", first, second),
         "N" => write::notice(buf, "NOTICE", "00000", first, None),
+        "N42P07" => write::notice(buf, "NOTICE", "42P07", "exists, skipping", None),
         "R" => write::authentication(buf, first.parse().unwrap(), b""),
         "K" => write::key_data(buf, first.parse().unwrap(), b"key!"),
         "S" => {

@@ -1,7 +1,7 @@
 //! Plays scripts. What can happen:
 //!
 //! - `setup workers=2 key=value ...`: first of all, with settings of PgBouncer's; of the database
-//!   `d` with `d.key=value`. `~` is a blank.
+//!   `d` with `d.key=value`. `~` is a blank. There is another, `e`, without any.
 //! - `a login name=value ...`, `a@1 login`: a client connects (to a worker) and logs in as `u`.
 //! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: only so many bytes of them; then
 //!   `a rest`.
@@ -185,7 +185,8 @@ impl World {
         self.database = database.unwrap_or(std::mem::take(&mut self.database));
         let (database, settings) = (&self.database, &self.settings);
         let text = format!(
-            "[databases]\nd = host=127.0.0.1 port=5432{database}\n[pgbouncer]\nauth_type = trust\n\
+            "[databases]\nd = host=127.0.0.1 port=5432{database}\n\
+             e = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
              auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n{settings}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
