@@ -15,6 +15,7 @@ use crate::reference::{Message, Reference};
 use crate::session::Session;
 use crate::settings::{KNOWN, Settings, position};
 use crate::story::{Who, words};
+use crate::view::View;
 use crate::world::{Read, SocketId, World};
 
 /// What it is and wants.
@@ -38,6 +39,10 @@ pub struct Wish {
     pub at: Time,
     /// Somebody may cancel what it does.
     pub cancellable: bool,
+    /// It, or others, change the schema.
+    pub schema: bool,
+    /// Its statements are renamed, and parsed wherever they are needed.
+    pub renamed: bool,
     /// It asks for TLS first.
     pub asks_for_tls: bool,
     /// It talks before it is told that it is logged in.
@@ -89,7 +94,9 @@ impl Client {
     /// One that will come.
     pub fn new(wish: Wish, world: &mut World) -> Client {
         world.alarm(wish.at);
-        let reference = Reference::new(reference_session(&wish), wish.cancellable);
+        let view = View::of_reference(world.catalog.clone(), wish.id, wish.renamed);
+        let session = Session::new(reference_settings(&wish), view);
+        let reference = Reference::new(session, wish.cancellable || wish.schema);
         Client {
             wish,
             stage: Stage::Away,
@@ -391,8 +398,7 @@ impl Client {
     /// It is told its own settings, and PostgreSQL's for the rest.
     fn check_told(&mut self, world: &mut World) {
         let id = self.wish.id;
-        let session = reference_session(&self.wish);
-        for (name, value) in session.settings.reported() {
+        for (name, value) in reference_settings(&self.wish).reported() {
             let told = self.told.iter().find(|(told, _)| told == name);
             if told.is_none_or(|(_, told)| told != value) {
                 let text = format!("client {id} is told {told:?}, {name} is {value}");
@@ -441,7 +447,7 @@ impl Client {
             write::message(&mut self.out, message.tag, |buf| {
                 buf.extend_from_slice(&message.body);
             });
-            self.reference.sent(message);
+            self.reference.sent(message, now);
         }
     }
 
@@ -499,9 +505,9 @@ impl Client {
     }
 }
 
-/// The session a client would have had, alone with PostgreSQL. What RESET goes back to is what
+/// Settings of the session that a client would have had, alone with PostgreSQL. What RESET goes back to is what
 /// the client asked for, or else what its pool's servers begin with.
-fn reference_session(wish: &Wish) -> Session {
+fn reference_settings(wish: &Wish) -> Settings {
     let given = wish.defaults.iter().chain(&wish.asks);
     let settings = Settings::new(given.map(|(name, value)| (&**name, &**value)));
     debug_assert!(
@@ -509,7 +515,7 @@ fn reference_session(wish: &Wish) -> Session {
             .iter()
             .all(|(name, _)| position(name) < Some(KNOWN.len()))
     );
-    Session::new(settings)
+    settings
 }
 
 /// Takes a whole message out.

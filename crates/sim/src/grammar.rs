@@ -1,6 +1,8 @@
 //! What clients say: weighted grammars. The weights differ from seed to seed, so that each run is
 //! about something else.
 
+mod schema;
+
 use std::collections::VecDeque;
 
 use howdah_wire::tag::frontend;
@@ -50,9 +52,15 @@ pub struct Tongue {
     pub sure: bool,
     /// Settings that nobody tracks, and SQL's PREPARE.
     pub session: bool,
+    /// DDL, and statements that depend on it.
+    pub schema: bool,
+    /// DDL in functions.
+    pub hides_ddl: bool,
 }
 
-const KINDS: usize = 27;
+const KINDS: usize = TABLES + schema::KINDS;
+/// The first of those about tables.
+const TABLES: usize = 27;
 /// The kind that takes its time.
 const SLOW: usize = 18;
 
@@ -77,6 +85,13 @@ impl Weights {
     /// Statements that take their time are said more often by so much.
     pub fn favour_slow(&mut self, by: usize) {
         self.0[SLOW] += by as u32;
+    }
+
+    /// Tables are never spoken of, or more often by so much.
+    pub fn weigh_tables(&mut self, by: Option<usize>) {
+        for weight in &mut self.0[TABLES..] {
+            *weight = by.map_or(0, |by| *weight + by as u32);
+        }
     }
 
     fn pick(&self, chance: &mut Chance) -> usize {
@@ -232,6 +247,12 @@ impl<'a> Speaker<'a> {
         }
     }
 
+    fn rest(&mut self, most: usize) {
+        self.pause();
+        let rest = self.chance.within(1..=most) as u64;
+        self.script.push_back(Act::Rest(rest));
+    }
+
     fn await_answers(&mut self) {
         self.pause();
         self.script.push_back(Act::Await);
@@ -302,6 +323,7 @@ impl<'a> Speaker<'a> {
             }
             26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
+            kind if kind >= TABLES && tongue.schema => self.about_tables(kind - TABLES),
             _ => self.unit_of_one(),
         }
     }
@@ -354,6 +376,11 @@ impl<'a> Speaker<'a> {
     }
 
     fn bind(&mut self, portal: &str, name: &str, parameter: bool) {
+        self.bind_as(portal, name, parameter, 0);
+    }
+
+    /// With a format for each of so many columns.
+    fn bind_as(&mut self, portal: &str, name: &str, parameter: bool, formats: u16) {
         let mut body = Vec::new();
         for name in [portal, name] {
             body.extend_from_slice(name.as_bytes());
@@ -370,7 +397,8 @@ impl<'a> Speaker<'a> {
             body.extend_from_slice(&(value.len() as u32).to_be_bytes());
             body.extend_from_slice(&value);
         }
-        body.extend_from_slice(&[0, 0]);
+        body.extend_from_slice(&formats.to_be_bytes());
+        body.resize(body.len() + 2 * usize::from(formats), 0);
         self.say(frontend::BIND, body);
     }
 
@@ -447,9 +475,7 @@ impl<'a> Speaker<'a> {
                 self.unit_of_one();
             }
             if self.chance.once_in(15) {
-                self.pause();
-                let rest = self.chance.within(1..=400) as u64;
-                self.script.push_back(Act::Rest(rest));
+                self.rest(400);
             }
         }
         let end = if self.chance.once_in(3) {

@@ -13,6 +13,7 @@ use crate::journal::Journal;
 use crate::session::{Deed, Session};
 use crate::settings::Settings;
 use crate::story::{Who, words};
+use crate::view::View;
 use crate::world::{Read, SocketId, World};
 
 /// How it behaves.
@@ -184,7 +185,10 @@ impl Postgres {
             socket,
             stage: Stage::Starting,
             inbox: Vec::new(),
-            session: Session::new(Settings::new([])),
+            session: Session::new(
+                Settings::new([]),
+                View::new(world.catalog.clone(), self.next_pid),
+            ),
             busy_until: None,
             login: Login::default(),
             owner: None,
@@ -272,7 +276,8 @@ impl Postgres {
                     .map(|(name, value)| (text(name), text(value)))
                     .collect();
                 let given = given.iter().map(|(name, value)| (&**name, &**value));
-                process.session = Session::new(Settings::new(given));
+                let view = View::new(world.catalog.clone(), process.pid);
+                process.session = Session::new(Settings::new(given), view);
                 process.stage = Stage::LoggingIn(after(world, self.manners.login_millis));
                 let pid = process.pid;
                 let login = process.login.clone();

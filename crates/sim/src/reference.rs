@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use howdah_pooler::event::Time;
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::{backend, frontend};
@@ -12,6 +13,7 @@ use howdah_wire::tag::{backend, frontend};
 use crate::session::{CANCELLED, Deed, Session};
 use crate::sql::Token;
 use crate::story::words;
+use crate::view::Sent;
 
 /// A message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,9 +27,11 @@ pub struct Message {
 /// See the module.
 pub struct Reference {
     session: Session,
-    unfed: VecDeque<Message>,
-    /// Somebody may cancel what the client does: nothing is taken for granted before its reply.
-    cancellable: bool,
+    unfed: VecDeque<(Message, Sent)>,
+    /// How many messages were sent.
+    sent: u64,
+    /// Somebody may cancel what the client does, or change the schema: nothing is taken for granted before its reply.
+    uncertain: bool,
     /// Cancel requests were sent for this client.
     pub cancels: u32,
     /// When the last was, if it cannot have been held up.
@@ -45,10 +49,11 @@ pub struct Reference {
 
 impl Reference {
     /// Of a client that has just logged in.
-    pub fn new(session: Session, cancellable: bool) -> Reference {
+    pub fn new(session: Session, uncertain: bool) -> Reference {
         Reference {
             session,
-            cancellable,
+            uncertain,
+            sent: 0,
             unfed: VecDeque::new(),
             cancels: 0,
             cancelled_at: None,
@@ -61,8 +66,14 @@ impl Reference {
     }
 
     /// The client sends this.
-    pub fn sent(&mut self, message: Message) {
-        self.unfed.push_back(message);
+    pub fn sent(&mut self, message: Message, now: Time) {
+        let sent = Sent {
+            number: self.sent,
+            moment: self.session.view.moment(),
+            at: now,
+        };
+        self.sent += 1;
+        self.unfed.push_back((message, sent));
     }
 
     /// The client receives this message at this time, in nanoseconds.
@@ -70,15 +81,41 @@ impl Reference {
     /// # Errors
     /// It should have been another, or none.
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
+        self.answers(message, now)?;
+        self.learn(message, now);
+        Ok(())
+    }
+
+    /// What the client's pooler must know by now, where it has said this.
+    fn learn(&mut self, message: &[u8], now: u64) {
+        let ddl = [&b"ALTER"[..], b"DROP", b"CREATE FUNCTION"];
+        let body = &message[HEADER..];
+        let view = &mut self.session.view;
+        match message[0] {
+            backend::COMMAND_COMPLETE if ddl.iter().any(|tag| body.starts_with(tag)) => {
+                view.ddl_is_answered(self.sent);
+            }
+            backend::READY if body == b"I" => view.is_told_of_end(Time(now)),
+            backend::ERROR if Fields::new(body).sqlstate() == Some(b"0A000") => {
+                view.is_told_of_refusal(Time(now));
+            }
+            _ => {}
+        }
+    }
+
+    fn answers(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         let cancelled = self.cancels > 0 && is_cancel(message);
         loop {
             if let Some(expected) = self.next_expected() {
                 let unparsed = self.had_failed && is_unparsed(&expected, message);
+                let lost = self.session.view.renames() && is_lost(&expected, message);
                 if unparsed {
                     self.session.skip();
+                } else if lost {
+                    self.session.lose();
                 }
-                if expected == message || unparsed {
-                    if self.session.out.is_empty() && self.session.slow().is_none() {
+                if expected == message || unparsed || lost {
+                    if self.is_silent() {
                         self.known = self.kept.len();
                     }
                     return Ok(());
@@ -94,6 +131,10 @@ impl Reference {
                     words(&expected)
                 ));
             }
+            if self.session.is_undecided() {
+                self.session.decide(message);
+                continue;
+            }
             if let Some(millis) = self.session.slow() {
                 if !cancelled && self.was_cancelled(u64::from(millis), now) {
                     return Err("was cancelled, and PostgreSQL does not know".into());
@@ -106,7 +147,7 @@ impl Reference {
                 self.session.cancel();
                 continue;
             }
-            let Some(next) = self.unfed.pop_front() else {
+            let Some((next, sent)) = self.unfed.pop_front() else {
                 if self.is_stray(message) {
                     return Ok(());
                 }
@@ -122,7 +163,7 @@ impl Reference {
                     | frontend::EXECUTE
             );
             if begins && !self.session.skips() && self.is_stray(message) {
-                self.unfed.push_front(next);
+                self.unfed.push_front((next, sent));
                 return Ok(());
             }
             if cancelled && begins && self.session.is_idle() {
@@ -130,6 +171,7 @@ impl Reference {
                 self.session.refuse(next.tag);
                 continue;
             }
+            self.session.view.follow(sent, Some(message));
             self.feed(&next);
             self.note();
         }
@@ -146,11 +188,12 @@ impl Reference {
     /// known. All are taken for eaten, and may be answered all the same.
     fn eat_syncs(&mut self) {
         self.stray += self.eaten;
-        let ends = |m: &Message| matches!(m.tag, frontend::COPY_DONE | frontend::COPY_FAIL);
+        type Unfed = (Message, Sent);
+        let ends = |(m, _): &Unfed| matches!(m.tag, frontend::COPY_DONE | frontend::COPY_FAIL);
         let end = self.unfed.iter().position(ends).unwrap_or(self.unfed.len());
         let rest = self.unfed.split_off(end);
         let before = self.unfed.len();
-        self.unfed.retain(|m| m.tag != frontend::SYNC);
+        self.unfed.retain(|(m, _)| m.tag != frontend::SYNC);
         self.stray += before - self.unfed.len();
         self.unfed.extend(rest);
     }
@@ -191,12 +234,14 @@ impl Reference {
     pub fn run_out(&mut self) {
         loop {
             self.session.out.clear();
+            self.session.decide(&[]);
             while self.session.slow().is_some() {
                 self.session.finish(false);
             }
-            let Some(next) = self.unfed.pop_front() else {
+            let Some((next, sent)) = self.unfed.pop_front() else {
                 break;
             };
+            self.session.view.follow(sent, None);
             self.feed(&next);
         }
         self.note();
@@ -204,26 +249,32 @@ impl Reference {
 
     /// Everything that was asked for was answered. (Runs it as far as it can get.)
     pub fn is_answered(&mut self) -> bool {
-        while self.session.out.is_empty()
-            && self.session.slow().is_none()
-            && (!self.cancellable || self.next_is_silent())
-            && let Some(next) = self.unfed.pop_front()
+        while self.is_silent()
+            && (!self.uncertain || self.next_is_silent())
+            && let Some((next, sent)) = self.unfed.pop_front()
         {
+            self.session.view.follow(sent, None);
             self.feed(&next);
         }
         self.note();
-        self.session.out.is_empty() && self.session.slow().is_none() && self.unfed.is_empty()
+        self.is_silent() && self.unfed.is_empty()
+    }
+
+    /// It has nothing to say about what it was fed with.
+    fn is_silent(&self) -> bool {
+        self.session.out.is_empty() && self.session.slow().is_none() && !self.session.is_undecided()
     }
 
     /// A statement that takes its time was sent and is not answered.
     pub fn is_slow(&self) -> bool {
-        let word = |message: &Message| message.body.windows(6).any(|part| part == b" slow ");
+        let word =
+            |(message, _): &(Message, Sent)| message.body.windows(6).any(|part| part == b" slow ");
         self.session.slow().is_some() || self.unfed.iter().any(word)
     }
 
     /// What comes next begets no reply, whatever a cancel may do.
     fn next_is_silent(&self) -> bool {
-        let Some(next) = self.unfed.front() else {
+        let Some((next, _)) = self.unfed.front() else {
             return false;
         };
         match next.tag {
@@ -245,7 +296,7 @@ impl Reference {
             .unfed
             .iter()
             .take(3)
-            .map(|m| format!("{} {}", char::from(m.tag), words(&m.body)))
+            .map(|(m, _)| format!("{} {}", char::from(m.tag), words(&m.body)))
             .collect();
         format!(
             "replies {} slow {:?} then [{}]",
@@ -276,6 +327,16 @@ fn is_unparsed(expected: &[u8], message: &[u8]) -> bool {
     };
     let described = expected.first() == Some(&backend::PARAMETER_DESCRIPTION);
     (described || is(expected, b"08P01")) && is(message, b"25P02")
+}
+
+/// Of a statement whose table is gone PostgreSQL tells the parameters, and then that (or that it has
+/// no rows). A server that lacks it can't parse it any more.
+///
+/// TO BE DELETED for statements that were described before, when the pooler does better.
+fn is_lost(expected: &[u8], message: &[u8]) -> bool {
+    expected.first() == Some(&backend::PARAMETER_DESCRIPTION)
+        && message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).sqlstate() == Some(b"42P01")
 }
 
 /// The error of a cancelled statement.

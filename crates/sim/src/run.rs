@@ -1,20 +1,22 @@
 //! Plays a scenario and checks everything.
 
+mod crowd;
+mod quiet;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use howdah_daemon::sockets::HIGH_WATER;
 use howdah_daemon::worker::Worker;
-use howdah_pooler::census::Census;
-use howdah_pooler::event::{Address, ClientId, Order, Time};
+use howdah_pooler::census::Waiter;
+use howdah_pooler::event::{Address, ClientId, Time};
 
 use crate::chance::Chance;
-use crate::client::{Client, Wish};
+use crate::client::Client;
 use crate::control::{Admin, Canceller};
 use crate::driver::SimDriver;
-use crate::grammar::{Act, End, Speaker};
-use crate::postgres::{Paused, Postgres};
+use crate::postgres::Postgres;
 use crate::process::{Process, carried};
 use crate::scenario::Scenario;
 use crate::story::{Violation, Who};
@@ -29,6 +31,10 @@ const TOLD: u64 = 50 * MILLI;
 /// How often a client may be overtaken by others, each time after they could have been told: servers
 /// are held for some time by those who got them.
 const UNFAIR: u32 = 8;
+/// The same by clients of other pools under one of its bounds, after it has waited clearly longer
+/// than they: the servers of two bounds have to go for it, each after a transaction, and there are
+/// others who have waited for long.
+const UNFAIR_TO_POOLS: u32 = 200;
 /// Bytes a connection may have beyond the high-water mark.
 const SLACK: usize = 256 << 10;
 /// The longest message of a client, in bytes.
@@ -116,6 +122,8 @@ struct Play {
     quiet: bool,
     /// How often, and when last, who waits (on which worker, since when) was overtaken by others.
     overtaken: HashMap<(usize, ClientId, Time), (u32, u64)>,
+    /// The same by clients of other pools under one of its bounds.
+    outwaited: HashMap<(usize, ClientId, Time), (u32, u64)>,
     idle_turns: u32,
 }
 
@@ -132,6 +140,11 @@ impl Play {
         borrowed.prompt_cancels = scenario.cancels_are_prompt();
         borrowed.excuses.texts = scenario.excuses.clone();
         borrowed.excuses.closes = scenario.closes;
+        borrowed.catalog.borrow_mut().slack = match (scenario.workers, scenario.faults) {
+            (1, faults) if faults.takeovers == 0 => 0,
+            (_, faults) if faults.workers_stall => 50 * MILLI,
+            _ => 2 * MILLI,
+        };
         let mut postgres = Postgres::new(back, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
         borrowed.listen(front.clone());
@@ -140,11 +153,11 @@ impl Play {
         drop(borrowed);
 
         let processes = vec![Process::new(&scenario, 0, &fronts(&scenario), &world)];
-        let clients = clients(&scenario, &mut chance, &world);
-        let orders = orders(&scenario, &mut chance);
+        let clients = crowd::clients(&scenario, &mut chance, &world);
+        let orders = crowd::orders(&scenario, &mut chance);
         let mut admin = Admin::new(orders, world.borrow().now);
         admin.may_be_left = scenario.faults.takeovers > 0;
-        let successors = successors(&scenario, &mut chance, &world);
+        let successors = crowd::successors(&scenario, &mut chance, &world);
         Play {
             processes,
             ended: 0,
@@ -162,6 +175,7 @@ impl Play {
             calm: false,
             quiet: false,
             overtaken: HashMap::new(),
+            outwaited: HashMap::new(),
             idle_turns: 0,
         }
     }
@@ -203,6 +217,7 @@ impl Play {
                 self.strike(fault);
             }
             self.cancel_somebody();
+            self.change_outside();
             self.turn();
         }
         self.wind_down();
@@ -239,6 +254,22 @@ impl Play {
                 self.postgres.restart(crash, down, starting, &mut world);
             }
             _ => self.postgres.cut_one(&mut world),
+        }
+    }
+
+    /// Now and then somebody changes a table who does not come through us.
+    fn change_outside(&mut self) {
+        let left = &mut self.scenario.faults.outside;
+        if *left == 0 || !self.chance.once_in(150) {
+            return;
+        }
+        *left -= 1;
+        let mut world = self.world.borrow_mut();
+        let (now, catalog) = (world.now, world.catalog.clone());
+        let changed = catalog.borrow_mut().change_outside(&mut self.chance);
+        if let Some((table, shape)) = changed {
+            let line = || format!("somebody changes t{table}: {shape:?}");
+            world.story.tell(now, Who::World, line);
         }
     }
 
@@ -323,6 +354,8 @@ impl Play {
         for process in &self.processes {
             process.tell_notes(&self.world);
         }
+        let alone = self.processes.len() == 1;
+        self.world.borrow().catalog.borrow_mut().alone = alone;
         self.pass_time(before);
     }
 
@@ -442,7 +475,8 @@ impl Play {
         }
     }
 
-    /// Nobody goes on being overtaken by clients of other workers.
+    /// Nobody goes on being overtaken by clients of other workers, nor, under two bounds at once, by
+    /// those of other pools.
     fn check_fairness(&mut self, process: usize, at: usize) {
         let (now, mut unfair) = (self.now(), None);
         let workers = &mut self.processes[process].workers;
@@ -450,6 +484,25 @@ impl Play {
         for served in served {
             for (index, other) in workers.iter_mut().enumerate() {
                 let waiters = other.decisions().waiters();
+                if self.scenario.contest {
+                    for waiter in waiters.iter().filter(|w| share_a_bound(w, &served)) {
+                        let (there, here) = (now - waiter.since.0, now - served.since.0);
+                        if there <= here + (here / 2).max(TOLD) + TOLD {
+                            continue;
+                        }
+                        let key = (index, waiter.client, waiter.since);
+                        let (times, last) = self.outwaited.entry(key).or_insert((1, now));
+                        if now > *last + TOLD {
+                            (*times, *last) = (*times + 1, now);
+                        }
+                        if *times > UNFAIR_TO_POOLS {
+                            unfair = Some(format!(
+                                "{waiter:?} of worker {index} starves, now by {served:?} of \
+                                 worker {at}"
+                            ));
+                        }
+                    }
+                }
                 for waiter in waiters.iter().filter(|w| w.pool == served.pool) {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
@@ -496,184 +549,6 @@ impl Play {
             world.now = world.now.max(next);
         }
     }
-
-    /// Nothing goes wrong any more: everybody must come to an end, and everything to rest.
-    fn wind_down(&mut self) {
-        if self.failed() {
-            return;
-        }
-        self.calm = true;
-        self.admin.stop();
-        self.postgres.paused = Paused::default();
-        self.scenario.faults.cancels = 0;
-        self.postgres.manners.refuses_once_in = 0;
-        self.postgres.manners.cancel_late_once_in = 0;
-        self.postgres.manners.speaks_once_in = 0;
-        let names: Vec<_> = self
-            .scenario
-            .databases
-            .iter()
-            .map(|d| d.name.clone())
-            .collect();
-        self.successors.iter_mut().for_each(Successor::stop);
-        for process in &self.processes {
-            for name in &names {
-                process.order(&Order::Resume(Some(name.clone())));
-            }
-            process.order(&Order::Resume(None));
-        }
-        let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
-        while !self.failed() && !self.everybody_is_gone() {
-            self.turn();
-            if self.now() > patience {
-                return self.somebody_waits();
-            }
-        }
-        if self.failed() {
-            return;
-        }
-        self.rest(3 * SECOND);
-        self.check_quiet(false);
-        if !self.failed() {
-            self.rest((self.scenario.idle_seconds + 25) * SECOND);
-            self.check_quiet(true);
-            self.shut_down();
-        }
-        let mut world = self.world.borrow_mut();
-        for client in &mut self.clients {
-            client.settle(&self.postgres.journal, &mut world);
-        }
-    }
-
-    /// With nobody there, every worker says at once that it may end.
-    fn shut_down(&mut self) {
-        let order = match self.chance.once_in(2) {
-            true => Order::ShutdownWaitForClients,
-            false => Order::ShutdownWaitForServers,
-        };
-        self.current().order(&order);
-        let workers = self.current().workers.len();
-        let until = self.now() + 20 * SECOND;
-        while !self.failed() && self.now() < until && self.current().control.idle() < workers {
-            self.turn();
-        }
-        let idle = self.current().control.idle();
-        if !self.failed() && idle != workers {
-            self.violate(
-                "orders",
-                format!("{idle} of {workers} workers end after {order:?}"),
-            );
-        }
-    }
-
-    fn somebody_waits(&self) {
-        let mut world = self.world.borrow_mut();
-        for client in self.clients.iter().filter(|client| !client.is_gone()) {
-            let text = format!("client {} waits for ever: {}", client.id(), client.awaits());
-            world
-                .story
-                .violate("waits", &[Who::Client(client.id())], text);
-        }
-        if let Some(order) = self.admin.awaits() {
-            let text = format!("the administrator waits for ever for {order}");
-            world.story.violate("waits", &[], text);
-        }
-        world
-            .story
-            .violate("waits", &[], "a cancel request is never closed".into());
-    }
-
-    fn rest(&mut self, nanos: u64) {
-        let until = self.now() + nanos;
-        self.quiet = true;
-        while !self.failed() && self.now() < until {
-            self.turn();
-        }
-        self.quiet = false;
-    }
-
-    /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
-    fn check_quiet(&mut self, at_last: bool) {
-        // Nothing that waits for a time limit of the pooler's comes to rest in time, except for
-        // cancels that PostgreSQL never seems to get.
-        let late = self.scenario.manners.cancel_late_once_in > 0;
-        let patience = if late { 30 } else { 6 } * SECOND;
-        let mut until = self.now() + patience;
-        let limit = self.now() + 20 * patience;
-        loop {
-            let found = self.unquiet(at_last);
-            if self.failed() || found.is_none() {
-                return;
-            }
-            if self.now() > until.min(limit) {
-                return self.violate("quiet", found.unwrap_or_default());
-            }
-            let before = self.world.borrow().activity;
-            self.turn();
-            if self.world.borrow().activity != before {
-                until = self.now() + patience;
-            }
-        }
-    }
-
-    /// What must be so when nobody wants anything, and is not; at last nothing is left at all.
-    fn unquiet(&mut self, at_last: bool) -> Option<String> {
-        let mut census = Census::default();
-        let (mut sockets, mut driven, mut memory) = (0, 0, 0);
-        if self.processes.len() > 1 {
-            return Some("a process that was taken over from goes on".into());
-        }
-        for worker in self.workers() {
-            census += worker.decisions().pooler.census();
-            sockets += worker.sockets().len();
-            driven += worker.sockets().driver().connections();
-            memory += worker.sockets().output_memory();
-        }
-        let mut schemas = self.workers().map(|w| w.decisions().pooler.schema());
-        if let Some(first) = schemas.next()
-            && schemas.any(|schema| schema != first)
-        {
-            return Some("workers do not agree about DDL".into());
-        }
-        drop(schemas);
-        let sessions = self.postgres.sessions();
-        let processes = self.postgres.processes();
-        let (statements, by_sql) = self.postgres.statements();
-        let expected = Census {
-            servers: sessions,
-            idle: sessions,
-            permits: sessions,
-            statements: census.statements,
-            pools: census.pools,
-            ..Census::default()
-        };
-        let places = [processes, sockets, driven];
-        if let Some(unclean) = self.postgres.unclean() {
-            return Some(unclean);
-        }
-        if memory > self.current().workers.len() << 20 {
-            return Some(format!("{memory} bytes of output memory are kept"));
-        }
-        if census != expected || places != [sessions; 3] {
-            return Some(format!(
-                "of {sessions} sessions is left {census:?}; processes, sockets, in drivers: \
-                 {places:?}"
-            ));
-        }
-        if by_sql > 0 || (self.scenario.mode != "session" && statements != census.statements) {
-            return Some(format!(
-                "PostgreSQL has {statements} statements and {by_sql} of SQL's PREPARE, the pooler \
-                 knows of {}",
-                census.statements
-            ));
-        }
-        // A pool that shall have servers keeps some, and stays.
-        let least: usize = self.scenario.databases.iter().map(|d| d.least).sum();
-        let least = least * self.scenario.users.len();
-        let most = if least > 0 { census.pools } else { 0 };
-        (at_last && (sessions > least || census.pools > most))
-            .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
-    }
 }
 
 /// Where its console is found by unix socket.
@@ -689,177 +564,8 @@ fn fronts(scenario: &Scenario) -> Vec<Address> {
     }
 }
 
-/// Those that come to take over, one after the other.
-fn successors(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Successor> {
-    let mut world = world.borrow_mut();
-    let mut successors = Vec::new();
-    for _ in 0..scenario.faults.takeovers {
-        let at = Time(world.now.0 + chance.number() % ((scenario.span + 60) * MILLI));
-        successors.push(Successor::new(at, chance, &mut world));
-    }
-    successors
-}
-
-fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Client> {
-    let now = world.borrow().now.0;
-    let mut clients = Vec::new();
-    for id in 1..=scenario.clients as u32 {
-        let database = &scenario.databases[chance.within(0..=scenario.databases.len() - 1)];
-        let user = &scenario.users[chance.within(0..=scenario.users.len() - 1)];
-        let cancellable = scenario.faults.cancels > 0 && chance.once_in(2);
-        let mut tongue = scenario.tongue;
-        // Whether a cancelled Query has ended the unnamed statement is not known.
-        tongue.unnamed &= !cancellable;
-        tongue.sure = !cancellable;
-        let mut number = 0;
-        let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
-        let units = scenario.units;
-        let broken = scenario.ends[1] + scenario.ends[3] > 0 && speaker.chance.once_in(3);
-        let script = if broken {
-            speaker.broken_script(units)
-        } else {
-            speaker.script(units)
-        };
-        let wish = Wish {
-            id,
-            database: database.name.clone(),
-            user: user.clone(),
-            // RESET to what was asked for at login has gaps that are known (see ARCHITECTURE,
-            // "Settings"), which would hide all others.
-            asks: match resets(&script) {
-                true => Vec::new(),
-                false => asks(chance),
-            },
-            defaults: database.settings.clone(),
-            end: end(scenario, &script, broken, chance),
-            script,
-            at: Time(now + chance.number() % (scenario.span * MILLI)),
-            cancellable,
-            asks_for_tls: chance.once_in(6),
-            eager: chance.once_in(10),
-            minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
-        };
-        clients.push(Client::new(wish, &mut world.borrow_mut()));
-    }
-    clients
-}
-
-/// Whether a client takes settings back.
-fn resets(script: &VecDeque<Act>) -> bool {
-    script.iter().any(|act| match act {
-        Act::Send(messages) => messages.iter().any(|message| {
-            let bytes = message.body.to_ascii_lowercase();
-            let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
-            has(b"reset ") || has(b"discard all")
-        }),
-        _ => false,
-    })
-}
-
-fn asks(chance: &mut Chance) -> Vec<(String, String)> {
-    let mut asks = Vec::new();
-    let choices = [
-        ("application_name", "it's"),
-        ("application_name", "b"),
-        ("TimeZone", "Asia/Tokyo"),
-        ("DateStyle", "ISO, DMY"),
-        ("client_encoding", "LATIN1"),
-    ];
-    while chance.once_in(3) {
-        let (name, value) = choices[chance.within(0..=choices.len() - 1)];
-        let value = if chance.once_in(30) { "invalid" } else { value };
-        asks.retain(|(asked, _)| asked != name);
-        asks.push((name.to_string(), value.to_string()));
-    }
-    asks
-}
-
-fn end(scenario: &Scenario, script: &VecDeque<Act>, broken: bool, chance: &mut Chance) -> End {
-    let bytes = script.iter().map(|act| match act {
-        Act::Send(messages) => messages.iter().map(|m| 5 + m.body.len()).sum(),
-        _ => 0,
-    });
-    let bytes: usize = bytes.sum();
-    if broken {
-        // What is never ended is never answered.
-        return if chance.once_in(2) {
-            End::TerminateAtOnce
-        } else {
-            End::Vanish(bytes, chance.once_in(2))
-        };
-    }
-    let sum: usize = scenario.ends.iter().sum();
-    let mut at = chance.within(0..=sum - 1);
-    let mut kind = 0;
-    while at >= scenario.ends[kind] {
-        at -= scenario.ends[kind];
-        kind += 1;
-    }
-    match kind {
-        0 => End::Terminate,
-        1 => End::TerminateAtOnce,
-        2 => End::Close,
-        _ => End::Vanish(chance.within(0..=bytes), chance.once_in(2)),
-    }
-}
-
-fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
-    let mut orders = VecDeque::new();
-    for _ in 0..scenario.faults.orders {
-        let database = &scenario.databases[0].name;
-        let wait = chance.within(1..=150) as u64;
-        let kinds = if scenario.faults.kills { 6 } else { 5 };
-        let kind = match scenario.faults.takeovers {
-            0 => chance.within(0..=kinds),
-            // A successor knows of no pauses.
-            _ => [0, 3, 4][chance.within(0..=2)],
-        };
-        match kind {
-            0 => orders.push_back((wait, "RECONNECT".into())),
-            1 => {
-                let pause = if chance.once_in(3) {
-                    "SUSPEND"
-                } else {
-                    "PAUSE"
-                };
-                orders.push_back((wait, pause.into()));
-                orders.push_back((chance.within(1..=300) as u64, "RESUME".into()));
-            }
-            2 => {
-                orders.push_back((wait, format!("PAUSE {database}")));
-                orders.push_back((chance.within(1..=300) as u64, format!("RESUME {database}")));
-            }
-            3 => orders.push_back((wait, "RELOAD".into())),
-            4 => {
-                let show = [
-                    "POOLS",
-                    "CLIENTS",
-                    "SERVERS",
-                    "STATS",
-                    "LISTS",
-                    "MEM",
-                    "DATABASES",
-                ];
-                let what = show[chance.within(0..=show.len() - 1)];
-                orders.push_back((wait, format!("SHOW {what}")));
-            }
-            5 => match chance.within(0..=2) {
-                0 => orders.push_back((wait, "SET log_stats = 0".into())),
-                1 => {
-                    orders.push_back((wait, "RECONNECT".into()));
-                    orders.push_back((1, "WAIT_CLOSE".into()));
-                }
-                _ => {
-                    orders.push_back((wait, format!("DISABLE {database}")));
-                    let wait = chance.within(1..=50) as u64;
-                    orders.push_back((wait, format!("ENABLE {database}")));
-                }
-            },
-            _ => {
-                orders.push_back((wait, format!("KILL {database}")));
-                orders.push_back((chance.within(1..=100) as u64, format!("RESUME {database}")));
-            }
-        }
-    }
-    orders
+/// Two clients of different pools of the same database or user.
+fn share_a_bound(one: &Waiter, other: &Waiter) -> bool {
+    let (one, other) = (&one.pool, &other.pool);
+    one != other && (one.database == other.database || one.user == other.user)
 }

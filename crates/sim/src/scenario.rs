@@ -47,6 +47,8 @@ pub struct Faults {
     pub takeovers: usize,
     /// Workers do nothing for some time.
     pub workers_stall: bool,
+    /// So often somebody changes a table who does not come through us.
+    pub outside: usize,
 }
 
 /// See the module.
@@ -70,6 +72,8 @@ pub struct Scenario {
     pub idle_seconds: u64,
     /// What clients may use.
     pub tongue: Tongue,
+    /// Statements are renamed.
+    pub renames: bool,
     /// How often they say what.
     pub weights: Weights,
     /// How many clients.
@@ -96,6 +100,8 @@ pub struct Scenario {
     pub closes: bool,
     /// Bounds of sessions are checked.
     pub strict_limits: bool,
+    /// Pools under two bounds at once, and load that does not idle.
+    pub contest: bool,
 }
 
 impl Scenario {
@@ -119,6 +125,8 @@ impl Scenario {
             blocks: mode != "statement",
             sure: true,
             session: mode == "session",
+            schema: false,
+            hides_ddl: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -141,6 +149,7 @@ impl Scenario {
             ],
             idle_seconds,
             tongue,
+            renames,
             weights: Weights::choose(chance),
             clients: chance.within(1..=14),
             units: chance.within(1..=10),
@@ -154,12 +163,45 @@ impl Scenario {
             excuses: Vec::new(),
             closes: false,
             strict_limits: true,
+            contest: false,
         };
         scenario.choose_pools(chance);
         scenario.choose_manners(chance);
         scenario.choose_settings(chance);
         scenario.choose_faults(chance);
+        scenario.choose_ddl(chance);
+        // Drawn apart: what other seeds give stays as it is.
+        let chance = &mut Chance::new(seed ^ 0x0c04_7e57);
+        if scenario.mode != "session" && chance.once_in(12) {
+            scenario.contend(chance);
+        }
         scenario
+    }
+
+    /// Two databases and two users with few servers for each, and more clients than servers all the
+    /// time, whose transactions take about as long. Nothing fails.
+    fn contend(&mut self, chance: &mut Chance) {
+        self.contest = true;
+        self.users = vec!["u0".into(), "u1".into()];
+        self.user_most = chance.within(1..=2);
+        self.databases.truncate(1);
+        self.databases.push(Database {
+            name: "d1".into(),
+            ..self.databases[0].clone()
+        });
+        for database in &mut self.databases {
+            database.most = chance.within(1..=2);
+            database.least = 0;
+        }
+        self.faults = Faults::default();
+        self.manners = Manners::default();
+        self.manners.login_millis = [0, 5][chance.within(0..=1)];
+        self.ends = [4, 0, 0, 0];
+        self.clients = chance.within(8..=14);
+        self.units = 40;
+        self.span = 1;
+        self.weights.favour_slow(40);
+        self.strict_limits = true;
     }
 
     fn choose_pools(&mut self, chance: &mut Chance) {
@@ -348,6 +390,20 @@ impl Scenario {
             // In the middle of a login, and where the kernel takes nothing.
             self.excuses
                 .extend(["pooler is shutting down", "suspend_timeout"]);
+        }
+    }
+
+    /// Some runs are about DDL; in some of those all of it is seen by us.
+    fn choose_ddl(&mut self, chance: &mut Chance) {
+        if !chance.once_in(3) {
+            return self.weights.weigh_tables(None);
+        }
+        self.weights.weigh_tables(Some(chance.within(2..=30)));
+        self.units += chance.within(0..=20);
+        self.tongue.schema = true;
+        self.tongue.hides_ddl = chance.once_in(3);
+        if chance.once_in(3) {
+            self.faults.outside = chance.within(1..=6);
         }
     }
 

@@ -4,12 +4,19 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{cstr, u16_be, u32_be};
+use howdah_wire::frame::cstr;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
+use crate::schema::{Change, Shape};
 use crate::settings::Settings;
 use crate::sql::{Author, Sql, Token, split};
+use crate::view::{Plan, View};
+
+mod copy;
+mod extended;
+
+use copy::CopyIn;
 
 /// What a cancelled statement says.
 pub const CANCELLED: &str = "canceling statement due to user request";
@@ -29,6 +36,8 @@ pub enum Deed {
 pub struct Session {
     /// Its settings.
     pub settings: Settings,
+    /// How it sees the tables.
+    pub view: View,
     statements: BTreeMap<Vec<u8>, Prepared>,
     portals: BTreeMap<Vec<u8>, Portal>,
     block: Block,
@@ -43,6 +52,10 @@ pub struct Session {
     rest: Option<VecDeque<Sql>>,
     several: bool,
     slow: Option<Slow>,
+    /// A statement of that name is described: what comes next is not known.
+    undecided: Option<Vec<u8>>,
+    /// How many groups were ended by a Sync.
+    groups: u32,
     /// Replies.
     pub out: Vec<u8>,
     /// So many of `out` PostgreSQL would have sent by now.
@@ -57,6 +70,8 @@ struct Prepared {
     sql: Sql,
     /// Made by SQL's PREPARE.
     by_sql: bool,
+    /// What it needs of a table.
+    plan: Option<Plan>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +82,10 @@ struct Portal {
     /// Rows already sent; `None` before the first Execute.
     sent: Option<u32>,
     done: bool,
+    /// What the table is that its rows are like.
+    shape: Option<Shape>,
+    /// Which statement's it is, and in which group it was bound.
+    of: Option<(Vec<u8>, Plan, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,13 +93,6 @@ enum Block {
     None,
     Open,
     Failed,
-}
-
-#[derive(Debug)]
-struct CopyIn {
-    token: Option<Token>,
-    rows: u32,
-    sum: u32,
 }
 
 /// What goes on after a pause.
@@ -91,7 +103,7 @@ enum Slow {
 }
 
 /// An error: its SQLSTATE and text.
-type Fault = (&'static str, String);
+pub type Fault = (&'static str, String);
 
 /// What became of a statement.
 enum Ran {
@@ -101,9 +113,12 @@ enum Ran {
 
 impl Session {
     /// A session that has just logged in.
-    pub fn new(settings: Settings) -> Session {
+    pub fn new(settings: Settings, view: View) -> Session {
         Session {
             settings,
+            view,
+            undecided: None,
+            groups: 0,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             block: Block::None,
@@ -151,7 +166,15 @@ impl Session {
     /// What it said last was an error instead: it skips what comes, up to a Sync.
     pub fn skip(&mut self) {
         self.out.clear();
+        self.undecided = None;
         self.skipping = true;
+    }
+
+    /// What it said last was an error instead, which it had not seen coming.
+    pub fn lose(&mut self) {
+        self.undecided = None;
+        self.fail(&("42P01", String::new()));
+        self.out.clear();
     }
 
     /// Its transaction has failed.
@@ -184,6 +207,7 @@ impl Session {
             frontend::QUERY => self.query(body),
             frontend::SYNC => {
                 self.skipping = false;
+                self.groups += 1;
                 self.end_implicit();
                 self.ready();
             }
@@ -222,6 +246,21 @@ impl Session {
                     self.fail(&fault);
                 }
             }
+        }
+    }
+
+    /// What it says next depends on what others did.
+    pub fn is_undecided(&self) -> bool {
+        self.undecided.is_some()
+    }
+
+    /// It says this next, if it may.
+    pub fn decide(&mut self, message: &[u8]) {
+        self.view.hear(message);
+        if let Some(name) = self.undecided.take()
+            && let Err(fault) = self.describe_planned(&name)
+        {
+            self.fail(&fault);
         }
     }
 
@@ -301,10 +340,14 @@ impl Session {
             self.slow = Some(Slow::Simple(sql.clone(), *slow));
             return Ok(Ran::Waits);
         }
+        let token = sql.token();
+        self.view.record(token);
+        let table = sql.table();
+        let shape = table.map(|at| self.view.runs(at, token)).transpose()?;
         if sql.has_rows() {
-            self.describe_rows(sql);
+            self.describe_rows(sql, shape);
         }
-        self.run(sql, None, "")
+        self.run(sql, None, "", shape)
     }
 
     fn refuse_in_failed(&self, sql: &Sql) -> Result<(), Fault> {
@@ -330,7 +373,13 @@ impl Session {
     }
 
     /// Runs a statement that is not a portal's with rows.
-    fn run(&mut self, sql: &Sql, parameter: Option<Token>, text: &str) -> Result<Ran, Fault> {
+    fn run(
+        &mut self,
+        sql: &Sql,
+        parameter: Option<Token>,
+        text: &str,
+        shape: Option<Shape>,
+    ) -> Result<Ran, Fault> {
         let done = match sql {
             Sql::Empty => {
                 write::empty(&mut self.out, backend::EMPTY_QUERY);
@@ -350,7 +399,7 @@ impl Session {
                     self.flushed = self.out.len();
                 }
                 for row in 0..*rows {
-                    self.row(token, row, *size, text);
+                    self.row(token, row, *size, text, shape);
                 }
                 format!("SELECT {rows}")
             }
@@ -362,10 +411,41 @@ impl Session {
                 write::data_row(&mut self.out, value.into_iter());
                 "SHOW".into()
             }
-            Sql::Insert(author) => {
+            Sql::Insert(author, _) => {
                 let token = self.ran(*author, parameter);
                 self.changes.extend(token);
                 "INSERT 0 1".into()
+            }
+            Sql::Ddl {
+                author,
+                table,
+                change,
+                hidden,
+            } => {
+                let uses =
+                    |portal: &Portal| portal.shape.is_some() && portal.sql.table() == Some(*table);
+                if self.portals.values().any(uses) {
+                    let text = format!(
+                        "cannot change table \"t{table}\" because it is being used by active \
+                         queries in this session"
+                    );
+                    return Err(("55006", text));
+                }
+                let token = self.ran(*author, parameter);
+                // Nobody takes a new table for a change: what needs it has failed before.
+                let by_tag = !hidden && !matches!(change, Change::Create(_));
+                self.view.change(*table, *change, token, by_tag)?;
+                self.changes.extend(token);
+                if *hidden {
+                    self.row(token, 0, 0, text, None);
+                    "SELECT 1".into()
+                } else {
+                    match change {
+                        Change::Alter(_) => "ALTER TABLE".into(),
+                        Change::Create(_) => "CREATE TABLE".into(),
+                        Change::Drop => "DROP TABLE".into(),
+                    }
+                }
             }
             Sql::Fail(author) => {
                 self.ran(*author, parameter);
@@ -449,7 +529,10 @@ impl Session {
                 self.portals.clear();
                 "DISCARD ALL".into()
             }
-            Sql::Create => "CREATE FUNCTION".into(),
+            Sql::Create => {
+                self.view.tell(None);
+                "CREATE FUNCTION".into()
+            }
             Sql::Deallocate(None) => {
                 self.forget_named();
                 "DEALLOCATE ALL".into()
@@ -465,6 +548,7 @@ impl Session {
                     text: text.clone(),
                     sql: Sql::read(text),
                     by_sql: true,
+                    plan: None,
                 };
                 self.keep(name.as_bytes(), prepared)?;
                 "PREPARE".into()
@@ -475,7 +559,7 @@ impl Session {
                 };
                 let token = self.ran(*author, None);
                 write::row_description(&mut self.out, &[COLUMN]);
-                self.row(token, 0, 0, &prepared.text);
+                self.row(token, 0, 0, &prepared.text, None);
                 "SELECT 1".into()
             }
             _ => return Err(("0A000", "not known here".into())),
@@ -503,7 +587,7 @@ impl Session {
     }
 
     /// A row says whose it is, of which statement, and under which settings.
-    fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str) {
+    fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str, shape: Option<Shape>) {
         let token = token.map_or_else(|| "nobody".into(), |token| token.to_string());
         let mut value = format!("{token}/{row} {text}");
         for setting in self.settings.values() {
@@ -514,252 +598,23 @@ impl Session {
             value.push(' ');
             value.push_str(&token);
         }
-        write::data_row(&mut self.out, [Some(value.as_bytes())].into_iter());
-    }
-
-    fn copy_out(&mut self, token: Option<Token>, rows: u32, size: u32) {
-        write::message(&mut self.out, backend::COPY_OUT, |buf| {
-            buf.extend_from_slice(&[0, 0, 1, 0, 0]);
-        });
-        let token = token.map_or_else(|| "nobody".into(), |token| token.to_string());
-        for row in 0..rows {
-            let line = format!("{token}/{row} ").repeat(1 + size as usize / 8);
-            write::message(&mut self.out, backend::COPY_DATA, |buf| {
-                buf.extend_from_slice(line.as_bytes());
-            });
+        if let Some(shape) = shape {
+            value.push_str(&format!("|{shape:?}"));
         }
-        write::empty(&mut self.out, backend::COPY_DONE);
+        let more = shape.map_or(0, |shape| shape.width() - 1);
+        let values = [value.as_bytes()].into_iter();
+        let values: Vec<_> = values.chain(vec![&b"more"[..]; more]).map(Some).collect();
+        write::data_row(&mut self.out, values.into_iter());
     }
 
-    fn describe_rows(&mut self, sql: &Sql) {
-        if sql.has_rows() {
+    fn describe_rows(&mut self, sql: &Sql, shape: Option<Shape>) {
+        if let Some(shape) = shape.filter(|_| sql.has_rows()) {
+            shape.describe(&mut self.out);
+        } else if sql.has_rows() {
             write::row_description(&mut self.out, &[COLUMN]);
         } else {
             write::empty(&mut self.out, backend::NO_DATA);
         }
-    }
-
-    fn copy_message(&mut self, tag: u8, body: &[u8]) {
-        let Some(copy) = &mut self.copy else { return };
-        match tag {
-            frontend::COPY_DATA => {
-                copy.rows += 1;
-                for &byte in body {
-                    copy.sum = copy.sum.wrapping_mul(31).wrapping_add(u32::from(byte));
-                }
-            }
-            frontend::COPY_DONE => {
-                // The count says what arrived, so that the client can tell.
-                let done = format!("COPY {}{:010}", copy.rows, copy.sum);
-                self.changes.extend(copy.token);
-                self.copy = None;
-                write::command_complete(&mut self.out, &done);
-                if self.rest.is_some() {
-                    self.go_on();
-                }
-            }
-            frontend::COPY_FAIL => {
-                let why = cstr(body).map_or(&[][..], |(text, _)| text);
-                let why = String::from_utf8_lossy(why);
-                self.copy = None;
-                self.fail(&("57014", format!("COPY from stdin failed: {why}")));
-            }
-            frontend::FLUSH | frontend::SYNC => {}
-            _ => {
-                self.copy = None;
-                let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
-                self.fail(&("08P01", text));
-            }
-        }
-    }
-
-    fn extended(&mut self, tag: u8, body: &[u8]) -> Result<(), Fault> {
-        let garbled = || ("08P01", "garbled message".to_string());
-        match tag {
-            frontend::PARSE => {
-                let (name, rest) = cstr(body).ok_or_else(garbled)?;
-                let (text, _) = cstr(rest).ok_or_else(garbled)?;
-                self.parse(name, &String::from_utf8_lossy(text))
-            }
-            frontend::BIND => self.bind(body).ok_or_else(garbled)?,
-            frontend::EXECUTE => {
-                let (name, rest) = cstr(body).ok_or_else(garbled)?;
-                let (most, _) = u32_be(rest).ok_or_else(garbled)?;
-                self.execute(name, most)
-            }
-            _ => {
-                let (&kind, rest) = body.split_first().ok_or_else(garbled)?;
-                let (name, _) = cstr(rest).ok_or_else(garbled)?;
-                if tag == frontend::DESCRIBE {
-                    return self.describe(kind, name);
-                }
-                if kind == b'S' {
-                    self.statements.remove(name);
-                } else {
-                    self.portals.remove(name);
-                }
-                write::empty(&mut self.out, backend::CLOSE_COMPLETE);
-                Ok(())
-            }
-        }
-    }
-
-    fn parse(&mut self, name: &[u8], text: &str) -> Result<(), Fault> {
-        if name.is_empty() {
-            self.statements.remove(name);
-        }
-        let parts = split(text);
-        if parts.len() > 1 {
-            let text = "cannot insert multiple commands into a prepared statement";
-            return Err(("42601", text.into()));
-        }
-        let sql = parts.first().map_or(Sql::Empty, |part| Sql::read(part));
-        if sql == Sql::Unreadable {
-            return Err(("42601", "syntax error".into()));
-        }
-        // An empty text is fine in a failed transaction, too.
-        if sql != Sql::Empty {
-            self.refuse_in_failed(&sql)?;
-        }
-        let (text, by_sql) = (text.to_string(), false);
-        self.keep(name, Prepared { text, sql, by_sql })?;
-        write::empty(&mut self.out, backend::PARSE_COMPLETE);
-        Ok(())
-    }
-
-    fn bind(&mut self, body: &[u8]) -> Option<Result<(), Fault>> {
-        let (portal, rest) = cstr(body)?;
-        let (name, rest) = cstr(rest)?;
-        let (formats, rest) = u16_be(rest)?;
-        let (count, mut rest) = u16_be(rest.get(2 * usize::from(formats)..)?)?;
-        let mut token = None;
-        for _ in 0..count {
-            let (length, value) = u32_be(rest)?;
-            let value = value.split_at_checked(length as usize)?;
-            // Filler may follow the token.
-            let text = String::from_utf8_lossy(value.0);
-            token = token.or(text.split(' ').next().and_then(Token::read));
-            rest = value.1;
-        }
-        Some(self.bound(portal, name, usize::from(count), token))
-    }
-
-    fn bound(
-        &mut self,
-        portal: &[u8],
-        name: &[u8],
-        count: usize,
-        token: Option<Token>,
-    ) -> Result<(), Fault> {
-        let Some(prepared) = self.statements.get(name).cloned() else {
-            return Err(no_statement(name));
-        };
-        let wanted = prepared.sql.parameters();
-        if wanted != count {
-            let text = format!("bind message supplies {count} parameters, {wanted} are required");
-            return Err(("08P01", text));
-        }
-        self.refuse_in_failed(&prepared.sql)?;
-        if !portal.is_empty() && self.portals.contains_key(portal) {
-            let name = String::from_utf8_lossy(portal);
-            return Err(("42P03", format!("cursor \"{name}\" already exists")));
-        }
-        let entry = Portal {
-            text: prepared.text,
-            sql: prepared.sql,
-            token,
-            sent: None,
-            done: false,
-        };
-        self.portals.insert(portal.to_vec(), entry);
-        write::empty(&mut self.out, backend::BIND_COMPLETE);
-        Ok(())
-    }
-
-    fn describe(&mut self, kind: u8, name: &[u8]) -> Result<(), Fault> {
-        let sql = if kind == b'S' {
-            let Some(prepared) = self.statements.get(name) else {
-                return Err(no_statement(name));
-            };
-            prepared.sql.clone()
-        } else {
-            self.portal(name)?.sql.clone()
-        };
-        if sql.has_rows() {
-            self.refuse_in_failed(&sql)?;
-        }
-        if kind == b'S' {
-            let count = sql.parameters() as u16;
-            write::message(&mut self.out, backend::PARAMETER_DESCRIPTION, |buf| {
-                buf.extend_from_slice(&count.to_be_bytes());
-                for _ in 0..count {
-                    buf.extend_from_slice(&25u32.to_be_bytes());
-                }
-            });
-        }
-        self.describe_rows(&sql);
-        Ok(())
-    }
-
-    fn portal(&mut self, name: &[u8]) -> Result<&mut Portal, Fault> {
-        self.portals.get_mut(name).ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            ("34000", format!("portal \"{name}\" does not exist"))
-        })
-    }
-
-    fn execute(&mut self, name: &[u8], most: u32) -> Result<(), Fault> {
-        let portal = self.portal(name)?;
-        let (sql, started) = (portal.sql.clone(), portal.sent.is_some());
-        self.refuse_in_failed(&sql)?;
-        if let Sql::Select { slow, .. } = sql
-            && slow > 0
-            && !started
-        {
-            self.slow = Some(Slow::Portal(name.to_vec(), most, slow));
-            return Ok(());
-        }
-        self.run_portal(name, most)
-    }
-
-    fn run_portal(&mut self, name: &[u8], most: u32) -> Result<(), Fault> {
-        let portal = self.portal(name)?.clone();
-        let Sql::Select {
-            author,
-            rows,
-            size,
-            notice,
-            ..
-        } = portal.sql
-        else {
-            if portal.done {
-                let name = String::from_utf8_lossy(name);
-                return Err(("55000", format!("portal \"{name}\" cannot be run")));
-            }
-            self.portal(name)?.done = true;
-            self.run(&portal.sql, portal.token, &portal.text)?;
-            return Ok(());
-        };
-        if portal.sent.is_none() {
-            self.ran(author, portal.token);
-            if notice {
-                write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
-                self.flushed = self.out.len();
-            }
-        }
-        let from = portal.sent.unwrap_or(0);
-        let left = rows.saturating_sub(from);
-        let now = if most == 0 { left } else { left.min(most) };
-        for row in from..from + now {
-            self.row(portal.token, row, size, &portal.text);
-        }
-        self.portal(name)?.sent = Some(from + now);
-        if most > 0 && now == most {
-            write::empty(&mut self.out, backend::PORTAL_SUSPENDED);
-        } else {
-            write::command_complete(&mut self.out, &format!("SELECT {now}"));
-        }
-        Ok(())
     }
 
     /// An error ends the transaction, and the Query or the group.
@@ -769,6 +624,7 @@ impl Session {
             self.abort();
         } else {
             self.undo_changes();
+            self.view.undo();
             self.portals.clear();
             self.block = Block::Failed;
             self.settings.undo();
@@ -781,7 +637,21 @@ impl Session {
     }
 
     fn error(&mut self, sqlstate: &str, text: &str) {
-        write::error(&mut self.out, "ERROR", sqlstate, text);
+        write::message(&mut self.out, backend::ERROR, |buf| {
+            let front = [
+                (b'S', "ERROR"),
+                (b'V', "ERROR"),
+                (b'C', sqlstate),
+                (b'M', text),
+            ];
+            let place = place(sqlstate, text);
+            for (code, value) in front.into_iter().chain(place) {
+                buf.push(code);
+                buf.extend_from_slice(value.as_bytes());
+                buf.push(0);
+            }
+            buf.push(0);
+        });
         // PostgreSQL sends errors and notices at once.
         self.flushed = self.out.len();
     }
@@ -793,18 +663,24 @@ impl Session {
     fn abort(&mut self) {
         self.undo_changes();
         self.settings.undo();
+        self.view.undo();
         self.end_transaction();
     }
 
     fn commit(&mut self) {
         self.deeds.extend(self.changes.drain(..).map(Deed::Kept));
         self.settings.commit();
+        self.view.keep();
         self.end_transaction();
     }
 
     fn end_transaction(&mut self) {
         self.portals.clear();
         self.authors.clear();
+        self.view.end();
+        for plan in self.statements.values_mut().flat_map(|s| &mut s.plan) {
+            plan.leave();
+        }
         self.block = Block::None;
         self.implicit = false;
     }
@@ -834,6 +710,18 @@ const COLUMN: write::Column<'static> = write::Column {
     type_oid: 25,
     type_size: -1,
 };
+
+/// Where in its sources PostgreSQL says so, of errors that poolers look at.
+fn place(sqlstate: &str, text: &str) -> Vec<(u8, &'static str)> {
+    let (file, routine) = match sqlstate {
+        "0A000" if text.starts_with("cached") => ("plancache.c", "RevalidateCachedQuery"),
+        "08P01" if text.contains("formats") => ("pquery.c", "PortalSetResultFormat"),
+        "26000" if text.starts_with("unnamed") => ("postgres.c", "exec_bind_message"),
+        "26000" => ("prepare.c", "FetchPreparedStatement"),
+        _ => return Vec::new(),
+    };
+    vec![(b'F', file), (b'R', routine)]
+}
 
 fn no_statement(name: &[u8]) -> Fault {
     if name.is_empty() {

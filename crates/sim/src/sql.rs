@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::schema::{Change, Shape, TABLES};
+
 /// Names one execution: the client that wants it, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token {
@@ -59,9 +61,22 @@ pub enum Sql {
         size: u32,
         /// A NOTICE comes first.
         notice: bool,
+        /// The table whose columns the rows have.
+        from: Option<usize>,
     },
-    /// A change that a transaction keeps or undoes.
-    Insert(Author),
+    /// A change that a transaction keeps or undoes; it may need a table.
+    Insert(Author, Option<usize>),
+    /// DDL.
+    Ddl {
+        /// Whose.
+        author: Author,
+        /// Which table is changed.
+        table: usize,
+        /// Into what.
+        change: Change,
+        /// A function does it: the tag does not say so.
+        hidden: bool,
+    },
     /// An error.
     Fail(Author),
     /// BEGIN.
@@ -78,7 +93,7 @@ pub enum Sql {
     Reset(Option<String>),
     /// DISCARD ALL.
     DiscardAll,
-    /// DDL.
+    /// DDL that changes no table.
     Create,
     /// DEALLOCATE of one statement, or all.
     Deallocate(Option<String>),
@@ -102,20 +117,44 @@ impl Sql {
 
     /// It returns rows.
     pub fn has_rows(&self) -> bool {
-        matches!(self, Sql::Select { .. } | Sql::Show(_))
+        matches!(
+            self,
+            Sql::Select { .. } | Sql::Show(_) | Sql::Ddl { hidden: true, .. }
+        )
+    }
+
+    /// The table that it can't be parsed without.
+    pub fn table(&self) -> Option<usize> {
+        match self {
+            Sql::Select { from, .. } => *from,
+            Sql::Insert(_, into) => *into,
+            _ => None,
+        }
+    }
+
+    /// Whose it is, if its text says so.
+    pub fn token(&self) -> Option<Token> {
+        match self.author()? {
+            Author::Token(token) => Some(*token),
+            _ => None,
+        }
+    }
+
+    fn author(&self) -> Option<&Author> {
+        match self {
+            Sql::Select { author, .. }
+            | Sql::Ddl { author, .. }
+            | Sql::Insert(author, _)
+            | Sql::Fail(author)
+            | Sql::CopyIn(author)
+            | Sql::CopyOut(author, ..) => Some(author),
+            _ => None,
+        }
     }
 
     /// How many parameters it has.
     pub fn parameters(&self) -> usize {
-        let of = |author: &Author| usize::from(*author == Author::Parameter);
-        match self {
-            Sql::Select { author, .. }
-            | Sql::Insert(author)
-            | Sql::Fail(author)
-            | Sql::CopyIn(author)
-            | Sql::CopyOut(author, ..) => of(author),
-            _ => 0,
-        }
+        usize::from(self.author() == Some(&Author::Parameter))
     }
 
     /// Reads one statement.
@@ -150,7 +189,9 @@ fn read(text: &str) -> Option<Sql> {
     Some(match first.to_ascii_lowercase().as_str() {
         "" => Sql::Empty,
         "select" => select(rest)?,
-        "insert" => Sql::Insert(author(rest)),
+        "insert" => Sql::Insert(author(rest), table(rest, "into")),
+        "alter" | "drop" => ddl(&first.to_ascii_lowercase(), rest, rest, false)?,
+        "create" if rest.starts_with("table ") => ddl("create", rest, rest, false)?,
         "fail" => Sql::Fail(author(rest)),
         "begin" => Sql::Begin,
         "commit" => Sql::Commit,
@@ -186,13 +227,55 @@ fn select(rest: &str) -> Option<Sql> {
         let (value, _) = literal(value)?;
         return Some(Sql::Set("search_path".into(), value, false));
     }
+    for (word, verb) in [
+        ("alters", "alter"),
+        ("drops", "drop"),
+        ("creates", "create"),
+    ] {
+        if let Some((front, what)) = rest.split_once(&format!(" {word} ")) {
+            return ddl(verb, what, front, true);
+        }
+    }
     Some(Sql::Select {
+        from: table(rest, "from"),
         author: author(rest),
         slow: number(rest, "slow", 0),
         rows: number(rest, "rows", 1),
         size: number(rest, "size", 0),
         notice: rest.contains(" notice"),
     })
+}
+
+/// DDL: `table t0`, perhaps a shape's number, and whose it is.
+fn ddl(verb: &str, rest: &str, whose: &str, hidden: bool) -> Option<Sql> {
+    let table = table(rest, "table")?;
+    let shape = || {
+        let number = rest.split_whitespace().nth(2)?.parse().ok()?;
+        Shape::read(number)
+    };
+    let change = match verb {
+        "alter" => Change::Alter(shape()?),
+        "create" => Change::Create(shape()?),
+        _ => Change::Drop,
+    };
+    let author = match hidden {
+        true => author(whose),
+        false => author(whose.split_whitespace().last().unwrap_or("")),
+    };
+    Some(Sql::Ddl {
+        author,
+        table,
+        change,
+        hidden,
+    })
+}
+
+/// The table named behind a word.
+fn table(rest: &str, word: &str) -> Option<usize> {
+    let mut words = rest.split_whitespace();
+    words.find(|found| *found == word)?;
+    let number = words.next()?.strip_prefix('t')?.parse().ok()?;
+    (number < TABLES).then_some(number)
 }
 
 /// The first word that says whose it is.
@@ -268,8 +351,28 @@ mod tests {
                 rows: 2,
                 size: 0,
                 notice: false,
+                from: None,
             }
         );
+        assert_eq!(
+            Sql::read("alter table t1 2 'c3.14'"),
+            Sql::Ddl {
+                author: Author::Token(token),
+                table: 1,
+                change: Change::Alter(Shape::read(2).expect("there is one")),
+                hidden: false,
+            }
+        );
+        assert_eq!(
+            Sql::read("select $1 drops table t0"),
+            Sql::Ddl {
+                author: Author::Parameter,
+                table: 0,
+                change: Change::Drop,
+                hidden: true,
+            }
+        );
+        assert_eq!(Sql::read("select $1 from t1 rows 2 v9").table(), Some(1));
         assert_eq!(
             Sql::read("SET TimeZone=E'it''s\\\\'"),
             Sql::Set("TimeZone".into(), "it's\\".into(), false)

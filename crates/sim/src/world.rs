@@ -8,6 +8,7 @@ use std::rc::Rc;
 use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
 
 use crate::chance::Chance;
+use crate::schema;
 use crate::story::Story;
 
 /// Names a socket of the world.
@@ -35,6 +36,8 @@ pub struct World {
     pub prompt_cancels: bool,
     /// When orders were first obeyed by a worker.
     pub orders: HashMap<String, Time>,
+    /// PostgreSQL's tables.
+    pub catalog: schema::Shared,
     /// Goes up whenever anything moves.
     pub activity: u64,
     sockets: Vec<Socket>,
@@ -104,6 +107,7 @@ impl World {
             excuses: Excuses::default(),
             prompt_cancels: false,
             orders: HashMap::new(),
+            catalog: schema::Shared::default(),
             activity: 0,
             sockets: Vec::new(),
             alarms: BinaryHeap::new(),

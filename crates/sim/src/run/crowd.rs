@@ -1,0 +1,194 @@
+//! Who comes in a run, and what they want.
+
+use std::collections::VecDeque;
+
+use howdah_pooler::event::Time;
+
+use super::MILLI;
+use crate::chance::Chance;
+use crate::client::{Client, Wish};
+use crate::grammar::{Act, End, Speaker};
+use crate::scenario::Scenario;
+use crate::successor::Successor;
+use crate::world::Shared;
+
+/// Those that come to take over, one after the other.
+pub(super) fn successors(
+    scenario: &Scenario,
+    chance: &mut Chance,
+    world: &Shared,
+) -> Vec<Successor> {
+    let mut world = world.borrow_mut();
+    let mut successors = Vec::new();
+    for _ in 0..scenario.faults.takeovers {
+        let at = Time(world.now.0 + chance.number() % ((scenario.span + 60) * MILLI));
+        successors.push(Successor::new(at, chance, &mut world));
+    }
+    successors
+}
+
+pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) -> Vec<Client> {
+    let now = world.borrow().now.0;
+    let mut clients = Vec::new();
+    for id in 1..=scenario.clients as u32 {
+        let database = &scenario.databases[chance.within(0..=scenario.databases.len() - 1)];
+        let user = &scenario.users[chance.within(0..=scenario.users.len() - 1)];
+        let cancellable = scenario.faults.cancels > 0 && chance.once_in(2);
+        let mut tongue = scenario.tongue;
+        // Whether a cancelled Query has ended the unnamed statement is not known.
+        tongue.unnamed &= !cancellable;
+        tongue.sure = !cancellable;
+        let mut number = 0;
+        let speaker = Speaker::new(id, &mut number, tongue, &scenario.weights, chance);
+        let units = scenario.units;
+        let broken = scenario.ends[1] + scenario.ends[3] > 0 && speaker.chance.once_in(3);
+        let script = if broken {
+            speaker.broken_script(units)
+        } else {
+            speaker.script(units)
+        };
+        let wish = Wish {
+            id,
+            database: database.name.clone(),
+            user: user.clone(),
+            // RESET to what was asked for at login has gaps that are known (see ARCHITECTURE,
+            // "Settings"), which would hide all others.
+            asks: match resets(&script) {
+                true => Vec::new(),
+                false => asks(chance),
+            },
+            defaults: database.settings.clone(),
+            end: end(scenario, &script, broken, chance),
+            script,
+            at: Time(now + chance.number() % (scenario.span * MILLI)),
+            cancellable,
+            schema: tongue.schema,
+            renamed: scenario.renames,
+            asks_for_tls: chance.once_in(6),
+            eager: chance.once_in(10),
+            minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
+        };
+        clients.push(Client::new(wish, &mut world.borrow_mut()));
+    }
+    clients
+}
+
+/// Whether a client takes settings back.
+fn resets(script: &VecDeque<Act>) -> bool {
+    script.iter().any(|act| match act {
+        Act::Send(messages) => messages.iter().any(|message| {
+            let bytes = message.body.to_ascii_lowercase();
+            let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
+            has(b"reset ") || has(b"discard all")
+        }),
+        _ => false,
+    })
+}
+
+fn asks(chance: &mut Chance) -> Vec<(String, String)> {
+    let mut asks = Vec::new();
+    let choices = [
+        ("application_name", "it's"),
+        ("application_name", "b"),
+        ("TimeZone", "Asia/Tokyo"),
+        ("DateStyle", "ISO, DMY"),
+        ("client_encoding", "LATIN1"),
+    ];
+    while chance.once_in(3) {
+        let (name, value) = choices[chance.within(0..=choices.len() - 1)];
+        let value = if chance.once_in(30) { "invalid" } else { value };
+        asks.retain(|(asked, _)| asked != name);
+        asks.push((name.to_string(), value.to_string()));
+    }
+    asks
+}
+
+fn end(scenario: &Scenario, script: &VecDeque<Act>, broken: bool, chance: &mut Chance) -> End {
+    let bytes = script.iter().map(|act| match act {
+        Act::Send(messages) => messages.iter().map(|m| 5 + m.body.len()).sum(),
+        _ => 0,
+    });
+    let bytes: usize = bytes.sum();
+    if broken {
+        // What is never ended is never answered.
+        return if chance.once_in(2) {
+            End::TerminateAtOnce
+        } else {
+            End::Vanish(bytes, chance.once_in(2))
+        };
+    }
+    let sum: usize = scenario.ends.iter().sum();
+    let mut at = chance.within(0..=sum - 1);
+    let mut kind = 0;
+    while at >= scenario.ends[kind] {
+        at -= scenario.ends[kind];
+        kind += 1;
+    }
+    match kind {
+        0 => End::Terminate,
+        1 => End::TerminateAtOnce,
+        2 => End::Close,
+        _ => End::Vanish(chance.within(0..=bytes), chance.once_in(2)),
+    }
+}
+
+pub(super) fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
+    let mut orders = VecDeque::new();
+    for _ in 0..scenario.faults.orders {
+        let database = &scenario.databases[0].name;
+        let wait = chance.within(1..=150) as u64;
+        let kinds = if scenario.faults.kills { 6 } else { 5 };
+        let kind = match scenario.faults.takeovers {
+            0 => chance.within(0..=kinds),
+            // A successor knows of no pauses.
+            _ => [0, 3, 4][chance.within(0..=2)],
+        };
+        match kind {
+            0 => orders.push_back((wait, "RECONNECT".into())),
+            1 => {
+                let pause = if chance.once_in(3) {
+                    "SUSPEND"
+                } else {
+                    "PAUSE"
+                };
+                orders.push_back((wait, pause.into()));
+                orders.push_back((chance.within(1..=300) as u64, "RESUME".into()));
+            }
+            2 => {
+                orders.push_back((wait, format!("PAUSE {database}")));
+                orders.push_back((chance.within(1..=300) as u64, format!("RESUME {database}")));
+            }
+            3 => orders.push_back((wait, "RELOAD".into())),
+            4 => {
+                let show = [
+                    "POOLS",
+                    "CLIENTS",
+                    "SERVERS",
+                    "STATS",
+                    "LISTS",
+                    "MEM",
+                    "DATABASES",
+                ];
+                let what = show[chance.within(0..=show.len() - 1)];
+                orders.push_back((wait, format!("SHOW {what}")));
+            }
+            5 => match chance.within(0..=2) {
+                0 => orders.push_back((wait, "SET log_stats = 0".into())),
+                1 => {
+                    orders.push_back((wait, "RECONNECT".into()));
+                    orders.push_back((1, "WAIT_CLOSE".into()));
+                }
+                _ => {
+                    orders.push_back((wait, format!("DISABLE {database}")));
+                    let wait = chance.within(1..=50) as u64;
+                    orders.push_back((wait, format!("ENABLE {database}")));
+                }
+            },
+            _ => {
+                orders.push_back((wait, format!("KILL {database}")));
+                orders.push_back((chance.within(1..=100) as u64, format!("RESUME {database}")));
+            }
+        }
+    }
+    orders
+}

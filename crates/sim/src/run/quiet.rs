@@ -1,0 +1,192 @@
+//! The end of a run: everybody must come to an end, everything to rest, and nothing be left.
+
+use howdah_pooler::census::Census;
+use howdah_pooler::event::Order;
+
+use super::{Play, SECOND};
+use crate::postgres::Paused;
+use crate::story::Who;
+use crate::successor::Successor;
+
+impl Play {
+    /// Nothing goes wrong any more: everybody must come to an end, and everything to rest.
+    pub(super) fn wind_down(&mut self) {
+        if self.failed() {
+            return;
+        }
+        self.calm = true;
+        self.admin.stop();
+        self.postgres.paused = Paused::default();
+        self.scenario.faults.cancels = 0;
+        self.postgres.manners.refuses_once_in = 0;
+        self.postgres.manners.cancel_late_once_in = 0;
+        self.postgres.manners.speaks_once_in = 0;
+        let names: Vec<_> = self
+            .scenario
+            .databases
+            .iter()
+            .map(|d| d.name.clone())
+            .collect();
+        self.successors.iter_mut().for_each(Successor::stop);
+        for process in &self.processes {
+            for name in &names {
+                process.order(&Order::Resume(Some(name.clone())));
+            }
+            process.order(&Order::Resume(None));
+        }
+        let patience = self.now() + (300 + 40 * self.clients.len() as u64) * SECOND;
+        while !self.failed() && !self.everybody_is_gone() {
+            self.turn();
+            if self.now() > patience {
+                return self.somebody_waits();
+            }
+        }
+        if self.failed() {
+            return;
+        }
+        self.rest(3 * SECOND);
+        self.check_quiet(false);
+        if !self.failed() {
+            self.rest((self.scenario.idle_seconds + 25) * SECOND);
+            self.check_quiet(true);
+            self.shut_down();
+        }
+        let mut world = self.world.borrow_mut();
+        for client in &mut self.clients {
+            client.settle(&self.postgres.journal, &mut world);
+        }
+    }
+
+    /// With nobody there, every worker says at once that it may end.
+    fn shut_down(&mut self) {
+        let order = match self.chance.once_in(2) {
+            true => Order::ShutdownWaitForClients,
+            false => Order::ShutdownWaitForServers,
+        };
+        self.current().order(&order);
+        let workers = self.current().workers.len();
+        let until = self.now() + 20 * SECOND;
+        while !self.failed() && self.now() < until && self.current().control.idle() < workers {
+            self.turn();
+        }
+        let idle = self.current().control.idle();
+        if !self.failed() && idle != workers {
+            self.violate(
+                "orders",
+                format!("{idle} of {workers} workers end after {order:?}"),
+            );
+        }
+    }
+
+    fn somebody_waits(&self) {
+        let mut world = self.world.borrow_mut();
+        for client in self.clients.iter().filter(|client| !client.is_gone()) {
+            let text = format!("client {} waits for ever: {}", client.id(), client.awaits());
+            world
+                .story
+                .violate("waits", &[Who::Client(client.id())], text);
+        }
+        if let Some(order) = self.admin.awaits() {
+            let text = format!("the administrator waits for ever for {order}");
+            world.story.violate("waits", &[], text);
+        }
+        world
+            .story
+            .violate("waits", &[], "a cancel request is never closed".into());
+    }
+
+    fn rest(&mut self, nanos: u64) {
+        let until = self.now() + nanos;
+        self.quiet = true;
+        while !self.failed() && self.now() < until {
+            self.turn();
+        }
+        self.quiet = false;
+    }
+
+    /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
+    fn check_quiet(&mut self, at_last: bool) {
+        // Nothing that waits for a time limit of the pooler's comes to rest in time, except for
+        // cancels that PostgreSQL never seems to get.
+        let late = self.scenario.manners.cancel_late_once_in > 0;
+        let patience = if late { 30 } else { 6 } * SECOND;
+        let mut until = self.now() + patience;
+        let limit = self.now() + 20 * patience;
+        loop {
+            let found = self.unquiet(at_last);
+            if self.failed() || found.is_none() {
+                return;
+            }
+            if self.now() > until.min(limit) {
+                return self.violate("quiet", found.unwrap_or_default());
+            }
+            let before = self.world.borrow().activity;
+            self.turn();
+            if self.world.borrow().activity != before {
+                until = self.now() + patience;
+            }
+        }
+    }
+
+    /// What must be so when nobody wants anything, and is not; at last nothing is left at all.
+    fn unquiet(&mut self, at_last: bool) -> Option<String> {
+        let mut census = Census::default();
+        let (mut sockets, mut driven, mut memory) = (0, 0, 0);
+        if self.processes.len() > 1 {
+            return Some("a process that was taken over from goes on".into());
+        }
+        for worker in self.workers() {
+            census += worker.decisions().pooler.census();
+            sockets += worker.sockets().len();
+            driven += worker.sockets().driver().connections();
+            memory += worker.sockets().output_memory();
+        }
+        let mut schemas = self.workers().map(|w| w.decisions().pooler.schema());
+        if let Some(first) = schemas.next()
+            && schemas.any(|schema| schema != first)
+        {
+            return Some("workers do not agree about DDL".into());
+        }
+        drop(schemas);
+        let sessions = self.postgres.sessions();
+        let processes = self.postgres.processes();
+        let (statements, by_sql) = self.postgres.statements();
+        let expected = Census {
+            servers: sessions,
+            idle: sessions,
+            permits: sessions,
+            statements: census.statements,
+            pools: census.pools,
+            ..Census::default()
+        };
+        let places = [processes, sockets, driven];
+        if !self.world.borrow().catalog.borrow().is_unlocked() {
+            return Some("a transaction that changed a table is still open".into());
+        }
+        if let Some(unclean) = self.postgres.unclean() {
+            return Some(unclean);
+        }
+        if memory > self.current().workers.len() << 20 {
+            return Some(format!("{memory} bytes of output memory are kept"));
+        }
+        if census != expected || places != [sessions; 3] {
+            return Some(format!(
+                "of {sessions} sessions is left {census:?}; processes, sockets, in drivers: \
+                 {places:?}"
+            ));
+        }
+        if by_sql > 0 || (self.scenario.mode != "session" && statements != census.statements) {
+            return Some(format!(
+                "PostgreSQL has {statements} statements and {by_sql} of SQL's PREPARE, the pooler \
+                 knows of {}",
+                census.statements
+            ));
+        }
+        // A pool that shall have servers keeps some, and stays.
+        let least: usize = self.scenario.databases.iter().map(|d| d.least).sum();
+        let least = least * self.scenario.users.len();
+        let most = if least > 0 { census.pools } else { 0 };
+        (at_last && (sessions > least || census.pools > most))
+            .then(|| format!("{sessions} sessions and {} pools are left", census.pools))
+    }
+}
