@@ -23,8 +23,8 @@ def pytest_addoption(parser):
                      help="the long forms of the tests of faults (tests/test_faults.py)")
     parser.addoption("--driver", choices=["epoll", "io_uring", "both"], default="both",
                      help="the io driver to test with (default: each in turn)")
-    parser.addoption("--seeds", type=int, default=40,
-                     help="how many generated scripts to play in each pool mode (default: 40)")
+    parser.addoption("--seeds", type=int, default=25,
+                     help="how many generated scripts to play in each pool mode (default: 25)")
     parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
 
 

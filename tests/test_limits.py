@@ -295,3 +295,43 @@ def test_replication_makes_room(make_howdah, workers):
     with howdah.connect(replication="database", options="-c enable_seqscan=off") as client:
         assert client.value("show enable_seqscan") == "off"
     howdah.wait_for_log("closing because: evicted")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_bounds_at_once(make_howdah, postgres, refusals, workers):
+    """A pool that both its database's and its user's bound hold back gets its turn, although the
+    servers of the others under these bounds are never idle."""
+    postgres.sql("drop database if exists single")
+    postgres.sql("create database single connection limit 1")
+    postgres.sql("drop role if exists alone")
+    postgres.sql("create role alone login connection limit 1")
+    howdah = make_howdah(
+        workers=workers, max_db_connections=1, max_user_connections=1, default_pool_size=1,
+        secrets={"alone": "", "plain_user": "secret"})
+    stop = threading.Event()
+    rounds = {"plain_user": 0, "alone": 0}
+
+    def keep_busy(user, database):
+        with howdah.connect(user=user, database=database) as client:
+            while not stop.is_set():
+                assert client.value("select current_user, pg_sleep(0.005)") == user
+                rounds[user] += 1
+
+    busy = [("plain_user", "single"), ("alone", "postgres")]
+    threads = [threading.Thread(target=keep_busy, args=pair) for pair in 3 * busy]
+    for thread in threads:
+        thread.start()
+    try:
+        machine.wait_until(lambda: min(rounds.values()) > 50, "the load")
+        with howdah.connect(user="alone", database="single") as client:
+            for _ in range(5):
+                before = dict(rounds)
+                assert client.value("select current_database()") == "single"
+                # The others go on, too.
+                machine.wait_until(lambda: all(rounds[user] > before[user] for user in rounds),
+                                   "the others to get their turn", 30)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert refusals() == []
