@@ -376,8 +376,8 @@ def test_other_versions_are_refused(make_howdah, system_programs):
     howdah = make_howdah()
     with howdah.connect() as client:
         for command, said in [
-            ("TAKEOVER 99", "takeover version 99 is not known, this process has 1"),
-            ("TAKEOVER", "takeover version (none) is not known, this process has 1"),
+            ("TAKEOVER 99", "takeover version 99 is not known, this process has 2"),
+            ("TAKEOVER", "takeover version (none) is not known, this process has 2"),
         ]:
             child = machine.spawn(
                 [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
@@ -386,7 +386,7 @@ def test_other_versions_are_refused(make_howdah, system_programs):
             output, _ = child.communicate()
             assert said in output
         with admin(howdah) as console:
-            assert "may take over" in refusal(console, "TAKEOVER 1")
+            assert "may take over" in refusal(console, "TAKEOVER 2")
         assert client.value("select 1") == "1"
 
 
@@ -550,7 +550,7 @@ def console():
 for _ in range(20):
     both = [console(), console()]
     for one in both:
-        one.sendall(b"Q\0\0\0\x0fTAKEOVER 1\0")
+        one.sendall(b"Q\0\0\0\x0fTAKEOVER 2\0")
     for one in both:
         one.recv(1)
         one.close()

@@ -11,6 +11,7 @@ use std::hash::BuildHasher;
 use crate::Seeded;
 use crate::command::{Alters, Forgets, Resets, alters, forgets, is_planned, resets};
 use crate::event::WorkerId;
+use crate::params::Params;
 
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
@@ -33,7 +34,8 @@ const PURGE_BYTES: usize = 16 << 20;
 pub struct Statement {
     /// Text (zero-terminated) and parameter types, as in a Parse.
     pub definition: Box<[u8]>,
-    /// Settings under which the text was parsed, as a hash of [`crate::params::Params::meaning`].
+    /// Settings under which the text was parsed, as a hash of [`Params::meaning`], or of what was
+    /// done to those of which PostgreSQL had not told yet.
     pub meaning: u64,
     /// Which changes of the schema were known when it was parsed, as [`Interner::schema`] has them:
     /// what tells it from the same text parsed before.
@@ -47,6 +49,8 @@ pub struct Statement {
     /// PostgreSQL refuses it once its rows have changed.
     pub planned: bool,
     key: OnceLock<u128>,
+    /// Those settings, once they are known.
+    settings: OnceLock<Arc<Params>>,
     /// What the first client that had it described was told: the others are told the same, as a
     /// rule.
     told: OnceLock<Arc<Told>>,
@@ -64,6 +68,7 @@ impl Statement {
             alters: alters(text),
             planned: is_planned(text),
             key: OnceLock::new(),
+            settings: OnceLock::new(),
             told: OnceLock::new(),
         }
     }
@@ -86,6 +91,16 @@ impl Statement {
             let (front, _) = digest.split_first_chunk::<16>().expect("32 bytes");
             u128::from_be_bytes(*front)
         })
+    }
+
+    /// The settings under which the text was parsed, if they are known.
+    pub fn settings(&self) -> Option<&Arc<Params>> {
+        self.settings.get()
+    }
+
+    /// These are the settings of its [`Statement::meaning`].
+    pub fn settle(&self, settings: &Arc<Params>) {
+        self.settings.get_or_init(|| settings.clone());
     }
 
     /// What a client is told, once for all who are told the same.
@@ -259,7 +274,7 @@ impl Interner {
     }
 
     /// What a statement is on a server where it was parsed under other settings than those it was
-    /// named under: nothing that anybody else can have named.
+    /// named under, which are not known: nothing that anybody else can have named.
     pub fn under(&mut self, statement: &Arc<Statement>, meaning: u64) -> Arc<Statement> {
         let both = foldhash::quality::FixedState::default().hash_one((statement.meaning, meaning));
         self.intern(both, &statement.definition)
@@ -285,7 +300,11 @@ impl Interner {
     /// a change of the schema that the other does not.
     pub fn adopt(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
         if statement.schema == self.schema {
-            self.intern(statement.meaning, &statement.definition)
+            let own = self.intern(statement.meaning, &statement.definition);
+            if let Some(settings) = statement.settings() {
+                own.settle(settings);
+            }
+            own
         } else {
             statement
         }

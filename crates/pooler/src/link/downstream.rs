@@ -186,6 +186,10 @@ impl Downstream<'_> {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
+            // SET LOCAL outside of a transaction block warns.
+            (tag::NOTICE, Some(entry)) if entry.swallow && entry.reply == Reply::Execute => {
+                Fate::Drop
+            }
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
             (_, Some(entry)) if entry.swallow || entry.part.is_ours() => Fate::Drop,
             (_, Some(_)) => Fate::Relay,
@@ -515,6 +519,7 @@ impl Downstream<'_> {
         } else {
             self.pass_front(chunk, header, Fate::Relay);
         }
+        self.settings_are_undone();
         if simple {
             self.server.ledger.keep_names();
         } else {

@@ -17,8 +17,8 @@ use crate::params::set_one;
 use crate::server::Portal;
 use crate::statement::Statement;
 
-/// The name of the statements and portals that set settings back.
-const BACK: &[u8] = b"howdah_back";
+/// The name of the statements and portals that we run among a client's messages.
+const OURS: &[u8] = b"howdah_ours";
 
 /// The longest Query of several commands in which one that takes settings back is looked for, in
 /// bytes: what drivers send before they lend a session to somebody else is short.
@@ -176,34 +176,38 @@ impl Upstream<'_> {
 
     /// Runs statements of ours behind an Execute.
     pub(super) fn set_back(&mut self, statements: &[Vec<u8>]) {
-        let to = self.to();
         for (at, sql) in statements.iter().enumerate() {
-            let definition = [sql, &b"\0\0\0"[..]].concat();
-            self.out.send_with(to, |buf| {
-                write::parse(buf, BACK, &definition);
-                write::bind_head(buf, BACK, BACK, 6);
-                buf.extend_from_slice(&[0; 6]);
-                write::message(buf, tag::EXECUTE, |buf| {
-                    buf.extend_from_slice(BACK);
-                    buf.extend_from_slice(&[0; 5]);
-                });
-                write::message(buf, tag::CLOSE, |buf| {
-                    buf.push(b'P');
-                    buf.extend_from_slice(BACK);
-                    buf.push(0);
-                });
-                write::of_statement(buf, tag::CLOSE, BACK);
-            });
-            let replies = [Reply::Parse, Reply::Bind, Reply::Execute, Reply::Close];
-            for reply in replies {
-                self.push(Entry::swallow(reply));
-            }
-            let mut last = Entry::swallow(Reply::Close);
-            if at + 1 == statements.len() {
-                last.part = Part::Rest;
-            }
-            self.push(last);
+            let last = at + 1 == statements.len();
+            self.run_for_us(sql, if last { Part::Rest } else { Part::Whole });
         }
+    }
+
+    /// Runs a statement of ours among the client's messages. `part` is of the last of its replies.
+    pub(super) fn run_for_us(&mut self, sql: &[u8], part: Part) {
+        let to = self.to();
+        let definition = [sql, &b"\0\0\0"[..]].concat();
+        self.out.send_with(to, |buf| {
+            write::parse(buf, OURS, &definition);
+            write::bind_head(buf, OURS, OURS, 6);
+            buf.extend_from_slice(&[0; 6]);
+            write::message(buf, tag::EXECUTE, |buf| {
+                buf.extend_from_slice(OURS);
+                buf.extend_from_slice(&[0; 5]);
+            });
+            write::message(buf, tag::CLOSE, |buf| {
+                buf.push(b'P');
+                buf.extend_from_slice(OURS);
+                buf.push(0);
+            });
+            write::of_statement(buf, tag::CLOSE, OURS);
+        });
+        let replies = [Reply::Parse, Reply::Bind, Reply::Execute, Reply::Close];
+        for reply in replies {
+            self.push(Entry::swallow(reply));
+        }
+        let mut last = Entry::swallow(Reply::Close);
+        last.part = part;
+        self.push(last);
     }
 }
 

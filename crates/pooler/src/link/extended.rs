@@ -38,6 +38,11 @@ impl Upstream<'_> {
         self.settle_meaning()?;
         let meaning = self.meaning();
         let statement = self.interner.intern(meaning, parse.definition);
+        if meaning == self.client.meaning
+            && let Some(settings) = &self.client.params
+        {
+            statement.settle(settings);
+        }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
             return Ok(());

@@ -156,9 +156,10 @@ impl Upstream<'_> {
         };
         // As in `ensure`: what it is if it is parsed now.
         let meaning = self.meaning();
-        let late = client
-            .as_ref()
-            .filter(|ours| ours.meaning != meaning)
+        let late = client.as_ref().filter(|ours| ours.meaning != meaning);
+        let detour = late.and_then(|ours| self.detour(ours));
+        let late = late
+            .filter(|_| detour.is_none())
             .map(|ours| self.interner.under(ours, meaning));
         let to = self.to();
         match (&client, &theirs) {
@@ -168,6 +169,9 @@ impl Upstream<'_> {
             (None, Unnamed::Known(None)) => {}
             (Some(_), _) if self.linked().ledger.has_barrier() => return Err(self.stall()),
             (Some(ours), _) => {
+                if let Some(detour) = &detour {
+                    self.go(&detour.there);
+                }
                 self.out
                     .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
                 self.counts.server_parses += 1;
@@ -176,6 +180,9 @@ impl Upstream<'_> {
                 self.parses_unnamed();
                 entry.unnamed_op = self.push_unnamed_op(Some(now.clone()));
                 self.push(entry);
+                if let Some(detour) = &detour {
+                    self.go(&detour.back);
+                }
             }
             (None, _) => {
                 self.out
@@ -189,17 +196,26 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server has a statement: under the key returned. If it must be parsed
-    /// while its client has other settings than when it was named, it may come to mean something
-    /// else: then it is nobody's who has it from a Parse under either.
+    /// while its client has other settings than when it was named, it is parsed under those. Where
+    /// that can't be, it may come to mean something else: then it is nobody's who has it from a
+    /// Parse under either.
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let meaning = self.meaning();
-        if statement.meaning != meaning
-            && let None | Some(Held::Going(_)) = self.linked().set.find(statement).1
-        {
+        let server = self.linked();
+        let group = server.ledger.group();
+        match server.set.find(statement).1 {
+            Some(Held::Going(when)) if when != group => return Err(self.stall()),
+            None | Some(Held::Going(_)) if statement.meaning != meaning => {}
+            _ => return self.ensure_exactly(statement),
+        }
+        let Some(detour) = self.detour(statement) else {
             let late = self.interner.under(statement, meaning);
             return self.ensure_exactly(&late);
-        }
-        self.ensure_exactly(statement)
+        };
+        self.go(&detour.there);
+        let key = self.ensure_exactly(statement);
+        self.go(&detour.back);
+        key
     }
 
     fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {

@@ -4,7 +4,7 @@
 //! values a byte that says whether they are there. Sockets travel beside the bytes, in the order in
 //! which they are named. Statements stand once each in a table before those who have them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ pub fn write(freight: &Freight) -> Vec<u8> {
         all.string(&statement.definition);
         all.number(statement.meaning);
         all.number(statement.schema);
+        all.maybe(statement.settings(), |w, settings| w.params(settings));
     }
     all.bytes.extend_from_slice(&body.bytes);
     all.bytes
@@ -99,10 +100,19 @@ pub fn read(
     reader.places = places
         .map(|name| tracked.position(name.as_bytes()))
         .collect();
+    let mut all_settings: HashSet<Arc<Params>> = HashSet::new();
     for _ in 0..reader.size()? {
         let definition = reader.string()?;
         let (meaning, schema) = (reader.number()?, reader.number()?);
         let statement = Statement::new(meaning, &definition, schema);
+        if let Some(settings) = reader.maybe(Reader::params)? {
+            let settings = match all_settings.get(&settings) {
+                Some(known) => known.clone(),
+                None => Arc::new(settings),
+            };
+            statement.settle(&settings);
+            all_settings.insert(settings);
+        }
         reader.table.push(Arc::new(statement));
     }
     let mut listeners = Vec::new();

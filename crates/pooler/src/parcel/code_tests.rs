@@ -32,6 +32,7 @@ fn freight() -> Freight {
             .with(5, b"iso_8601"),
     );
     let statement = Arc::new(Statement::new(9, b"select 1\0\0\0", 11));
+    statement.settle(&params);
     let key = Arc::new(PoolKey {
         database: "d".into(),
         user: "u".into(),
