@@ -507,7 +507,8 @@ impl Session {
             Sql::Set(name, value, local) => {
                 if *local && self.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
-                } else if !self.settings.set(name, value, *local) {
+                }
+                if !self.settings.set(name, value, *local) {
                     let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
                     return Err(("22023", text));
                 }

@@ -12,6 +12,9 @@ pub const KNOWN: [(&str, &str); 8] = [
     ("work_mem", "4MB"),
 ];
 
+/// So many of those change what constants mean.
+const READ_BY: usize = 4;
+
 /// So many of those are reported to clients when they change.
 const REPORTED: usize = 7;
 
@@ -111,6 +114,11 @@ impl Settings {
     /// All values in force.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(effective)
+    }
+
+    /// What constants are read by.
+    pub fn read_by(&self) -> impl Iterator<Item = &str> {
+        self.values().take(READ_BY)
     }
 
     /// Those that are reported, with their values.

@@ -224,8 +224,9 @@ fn read(text: &str) -> Option<Sql> {
 
 fn select(rest: &str) -> Option<Sql> {
     if let Some(value) = rest.strip_prefix("pg_catalog.set_config('search_path',") {
-        let (value, _) = literal(value)?;
-        return Some(Sql::Set("search_path".into(), value, false));
+        let (value, rest) = literal(value)?;
+        let local = rest.starts_with(",true");
+        return Some(Sql::Set("search_path".into(), value, local));
     }
     for (word, verb) in [
         ("alters", "alter"),
@@ -300,9 +301,10 @@ fn number(rest: &str, name: &str, default: u32) -> u32 {
 }
 
 fn set(rest: &str) -> Option<Sql> {
-    let (rest, local) = match rest.strip_prefix("local ") {
-        Some(rest) => (rest, true),
-        None => (rest, false),
+    let (first, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (rest, local) = match first.eq_ignore_ascii_case("local") {
+        true => (behind, true),
+        false => (rest, false),
     };
     let (name, value) = rest.split_once('=')?;
     let (value, _) = literal(value.trim())?;

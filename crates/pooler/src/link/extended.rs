@@ -29,12 +29,20 @@ impl Upstream<'_> {
             }
             return Err(Flow::Partial);
         };
-        self.counts.client_parses += 1;
-        let Ok(parse) = Parse::read(body) else {
+        match Parse::read(body) {
+            Ok(parse) => self.parse_renamed(chunk, header, parse)?,
             // PostgreSQL has the words for what is wrong with it.
-            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
-            return Ok(());
-        };
+            Err(_) => self.relay(chunk, header, Some(Entry::forward(Reply::Parse))),
+        }
+        self.counts.client_parses += 1;
+        Ok(())
+    }
+
+    fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
+        if self.linked().ledger.has_barrier() {
+            // What its text means is known behind that only.
+            return Err(self.stall());
+        }
         self.settle_meaning()?;
         let meaning = self.meaning();
         let statement = self.interner.intern(meaning, parse.definition);

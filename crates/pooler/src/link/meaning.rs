@@ -191,10 +191,8 @@ impl Upstream<'_> {
 
     /// The unnamed statement is about to be parsed. In doubt it is nobody else's.
     pub(super) fn parses_unnamed(&mut self) {
-        let server = self.linked();
-        let barrier = server.ledger.has_barrier();
-        let changes = &mut server.changes;
-        changes.unnamed = barrier || changes.end_matters() || changes.unsettled.is_some();
+        let changes = &mut self.linked().changes;
+        changes.unnamed = changes.end_matters() || changes.unsettled.is_some();
     }
 
     /// What it takes that a server parses now what a client has named under other settings, as it

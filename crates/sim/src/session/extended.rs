@@ -58,7 +58,11 @@ impl Session {
         if sql != Sql::Empty {
             self.refuse_in_failed(&sql)?;
         }
-        let (text, by_sql) = (text.to_string(), false);
+        let (mut text, by_sql) = (text.to_string(), false);
+        if let Sql::Select { from: None, .. } = sql {
+            // It has constants that mean something else under other settings.
+            text.extend(self.settings.read_by().map(|value| format!(" ~{value}")));
+        }
         let (rows, unnamed) = (sql.has_rows(), name.is_empty());
         let table = sql.table();
         let plan = table.map(|at| self.view.parse(at, rows, unnamed));
