@@ -159,12 +159,19 @@ struct Notice {
     known: Time,
 }
 
+/// What a table was in a transaction, whatever became of that.
+#[derive(Debug)]
+struct Tried {
+    shape: Shape,
+    /// When that transaction ended.
+    until: Option<u64>,
+}
+
 /// A table's shapes, each from a moment on.
 #[derive(Debug)]
 struct Table {
     history: Vec<(u64, Shape)>,
-    /// What it was made in transactions, whatever became of those.
-    tried: Vec<(u64, Shape)>,
+    tried: Vec<Tried>,
     /// The session whose transaction has changed it.
     locked_by: Option<u32>,
 }
@@ -233,12 +240,12 @@ impl Catalog {
         since.fold(Shapes::default(), |all, shape| all.and(Shapes::one(shape)))
     }
 
-    /// All that a table was made in transactions from a moment on.
+    /// All that a table was in transactions that were open at a moment, or since.
     pub fn tried(&self, table: usize, from: u64) -> Shapes {
         let tried = self.tables[table].tried.iter();
-        let since = tried.rev().take_while(|(at, _)| *at >= from);
-        since.fold(Shapes::default(), |all, (_, shape)| {
-            all.and(Shapes::one(*shape))
+        let since = tried.filter(|tried| tried.until.is_none_or(|until| until >= from));
+        since.fold(Shapes::default(), |all, tried| {
+            all.and(Shapes::one(tried.shape))
         })
     }
 
@@ -250,7 +257,7 @@ impl Catalog {
     /// In its transaction, a table is that.
     pub fn try_out(&mut self, table: usize, shape: Shape) {
         self.moment += 1;
-        self.tables[table].tried.push((self.moment, shape));
+        self.tables[table].tried.push(Tried { shape, until: None });
     }
 
     /// A table is that for good.
@@ -264,6 +271,8 @@ impl Catalog {
         for table in &mut self.tables {
             if table.locked_by == Some(session) {
                 table.locked_by = None;
+                let open = table.tried.iter_mut().filter(|t| t.until.is_none());
+                open.for_each(|tried| tried.until = Some(self.moment));
             }
         }
     }
