@@ -1,8 +1,8 @@
 //! Taking over from a running process (`-R`), and handing over to the next one.
 //!
 //! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the
-//! same user may, and says `TAKEOVER 1`. When everything there is at rest the answer comes, and the
-//! connection is no console any more:
+//! same user may, and says `TAKEOVER` with the version of the format. When everything there is at
+//! rest the answer comes, and the connection is no console any more:
 //!
 //! ```text
 //!   predecessor                                  successor

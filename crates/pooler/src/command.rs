@@ -124,6 +124,20 @@ pub fn alters(text: &[u8]) -> Alters {
     }
 }
 
+/// Whether a text is nothing but a BEGIN, which changes nothing.
+pub fn only_begins(text: &[u8]) -> bool {
+    let mut words = Words { rest: text };
+    if !words.is_next(b"begin") && !words.is_next(b"start") {
+        return false;
+    }
+    while !words.clone().ends() {
+        if !matches!(words.next(), Some(Word::Bare(_))) {
+            return false;
+        }
+    }
+    true
+}
+
 /// Whether PostgreSQL plans a text. Such a one it refuses once its rows are others than when it was
 /// parsed; utility commands (FETCH, EXECUTE, SHOW) give whatever rows there are.
 pub fn is_planned(text: &[u8]) -> bool {
@@ -473,6 +487,22 @@ mod tests {
             ),
         ] {
             assert_eq!(alters(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_only_begin() {
+        for (text, expected) in [
+            ("BEGIN", true),
+            ("begin transaction isolation level read committed", true),
+            (" /* a */ start transaction -- b", true),
+            ("begin; select 1", false),
+            ("begin;", true),
+            ("beginning", false),
+            ("commit", false),
+            ("", false),
+        ] {
+            assert_eq!(only_begins(text.as_bytes()), expected, "{text}");
         }
     }
 

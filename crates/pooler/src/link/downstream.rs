@@ -186,8 +186,10 @@ impl Downstream<'_> {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
-            // SET LOCAL outside of a transaction block warns.
-            (tag::NOTICE, Some(entry)) if entry.swallow && entry.reply == Reply::Execute => {
+            // What a late Parse says, or SET LOCAL outside of a transaction block, belongs to none.
+            (tag::NOTICE, Some(entry))
+                if entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute) =>
+            {
                 Fate::Drop
             }
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
@@ -360,7 +362,9 @@ impl Downstream<'_> {
         let Some(front) = self.server.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
-        self.may_alter(command);
+        if self.server.detour.is_none() {
+            self.may_alter(command);
+        }
         match command {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
                 Some((_, client)) => forget_all(client, self.server),
@@ -449,6 +453,11 @@ impl Downstream<'_> {
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
+        if self.server.detour.is_some() && fields.severity() == b"ERROR" {
+            self.pass_front(chunk, header, Fate::Drop);
+            failed(None, self.server);
+            return Ok(());
+        }
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= ERROR_FRONT;
             concerned(client, self.server, &mut self.shared.statements).filter(|_| fits)
@@ -519,7 +528,6 @@ impl Downstream<'_> {
         } else {
             self.pass_front(chunk, header, Fate::Relay);
         }
-        self.settings_are_undone();
         if simple {
             self.server.ledger.keep_names();
         } else {

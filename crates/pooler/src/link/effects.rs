@@ -183,10 +183,12 @@ impl Upstream<'_> {
     }
 
     /// Runs a statement of ours among the client's messages. `part` is of the last of its replies.
+    /// Where one before failed in the middle, its statement may still be there.
     pub(super) fn run_for_us(&mut self, sql: &[u8], part: Part) {
         let to = self.to();
         let definition = [sql, &b"\0\0\0"[..]].concat();
         self.out.send_with(to, |buf| {
+            write::of_statement(buf, tag::CLOSE, OURS);
             write::parse(buf, OURS, &definition);
             write::bind_head(buf, OURS, OURS, 6);
             buf.extend_from_slice(&[0; 6]);
@@ -201,8 +203,8 @@ impl Upstream<'_> {
             });
             write::of_statement(buf, tag::CLOSE, OURS);
         });
-        let replies = [Reply::Parse, Reply::Bind, Reply::Execute, Reply::Close];
-        for reply in replies {
+        use Reply::{Bind, Close, Execute, Parse};
+        for reply in [Close, Parse, Bind, Execute, Close] {
             self.push(Entry::swallow(reply));
         }
         let mut last = Entry::swallow(Reply::Close);

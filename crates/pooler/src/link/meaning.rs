@@ -17,8 +17,8 @@ use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
 use crate::command::{Alters, Setting, alters, changes_schema, setting};
 use crate::event::{Out, Peer, ServerId};
 use crate::inbox::Chunk;
-use crate::ledger::{Entry, Part, Reply};
-use crate::params::{Params, set_one};
+use crate::ledger::{Entry, Reply};
+use crate::params::Params;
 use crate::pooler::Pooler;
 use crate::server::{Server, State, Unnamed};
 use crate::statement::{Statement, server_name};
@@ -85,7 +85,7 @@ impl Changes {
     }
 
     /// What texts mean that are parsed now is what they mean to a client of such settings.
-    fn is_usual(&self) -> bool {
+    pub(super) fn is_usual(&self) -> bool {
         self.unsettled.is_none() && self.path.is_none() && self.temporaries == 0
     }
 
@@ -95,14 +95,6 @@ impl Changes {
             None => self.parsed.push(Parsed { key, late }),
         }
     }
-}
-
-/// Commands that take a transaction to settings of before, and back to those it has. All are for the
-/// transaction only: what is set for longer outlives them.
-#[derive(Debug)]
-pub(super) struct Detour {
-    pub there: Vec<Vec<u8>>,
-    pub back: Vec<Vec<u8>>,
 }
 
 /// A meaning made of others: the same for all who have the same.
@@ -195,39 +187,6 @@ impl Upstream<'_> {
         changes.unnamed = changes.end_matters() || changes.unsettled.is_some();
     }
 
-    /// What it takes that a server parses now what a client has named under other settings, as it
-    /// was parsed then. None if those are not known, or not all that matters.
-    pub(super) fn detour(&mut self, statement: &Statement) -> Option<Detour> {
-        // What ends a transaction is allowed in one that has failed, and settings are not.
-        if statement.alters == Alters::Ends || !self.linked().changes.is_usual() {
-            return None;
-        }
-        let then = statement.settings()?;
-        let now = self.client.params.as_ref()?;
-        let tracked = self.tracked;
-        let way = |to: &Params, from: &Params| {
-            let others = to.missing_on(from);
-            let others = others.filter(|(position, _)| Params::has_meaning(*position));
-            let set = others.map(|(position, value)| {
-                let mut sql = Vec::new();
-                set_one(&mut sql, &tracked.names()[position], value, true);
-                sql
-            });
-            set.collect()
-        };
-        Some(Detour {
-            there: way(then, now),
-            back: way(now, then),
-        })
-    }
-
-    /// Goes a part of that way.
-    pub(super) fn go(&mut self, way: &[Vec<u8>]) {
-        for sql in way {
-            self.run_for_us(sql, Part::Whole);
-        }
-    }
-
     /// Whether running a statement changes what texts mean behind it.
     pub(super) fn alters(&mut self, statement: &Statement) -> Alters {
         let told = |name: &[u8]| self.tracked.position(name).is_some_and(Params::has_meaning);
@@ -242,7 +201,7 @@ impl Upstream<'_> {
                 None => Alters::Nothing,
             },
             Alters::Ends => match &self.linked().changes {
-                changes if changes.settings => Alters::Settings(0),
+                changes if changes.settings || changes.unsettled.is_some() => Alters::Settings(0),
                 changes if changes.end_matters() => Alters::Ends,
                 _ => Alters::Nothing,
             },
@@ -315,8 +274,8 @@ impl Downstream<'_> {
     /// PostgreSQL has told all. At the end of a transaction others see what it has changed, or
     /// it is no more.
     pub(super) fn changes_are_told(&mut self, status: Status) {
-        self.settle_statements();
         let changes = &mut self.server.changes;
+        changes.unsettled = None;
         if status == Status::Idle {
             changes.temporaries = 0;
             changes.path = None;
@@ -324,36 +283,6 @@ impl Downstream<'_> {
             if std::mem::take(&mut changes.schema) {
                 self.shared.statements.schema_changed();
             }
-        }
-    }
-}
-
-/// Settings that were not told until the end of a group.
-impl Downstream<'_> {
-    /// They are told now: what was parsed under them last, was parsed under these.
-    fn settle_statements(&mut self) {
-        let Some(meaning) = self.server.changes.unsettled.take() else {
-            return;
-        };
-        let Some((_, client)) = &self.client else {
-            return;
-        };
-        let Some(settings) = &client.params else {
-            return;
-        };
-        let named = client.names.values().map(|named| &named.statement);
-        for statement in named.chain(&client.unnamed) {
-            if statement.meaning == meaning {
-                statement.settle(settings);
-            }
-        }
-    }
-
-    /// The group has failed: its settings are undone, and what was parsed under them nobody can
-    /// parse again.
-    pub(super) fn settings_are_undone(&mut self) {
-        if let Some(meaning) = &mut self.server.changes.unsettled {
-            *meaning = self.shared.statements.unknown_meaning();
         }
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod assign;
 pub mod changed;
+pub mod detour;
 pub mod downstream;
 pub mod effects;
 pub mod extended;

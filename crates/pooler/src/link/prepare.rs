@@ -6,6 +6,7 @@ use std::sync::Arc;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
+use super::detour::Where;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
@@ -154,45 +155,53 @@ impl Upstream<'_> {
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed.clone(),
         };
-        // As in `ensure`: what it is if it is parsed now.
+        let under_way = server.detour.is_some();
+        let has = match (&client, &theirs) {
+            (Some(ours), Unnamed::Known(Some(theirs))) => ours.same(theirs),
+            (None, Unnamed::Known(None)) => true,
+            _ => false,
+        };
+        if has && !under_way {
+            return Ok(client);
+        }
+        let Some(ours) = &client else {
+            let to = self.to();
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
+            let mut entry = Entry::swallow(Reply::Close);
+            entry.unnamed_op = self.push_unnamed_op(None);
+            self.push(entry);
+            return Ok(client);
+        };
+        if self.linked().ledger.has_barrier() {
+            return Err(self.stall());
+        }
+        // As in `ensure`.
         let meaning = self.meaning();
-        let late = client.as_ref().filter(|ours| ours.meaning != meaning);
-        let detour = late.and_then(|ours| self.detour(ours));
-        let late = late
-            .filter(|_| detour.is_none())
-            .map(|ours| self.interner.under(ours, meaning));
-        let to = self.to();
-        match (&client, &theirs) {
-            (Some(ours), Unnamed::Known(Some(theirs))) if ours.same(theirs) => {}
-            (Some(_), Unnamed::Known(Some(theirs)))
-                if late.as_ref().is_some_and(|late| late.same(theirs)) => {}
-            (None, Unnamed::Known(None)) => {}
-            (Some(_), _) if self.linked().ledger.has_barrier() => return Err(self.stall()),
-            (Some(ours), _) => {
-                if let Some(detour) = &detour {
-                    self.go(&detour.there);
-                }
-                self.out
-                    .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
-                self.counts.server_parses += 1;
-                let mut entry = Entry::swallow(Reply::Parse);
-                let now = late.as_ref().unwrap_or(ours);
-                self.parses_unnamed();
-                entry.unnamed_op = self.push_unnamed_op(Some(now.clone()));
-                self.push(entry);
-                if let Some(detour) = &detour {
-                    self.go(&detour.back);
-                }
-            }
-            (None, _) => {
-                self.out
-                    .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
-                let mut entry = Entry::swallow(Reply::Close);
-                entry.unnamed_op = self.push_unnamed_op(None);
-                self.push(entry);
+        if ours.meaning == meaning {
+            self.parse_unnamed_late(ours, ours);
+            return Ok(client);
+        }
+        let parse = |link: &mut Self| link.parse_unnamed_late(ours, ours);
+        if self.detour(ours, has, parse)? == Where::Here {
+            let late = self.interner.under(ours, meaning);
+            if !matches!(&theirs, Unnamed::Known(Some(theirs)) if late.same(theirs)) {
+                self.parse_unnamed_late(ours, &late);
             }
         }
         Ok(client)
+    }
+
+    /// Sends a Parse of the unnamed statement, and what it is then.
+    fn parse_unnamed_late(&mut self, statement: &Arc<Statement>, is: &Arc<Statement>) {
+        let to = self.to();
+        self.out
+            .send_with(to, |buf| write::parse(buf, b"", &statement.definition));
+        self.counts.server_parses += 1;
+        let mut entry = Entry::swallow(Reply::Parse);
+        self.parses_unnamed();
+        entry.unnamed_op = self.push_unnamed_op(Some(is.clone()));
+        self.push(entry);
     }
 
     /// Makes sure that the server has a statement: under the key returned. If it must be parsed
@@ -202,20 +211,22 @@ impl Upstream<'_> {
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let meaning = self.meaning();
         let server = self.linked();
-        let group = server.ledger.group();
-        match server.set.find(statement).1 {
-            Some(Held::Going(when)) if when != group => return Err(self.stall()),
-            None | Some(Held::Going(_)) if statement.meaning != meaning => {}
-            _ => return self.ensure_exactly(statement),
+        let (key, held) = server.set.find(statement);
+        let has = matches!(held, Some(Held::Sure | Held::Coming(_)));
+        if statement.meaning == meaning || (has && server.detour.is_none()) {
+            return self.ensure_exactly(statement);
         }
-        let Some(detour) = self.detour(statement) else {
-            let late = self.interner.under(statement, meaning);
-            return self.ensure_exactly(&late);
+        let parse = |link: &mut Self| {
+            let definition = statement.definition.clone();
+            link.add(key, statement, &definition, Entry::swallow(Reply::Parse));
         };
-        self.go(&detour.there);
-        let key = self.ensure_exactly(statement);
-        self.go(&detour.back);
-        key
+        match self.detour(statement, has, parse)? {
+            Where::Done => self.ensure_exactly(statement),
+            Where::Here => {
+                let late = self.interner.under(statement, meaning);
+                self.ensure_exactly(&late)
+            }
+        }
     }
 
     fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {

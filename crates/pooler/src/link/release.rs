@@ -36,7 +36,7 @@ impl Pooler {
             return;
         }
         let between = server.inbox.at_boundary() && !client.inbox.relaying();
-        if !between {
+        if !between || server.detour.is_some() {
             return;
         }
         if server.ledger.group_open() {
@@ -101,6 +101,7 @@ impl Pooler {
             server.state = server::State::Draining;
             server.portals.clear();
             server.bound.clear();
+            server.detour = None;
             // What was to be cancelled is over.
             server.repeat = None;
             if server.paused {

@@ -307,6 +307,7 @@ impl Pooler {
                     // Bound still, or again in need of a server.
                     self.resume(client, out);
                 }
+                self.end_useless_detour(id, out);
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
                 if let Some(why) = server.close_why {
@@ -315,6 +316,20 @@ impl Pooler {
             }
             server::State::Packed => self.pack_again(id, out),
             _ => self.task_moves(id, out),
+        }
+    }
+
+    /// A detour that nobody waits for any more does not keep its server.
+    fn end_useless_detour(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        if let server::State::Linked(client) = server.state
+            && server.detour.is_some()
+            && !self.clients.get(client).is_some_and(|entry| entry.stalled)
+        {
+            server.detour = None;
+            self.settle(id, out);
         }
     }
 

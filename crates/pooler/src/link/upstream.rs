@@ -82,6 +82,9 @@ pub struct Upstream<'a> {
     pub counts: Counts,
 }
 
+/// The longest Query that may be found to be a BEGIN, in bytes.
+const BEGIN_MAX: usize = 128;
+
 /// What to do next within one chunk.
 pub(super) type Step = Result<(), Flow>;
 
@@ -173,7 +176,8 @@ impl Upstream<'_> {
                 Ok(())
             }
             tag::FUNCTION_CALL => {
-                let entry = self.query_entry();
+                let mut entry = self.query_entry();
+                entry.barrier = true;
                 self.relay(chunk, header, Some(entry));
                 Ok(())
             }
@@ -292,7 +296,7 @@ impl Upstream<'_> {
         let tail = self.query_resets(chunk, header)?;
         let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();
-        entry.barrier = true;
+        entry.barrier = !begins(chunk, header);
         entry.alters = alters;
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
@@ -478,6 +482,12 @@ impl Upstream<'_> {
         self.client.inbox.fate = fate;
         self.client.inbox.left = left;
     }
+}
+
+/// A Query is a BEGIN: nothing that names a statement has to wait for its end.
+fn begins(chunk: &Chunk<'_>, header: Header) -> bool {
+    let begins = |text: &[u8]| command::only_begins(text.strip_suffix(b"\0").unwrap_or(text));
+    header.total() <= BEGIN_MAX && whole(chunk, header).is_some_and(begins)
 }
 
 /// A message's body, if all of it is there.

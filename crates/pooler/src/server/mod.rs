@@ -22,6 +22,7 @@ use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::{Asked, Ledger};
+use crate::link::detour::Detour;
 use crate::link::meaning::Changes;
 use crate::params::Params;
 use crate::pool::PoolId;
@@ -156,6 +157,8 @@ pub struct Server {
     pub standby: Option<bool>,
     /// What its transaction has changed for texts that are parsed.
     pub changes: Changes,
+    /// What it does so that its client's next message can go on.
+    pub detour: Option<Detour>,
     /// Cancel requests under way for it.
     pub cancels: u32,
     /// The last of them may have to be repeated.
@@ -212,6 +215,7 @@ impl Server {
             served: false,
             close_why: None,
             changes: Changes::default(),
+            detour: None,
             cancels: 0,
             repeat: None,
             key: None,
