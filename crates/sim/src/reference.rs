@@ -114,7 +114,8 @@ impl Reference {
                 } else if lost {
                     self.session.lose();
                 }
-                if expected == message || unparsed || lost {
+                let other = self.session.view.renames() && self.session.may_say(&expected, message);
+                if expected == message || unparsed || lost || other {
                     if self.is_silent() {
                         self.known = self.kept.len();
                     }

@@ -56,6 +56,14 @@ pub struct Session {
     undecided: Option<Vec<u8>>,
     /// How many groups were ended by a Sync.
     groups: u32,
+    /// The group being sent has a message already.
+    begun: bool,
+    /// Settings may have become others in it.
+    unsettled: bool,
+    /// Settings at savepoints.
+    savepoints: Vec<Settings>,
+    /// Rows that may be others, with those.
+    others: Vec<(Vec<u8>, Vec<u8>)>,
     /// Replies.
     pub out: Vec<u8>,
     /// So many of `out` PostgreSQL would have sent by now.
@@ -72,11 +80,17 @@ struct Prepared {
     by_sql: bool,
     /// What it needs of a table.
     plan: Option<Plan>,
+    /// Its constants are of settings that its client had not been told of.
+    vague: bool,
+    /// The last group that began with it, or that it was parsed in.
+    began: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
 struct Portal {
     text: String,
+    /// What it may say instead.
+    other: Option<String>,
     sql: Sql,
     token: Option<Token>,
     /// Rows already sent; `None` before the first Execute.
@@ -119,6 +133,10 @@ impl Session {
             view,
             undecided: None,
             groups: 0,
+            begun: false,
+            unsettled: false,
+            savepoints: Vec::new(),
+            others: Vec::new(),
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             block: Block::None,
@@ -203,9 +221,14 @@ impl Session {
         if self.skipping && tag != frontend::SYNC {
             return;
         }
+        self.others.clear();
         match tag {
-            frontend::QUERY => self.query(body),
+            frontend::QUERY => {
+                self.begun = false;
+                self.query(body);
+            }
             frontend::SYNC => {
+                self.begun = false;
                 self.skipping = false;
                 self.groups += 1;
                 self.end_implicit();
@@ -223,6 +246,7 @@ impl Session {
                 if let Err(fault) = self.extended(tag, body) {
                     self.fail(&fault);
                 }
+                self.begun = true;
             }
             _ => self.fail(&("08P01", format!("invalid frontend message type {tag}"))),
         }
@@ -504,6 +528,7 @@ impl Session {
                 }
                 .into()
             }
+            Sql::Savepoint | Sql::RollbackTo | Sql::Release => self.savepoint(sql)?.into(),
             Sql::Set(name, value, local) => {
                 if *local && self.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
@@ -550,6 +575,8 @@ impl Session {
                     sql: Sql::read(text),
                     by_sql: true,
                     plan: None,
+                    vague: false,
+                    began: None,
                 };
                 self.keep(name.as_bytes(), prepared)?;
                 "PREPARE".into()
@@ -565,6 +592,28 @@ impl Session {
             }
             _ => return Err(("0A000", "not known here".into())),
         })
+    }
+
+    /// Of all that is undone, only settings are known here.
+    fn savepoint(&mut self, sql: &Sql) -> Result<&'static str, Fault> {
+        if self.block == Block::None {
+            let text = "SAVEPOINT can only be used in transaction blocks";
+            return Err(("25P01", text.into()));
+        }
+        if *sql == Sql::Savepoint {
+            self.savepoints.push(self.settings.clone());
+            return Ok("SAVEPOINT");
+        }
+        let Some(saved) = self.savepoints.last() else {
+            return Err(("3B001", "savepoint does not exist".into()));
+        };
+        if *sql == Sql::Release {
+            self.savepoints.pop();
+            return Ok("RELEASE");
+        }
+        self.settings.go_back(saved);
+        self.block = Block::Open;
+        Ok("ROLLBACK")
     }
 
     /// The unnamed statement is kept apart, and stays.
@@ -588,7 +637,14 @@ impl Session {
     }
 
     /// A row says whose it is, of which statement, and under which settings.
-    fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str, shape: Option<Shape>) {
+    fn row_of(
+        &self,
+        token: Option<Token>,
+        row: u32,
+        size: u32,
+        text: &str,
+        shape: Option<Shape>,
+    ) -> Vec<u8> {
         let token = token.map_or_else(|| "nobody".into(), |token| token.to_string());
         let mut value = format!("{token}/{row} {text}");
         for setting in self.settings.values() {
@@ -605,7 +661,20 @@ impl Session {
         let more = shape.map_or(0, |shape| shape.width() - 1);
         let values = [value.as_bytes()].into_iter();
         let values: Vec<_> = values.chain(vec![&b"more"[..]; more]).map(Some).collect();
-        write::data_row(&mut self.out, values.into_iter());
+        let mut out = Vec::new();
+        write::data_row(&mut out, values.into_iter());
+        out
+    }
+
+    fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str, shape: Option<Shape>) {
+        let row = self.row_of(token, row, size, text, shape);
+        self.out.extend_from_slice(&row);
+    }
+
+    /// Where it says one thing, it may say the other.
+    pub fn may_say(&self, expected: &[u8], message: &[u8]) -> bool {
+        let both = |(one, other): &(Vec<u8>, Vec<u8>)| one == expected && other == message;
+        self.others.iter().any(both)
     }
 
     fn describe_rows(&mut self, sql: &Sql, shape: Option<Shape>) {
@@ -623,6 +692,9 @@ impl Session {
         self.error(fault.0, &fault.1);
         if self.block == Block::None {
             self.abort();
+        } else if let Some(saved) = self.savepoints.last() {
+            self.settings.go_back(saved);
+            self.block = Block::Failed;
         } else {
             self.undo_changes();
             self.view.undo();
@@ -677,6 +749,7 @@ impl Session {
 
     fn end_transaction(&mut self) {
         self.portals.clear();
+        self.savepoints.clear();
         self.authors.clear();
         self.view.end();
         for plan in self.statements.values_mut().flat_map(|s| &mut s.plan) {
@@ -693,6 +766,7 @@ impl Session {
     }
 
     fn ready(&mut self) {
+        self.unsettled = false;
         for (name, value) in self.settings.report() {
             write::parameter_status(&mut self.out, name.as_bytes(), value.as_bytes());
         }

@@ -61,7 +61,7 @@ impl Session {
         let (mut text, by_sql) = (text.to_string(), false);
         if let Sql::Select { from: None, .. } = sql {
             // It has constants that mean something else under other settings.
-            text.extend(self.settings.read_by().map(|value| format!(" ~{value}")));
+            text.push_str(&self.constants());
         }
         let (rows, unnamed) = (sql.has_rows(), name.is_empty());
         let table = sql.table();
@@ -71,10 +71,38 @@ impl Session {
             sql,
             by_sql,
             plan: plan.transpose()?,
+            vague: self.unsettled,
+            began: Some(self.groups),
         };
         self.keep(name, prepared)?;
         write::empty(&mut self.out, backend::PARSE_COMPLETE);
         Ok(())
+    }
+
+    /// What constants are that are read now.
+    fn constants(&self) -> String {
+        self.settings
+            .read_by()
+            .map(|value| format!(" ~{value}"))
+            .collect()
+    }
+
+    /// The message under way is about a statement. Whether a pooler must know its constants: it may
+    /// parse it in this group, if that does not begin with it.
+    fn begins_with(&mut self, name: &[u8]) -> bool {
+        let Some(prepared) = self.statements.get_mut(name) else {
+            return true;
+        };
+        if !self.begun {
+            prepared.began = Some(self.groups);
+        }
+        !prepared.vague && prepared.began == Some(self.groups)
+    }
+
+    /// What a statement's rows say if a pooler had it parsed now.
+    fn other(&self, prepared: &Prepared) -> Option<String> {
+        let (text, _) = prepared.text.split_once(" ~")?;
+        Some(text.to_string() + &self.constants())
     }
 
     fn bind(&mut self, body: &[u8]) -> Option<Result<(), Fault>> {
@@ -85,6 +113,7 @@ impl Session {
 
     fn bound(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
         let (portal, name) = (bind.portal, bind.name);
+        let sure = self.begins_with(name);
         let Some(mut prepared) = self.statements.get(name).cloned() else {
             return Err(no_statement(name));
         };
@@ -104,8 +133,10 @@ impl Session {
             kept.plan = prepared.plan.clone();
         }
         let groups = self.groups;
+        let other = self.other(&prepared).filter(|_| !sure);
         let plan = prepared.plan.filter(Plan::has_rows);
         let entry = Portal {
+            other,
             text: prepared.text,
             sql: prepared.sql,
             token: bind.token,
@@ -149,6 +180,7 @@ impl Session {
         if kind != b'S' {
             return self.describe_portal(name);
         }
+        self.begins_with(name);
         let Some(prepared) = self.statements.get(name) else {
             return Err(no_statement(name));
         };
@@ -252,6 +284,7 @@ impl Session {
                 return Err(("55000", format!("portal \"{name}\" cannot be run")));
             }
             self.portal(name)?.done = true;
+            self.unsettled |= portal.sql.sets();
             self.run(&portal.sql, portal.token, &portal.text, portal.shape)?;
             return Ok(());
         };
@@ -266,7 +299,11 @@ impl Session {
         let left = rows.saturating_sub(from);
         let now = if most == 0 { left } else { left.min(most) };
         for row in from..from + now {
-            self.row(portal.token, row, size, &portal.text, portal.shape);
+            let row_of = |text| self.row_of(portal.token, row, size, text, portal.shape);
+            let said = row_of(&portal.text);
+            let other = portal.other.as_deref().map(row_of);
+            self.out.extend_from_slice(&said);
+            self.others.extend(other.map(|other| (said, other)));
         }
         self.portal(name)?.sent = Some(from + now);
         if most > 0 && now == most {
