@@ -64,7 +64,8 @@ impl Upstream<'_> {
             self.linked().detour = None;
             return Ok(if has { Where::Done } else { Where::Here });
         }
-        let open = server.ledger.group_open();
+        // Closes alone, of the client's or ours, may as well end with it.
+        let open = server.ledger.group_works();
         let usual = server.changes.is_usual();
         let Some(settings) = statement.settings().filter(|_| usual && !open).cloned() else {
             return Ok(Where::Here);
