@@ -324,7 +324,10 @@ impl Client {
             return self.login_message(message, world);
         }
         // A pooler may say by itself what comes of a Parse or a Close.
-        let made = matches!(message[0], backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE);
+        let made = matches!(
+            message[0],
+            backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE
+        );
         if self.warned && !made {
             let text = format!("client {id} was told that its session ends, and goes on");
             world.story.violate("replies", &[Who::Client(id)], text);

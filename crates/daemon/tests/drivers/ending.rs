@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use howdah_pooler::event::{Action, Address, Answer, Close, Event, ServerId};
+use howdah_pooler::event::{Action, Address, Answer, Close, Event};
 use howdah_sim::forwarder::Forwarder;
 
 use crate::stage::{
-    CLIENT, Make, SERVER, Stage, echo, pattern, read_some, scripted, upstream, write_some,
+    CLIENT, Make, SERVER, Stage, connect, echo, pattern, read_some, scripted, upstream, write_some,
 };
 
 pub(crate) fn flush_delivers_everything<D: Make>() {
@@ -80,13 +80,7 @@ pub(crate) fn await_waits_for_the_end_of_the_stream<D: Make>() {
     let closed = Rc::new(RefCell::new(Vec::new()));
     let seen = closed.clone();
     let decisions = scripted(move |event, out| match event {
-        Event::Answer(_) => {
-            let server = ServerId {
-                index: 0,
-                generation: 1,
-            };
-            out.push(Action::Connect(server, address.clone()));
-        }
+        Event::Answer(_) => connect(out, &address),
         Event::Connected(_, result) => {
             result.unwrap();
             out.send(SERVER, b"X");
@@ -161,13 +155,7 @@ pub(crate) fn a_refused_connect_is_told_once<D: Make>() {
     let (upstream, address) = upstream();
     drop(upstream);
     let decisions = scripted(move |event, out| match event {
-        Event::Answer(Answer::Reloaded(1, _)) => {
-            let server = ServerId {
-                index: 0,
-                generation: 1,
-            };
-            out.push(Action::Connect(server, address.clone()));
-        }
+        Event::Answer(Answer::Reloaded(1, _)) => connect(out, &address),
         Event::Answer(_) => {
             let server = ServerId {
                 index: 0,
@@ -198,13 +186,7 @@ pub(crate) fn last_words_survive_a_failed_send<D: Make>() {
     let lost = Rc::new(RefCell::new(0));
     let (seen, count) = (got.clone(), lost.clone());
     let decisions = scripted(move |event, out| match event {
-        Event::Answer(Answer::Reloaded(1, _)) => {
-            let server = ServerId {
-                index: 0,
-                generation: 1,
-            };
-            out.push(Action::Connect(server, address.clone()));
-        }
+        Event::Answer(Answer::Reloaded(1, _)) => connect(out, &address),
         Event::Connected(_, result) => {
             result.unwrap();
             out.push(Action::Receive {

@@ -58,10 +58,17 @@ pub(crate) const CLIENT: Peer = Peer::Client(ClientId {
     index: 0,
     generation: 1,
 });
-pub(crate) const SERVER: Peer = Peer::Server(ServerId {
+const SERVER_ID: ServerId = ServerId {
     index: 0,
     generation: 1,
-});
+};
+
+pub(crate) const SERVER: Peer = Peer::Server(SERVER_ID);
+
+/// Has the server connected.
+pub(crate) fn connect(out: &mut Out, to: &Address) {
+    out.push(Action::Connect(SERVER_ID, to.clone()));
+}
 
 pub(crate) fn listener() -> (u16, Listener) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
