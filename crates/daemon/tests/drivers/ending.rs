@@ -157,12 +157,7 @@ pub(crate) fn a_refused_connect_is_told_once<D: Make>() {
     let decisions = scripted(move |event, out| match event {
         Event::Answer(Answer::Reloaded(1, _)) => connect(out, &address),
         Event::Answer(_) => {
-            let server = ServerId {
-                index: 0,
-                generation: 1,
-            };
-            let nowhere = Address::Unix("/nonexistent/.s.PGSQL.1".into(), 1);
-            out.push(Action::Connect(server, nowhere));
+            connect(out, &Address::Unix("/nonexistent/.s.PGSQL.1".into(), 1));
         }
         other => seen.borrow_mut().push(format!("{other:?}")),
     });
