@@ -5,15 +5,17 @@
 //! Outside of a transaction block its settings end with it. Inside, a savepoint takes them back,
 //! exactly, whatever the client has done to them. The client's message waits for the end. If
 //! PostgreSQL refuses the text there, it is parsed where the client's message stands, and the error
-//! is PostgreSQL's answer to that.
+//! is PostgreSQL's answer to that. If something else befalls it (a cancel, a timeout), that is what
+//! befell the client's message.
 
 use std::sync::Arc;
 
-use howdah_wire::backend::Status;
-use howdah_wire::tag::frontend;
+use howdah_wire::backend::{Fields, Status};
+use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use super::upstream::{Flow, Upstream};
+use crate::event::Peer;
 use crate::ledger::{Entry, Part, Reply};
 use crate::params::{Params, set_one};
 use crate::statement::Statement;
@@ -25,12 +27,42 @@ const BACK: [&[u8]; 2] = [
 ];
 
 /// What a server is doing so that a message can go on, which its client has sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Detour {
     /// The key of the statement that it parses.
     key: u128,
-    /// It failed inside a transaction block, and that was taken back.
+    /// Why it failed.
+    error: Option<Error>,
+    /// It failed inside a transaction block, and that was to be taken back.
     undone: bool,
+}
+
+#[derive(Debug)]
+struct Error {
+    /// The ErrorResponse's body, as far as it was looked at.
+    body: Box<[u8]>,
+    /// It says something of the text, or of the settings.
+    of_text: bool,
+}
+
+impl Detour {
+    /// Of a statement.
+    fn of(key: u128) -> Detour {
+        Detour {
+            key,
+            error: None,
+            undone: false,
+        }
+    }
+
+    /// PostgreSQL says that something of it has failed.
+    pub(super) fn fails(&mut self, body: &[u8]) {
+        const OF_TEXT: [&[u8]; 6] = [b"0A", b"22", b"26", b"28", b"3F", b"42"];
+        let class = Fields::new(body).sqlstate().and_then(|code| code.get(..2));
+        let of_text = class.is_some_and(|class| OF_TEXT.contains(&class));
+        let body = body.into();
+        self.error = Some(Error { body, of_text });
+    }
 }
 
 /// Whether a statement can be parsed where the client's message stands.
@@ -53,16 +85,8 @@ impl Upstream<'_> {
     ) -> Result<Where, Flow> {
         let key = statement.key();
         let server = self.linked();
-        if let Some(detour) = server.detour.filter(|detour| detour.key == key) {
-            if !server.ledger.is_empty() {
-                return Err(self.stall());
-            }
-            if !has && server.status == Status::Failed && !detour.undone {
-                self.undo_detour(key);
-                return Err(self.stall());
-            }
-            self.linked().detour = None;
-            return Ok(if has { Where::Done } else { Where::Here });
+        if let Some(detour) = server.detour.take_if(|detour| detour.key == key) {
+            return self.come_back(detour, has);
         }
         // Closes alone, of the client's or ours, may as well end with it.
         let open = server.ledger.group_works();
@@ -78,7 +102,7 @@ impl Upstream<'_> {
             return Ok(Where::Here);
         }
         let block = server.status != Status::Idle;
-        server.detour = Some(Detour { key, undone: false });
+        server.detour = Some(Detour::of(key));
         if block {
             self.run_for_us(SAVE, Part::Whole);
         }
@@ -87,19 +111,58 @@ impl Upstream<'_> {
         }
         parse(self);
         if block {
-            BACK.iter()
-                .for_each(|sql| self.run_for_us(sql, Part::Whole));
+            self.back();
         }
         self.end_detour();
         Err(self.stall())
     }
 
-    /// It failed in a transaction block.
-    fn undo_detour(&mut self, key: u128) {
-        self.linked().detour = Some(Detour { key, undone: true });
-        BACK.iter()
-            .for_each(|sql| self.run_for_us(sql, Part::Whole));
-        self.end_detour();
+    /// Its server is under way, or back.
+    fn come_back(&mut self, mut detour: Detour, has: bool) -> Result<Where, Flow> {
+        let server = self.linked();
+        if !server.ledger.is_empty() {
+            server.detour = Some(detour);
+            return Err(self.stall());
+        }
+        let failed = server.status == Status::Failed;
+        match &detour.error {
+            Some(error) if !error.of_text || (failed && detour.undone) => {
+                self.refuse(&error.body);
+                Err(Flow::Refused)
+            }
+            Some(_) if failed => {
+                detour.undone = true;
+                server.detour = Some(detour);
+                self.back();
+                self.end_detour();
+                Err(self.stall())
+            }
+            _ if has => Ok(Where::Done),
+            _ => Ok(Where::Here),
+        }
+    }
+
+    /// Takes settings back to the savepoint.
+    fn back(&mut self) {
+        for sql in BACK {
+            self.run_for_us(sql, Part::Whole);
+        }
+    }
+
+    /// The client's message fails, as its detour has. PostgreSQL's words may be in another encoding
+    /// than the client's: what is not ASCII is left out.
+    fn refuse(&mut self, error: &[u8]) {
+        self.client.group_failed = true;
+        self.out.send_with(Peer::Client(self.id), |buf| {
+            write::message(buf, backend::ERROR, |buf| {
+                for (field, value) in Fields::new(error).iter() {
+                    buf.push(field);
+                    buf.extend(value.iter().filter(|byte| byte.is_ascii()));
+                    buf.push(0);
+                }
+                buf.push(0);
+            });
+        });
     }
 
     fn end_detour(&mut self) {

@@ -186,7 +186,8 @@ impl Downstream<'_> {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
-            // What a late Parse says, or SET LOCAL outside of a transaction block, belongs to none.
+            // Of what is ours nobody wants to hear: that SET LOCAL is of a block, say.
+            (tag::NOTICE, _) if self.server.detour.is_some() => Fate::Drop,
             (tag::NOTICE, Some(entry))
                 if entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute) =>
             {
@@ -454,6 +455,9 @@ impl Downstream<'_> {
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
         if self.server.detour.is_some() && fields.severity() == b"ERROR" {
+            if let Some(detour) = &mut self.server.detour {
+                detour.fails(body);
+            }
             self.pass_front(chunk, header, Fate::Drop);
             failed(None, self.server);
             return Ok(());

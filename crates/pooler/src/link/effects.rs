@@ -183,12 +183,12 @@ impl Upstream<'_> {
     }
 
     /// Runs a statement of ours among the client's messages. `part` is of the last of its replies.
-    /// Where one before failed in the middle, its statement may still be there.
+    /// Where one before failed in the middle, its statement and portal may still be there.
     pub(super) fn run_for_us(&mut self, sql: &[u8], part: Part) {
         let to = self.to();
         let definition = [sql, &b"\0\0\0"[..]].concat();
         self.out.send_with(to, |buf| {
-            write::of_statement(buf, tag::CLOSE, OURS);
+            close_ours(buf);
             write::parse(buf, OURS, &definition);
             write::bind_head(buf, OURS, OURS, 6);
             buf.extend_from_slice(&[0; 6]);
@@ -196,21 +196,26 @@ impl Upstream<'_> {
                 buf.extend_from_slice(OURS);
                 buf.extend_from_slice(&[0; 5]);
             });
-            write::message(buf, tag::CLOSE, |buf| {
-                buf.push(b'P');
-                buf.extend_from_slice(OURS);
-                buf.push(0);
-            });
-            write::of_statement(buf, tag::CLOSE, OURS);
+            close_ours(buf);
         });
         use Reply::{Bind, Close, Execute, Parse};
-        for reply in [Close, Parse, Bind, Execute, Close] {
+        for reply in [Close, Close, Parse, Bind, Execute, Close] {
             self.push(Entry::swallow(reply));
         }
         let mut last = Entry::swallow(Reply::Close);
         last.part = part;
         self.push(last);
     }
+}
+
+/// Takes our portal and statement away, if they are there.
+fn close_ours(buf: &mut Vec<u8>) {
+    write::message(buf, tag::CLOSE, |buf| {
+        buf.push(b'P');
+        buf.extend_from_slice(OURS);
+        buf.push(0);
+    });
+    write::of_statement(buf, tag::CLOSE, OURS);
 }
 
 /// A first look at a text: whether something may follow its first command.

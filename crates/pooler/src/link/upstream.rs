@@ -39,6 +39,8 @@ pub enum Flow {
     Partial,
     /// What comes next waits until the ledger has moved on.
     Stalled,
+    /// What comes next was refused, and is skipped up to a Sync.
+    Refused,
     /// What comes next needs a server.
     NeedServer,
     /// The client said goodbye.
