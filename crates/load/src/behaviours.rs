@@ -209,6 +209,12 @@ pub const ALL: &[Behaviour] = &[
         "tracked settings set and read back",
     ),
     row(
+        "constants",
+        16,
+        settings::constants,
+        "constants are read under the settings of their Parse",
+    ),
+    row(
         "settings_startup",
         2,
         settings::at_startup,

@@ -8,6 +8,14 @@ use crate::expect::Want;
 use crate::messages::{Arguments, Column, Row, column, oid};
 use crate::random::Random;
 
+/// Time zones, and when the year 2001 began there, in seconds of the Unix epoch.
+pub const ZONES: [(&str, i64); 4] = [
+    ("UTC", 978_307_200),
+    ("Europe/Berlin", 978_303_600),
+    ("Asia/Tokyo", 978_274_800),
+    ("America/New_York", 978_325_200),
+];
+
 /// What a statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -21,6 +29,9 @@ pub enum Shape {
     Series,
     /// No parameter at all.
     Plain,
+    /// A constant that is read in the time zone of its Parse, by its number in [`ZONES`]. Its text
+    /// is the same in all.
+    Midnight,
     /// Fails with a division by zero in the row its parameter names (1 to 5).
     Fails,
     /// `begin`.
@@ -121,6 +132,9 @@ impl Statement {
                 )
             }
             Shape::Plain => format!("select {k}::int4 as k, 'plain'::text as p"),
+            Shape::Midnight => {
+                "select extract(epoch from timestamptz '2001-01-01 00:00')::int8 as e".to_owned()
+            }
             Shape::Fails => {
                 "select i::int4 as i, (10 / (i - $1::int4))::int4 as q from generate_series(1, 5) i"
                     .to_owned()
@@ -162,6 +176,7 @@ impl Statement {
             Shape::Sum => &[("s", oid::INT8)],
             Shape::Series => &[("i", oid::INT4), ("m", oid::TEXT), ("k", oid::INT4)],
             Shape::Plain => &[("k", oid::INT4), ("p", oid::TEXT)],
+            Shape::Midnight => &[("e", oid::INT8)],
             Shape::Fails => &[("i", oid::INT4), ("q", oid::INT4)],
             _ => return None,
         };
@@ -220,6 +235,10 @@ impl Statement {
                 )
             }
             Shape::Plain => (vec![], vec![vec![k, text("plain")]]),
+            Shape::Midnight => {
+                let (_, epoch) = ZONES[self.k as usize];
+                (vec![], vec![vec![Value::Int8(epoch)]])
+            }
             Shape::Fails => {
                 let at = random.between(1, 5) as i32;
                 let row = |i| vec![Value::Int4(i), Value::Int4(10 / (i - at))];

@@ -7,7 +7,7 @@ use crate::expect::Want;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{Message, column, data_row, oid, row_description, text_body};
 use crate::session::{Part, text};
-use crate::statement::{Shape, Statement};
+use crate::statement::{Shape, Statement, ZONES};
 
 /// The settings PostgreSQL reports and PgBouncer tracks, with values that read back as written.
 const VALUES: &[(&str, &[&str])] = &[
@@ -140,6 +140,47 @@ pub(super) fn change(client: &mut Client) -> Outcome {
         _ => client.query(&sql, &[set(&name, &value)])?,
     }
     read_back(client, &name)
+}
+
+/// Goes to a time zone.
+fn go_to(client: &mut Client, zone: usize) -> Outcome {
+    let (name, _) = ZONES[zone];
+    let sql = format!("set timezone to '{name}'");
+    client.query(&sql, &[set("TimeZone", name)])
+}
+
+pub(super) fn constants(client: &mut Client) -> Outcome {
+    let name = *client.random.pick(&["constant_0", "constant_1"]);
+    if client.random.one_in(3) {
+        client.session.close_statement(name);
+    }
+    if client.session.statement(name).is_none() {
+        let zone = client.random.below(ZONES.len());
+        go_to(client, zone)?;
+        let statement = Statement {
+            shape: Shape::Midnight,
+            k: zone as i32,
+            typed: false,
+        };
+        client.session.parse(name, &statement);
+    }
+    client.session.sync();
+    client.go()?;
+    let statement = client.session.statement(name).expect("parsed by now");
+    let elsewhere = client.random.below(ZONES.len());
+    go_to(client, elsewhere)?;
+    let block = client.random.one_in(2);
+    if block {
+        client.query("begin", &[Part::Begin])?;
+    }
+    for _ in 0..client.random.between(1, 2) {
+        call(client, name, &statement)?;
+    }
+    if block {
+        read_back(client, "TimeZone")?;
+        client.query("commit", &[Part::Commit])?;
+    }
+    Ok(())
 }
 
 /// Logs in anew with settings of its own; gives their names.
