@@ -210,10 +210,13 @@ impl Upstream<'_> {
     /// Parse under either.
     pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let meaning = self.meaning();
+        if statement.meaning == meaning {
+            return self.ensure_exactly(statement);
+        }
         let server = self.linked();
         let (key, held) = server.set.find(statement);
         let has = matches!(held, Some(Held::Sure | Held::Coming(_)));
-        if statement.meaning == meaning || (has && server.detour.is_none()) {
+        if has && server.detour.is_none() {
             return self.ensure_exactly(statement);
         }
         let parse = |link: &mut Self| {

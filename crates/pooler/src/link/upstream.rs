@@ -488,7 +488,12 @@ impl Upstream<'_> {
 
 /// A Query is a BEGIN: nothing that names a statement has to wait for its end.
 fn begins(chunk: &Chunk<'_>, header: Header) -> bool {
-    let begins = |text: &[u8]| command::only_begins(text.strip_suffix(b"\0").unwrap_or(text));
+    let may = |text: &[u8]| {
+        let front = text.get(..2).unwrap_or_default();
+        front.eq_ignore_ascii_case(b"be") || front.eq_ignore_ascii_case(b"st")
+    };
+    let begins =
+        |text: &[u8]| may(text) && command::only_begins(text.strip_suffix(b"\0").unwrap_or(text));
     header.total() <= BEGIN_MAX && whole(chunk, header).is_some_and(begins)
 }
 
