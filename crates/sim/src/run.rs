@@ -121,9 +121,9 @@ struct Play {
     /// Everybody is gone.
     quiet: bool,
     /// How often, and when last, who waits (on which worker, since when) was overtaken by others.
-    overtaken: HashMap<(usize, ClientId, Time), (u32, u64)>,
+    overtaken: Overtaken,
     /// The same by clients of other pools under one of its bounds.
-    outwaited: HashMap<(usize, ClientId, Time), (u32, u64)>,
+    outwaited: Overtaken,
     idle_turns: u32,
 }
 
@@ -491,11 +491,7 @@ impl Play {
                             continue;
                         }
                         let key = (index, waiter.client, waiter.since);
-                        let (times, last) = self.outwaited.entry(key).or_insert((1, now));
-                        if now > *last + TOLD {
-                            (*times, *last) = (*times + 1, now);
-                        }
-                        if *times > UNFAIR_TO_POOLS {
+                        if tally(&mut self.outwaited, key, now) > UNFAIR_TO_POOLS {
                             unfair = Some(format!(
                                 "{waiter:?} of worker {index} starves, now by {served:?} of \
                                  worker {at}"
@@ -507,11 +503,8 @@ impl Play {
                     let slack = (now - waiter.since.0) / 8 + TOLD;
                     if waiter.since.0 + slack < served.since.0 {
                         let key = (index, waiter.client, waiter.since);
-                        let (times, last) = self.overtaken.entry(key).or_insert((1, now));
-                        if now > *last + TOLD {
-                            (*times, *last) = (*times + 1, now);
-                        }
-                        if *times > UNFAIR {
+                        let times = tally(&mut self.overtaken, key, now);
+                        if times > UNFAIR {
                             unfair = Some(format!(
                                 "{waiter:?} of worker {index} is overtaken for the {times}th \
                                  time, now by {served:?} of worker {at}"
@@ -562,6 +555,18 @@ fn fronts(scenario: &Scenario) -> Vec<Address> {
         0 => vec![address(6432)],
         _ => vec![address(6432), console()],
     }
+}
+
+/// How often, and when last, who waits (on which worker, since when) was overtaken.
+type Overtaken = HashMap<(usize, ClientId, Time), (u32, u64)>;
+
+/// Counts one more time, unless the last one may be the same; gives how many there were.
+fn tally(overtaken: &mut Overtaken, who: (usize, ClientId, Time), now: u64) -> u32 {
+    let (times, last) = overtaken.entry(who).or_insert((1, now));
+    if now > *last + TOLD {
+        (*times, *last) = (*times + 1, now);
+    }
+    *times
 }
 
 /// Two clients of different pools of the same database or user.
