@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use howdah_daemon::driver::socket::{Listener, tighten};
+use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::Letter;
 use howdah_pooler::event::{LooseSocket, Order, WorkerId};
 use howdah_pooler::note::Level;
@@ -57,7 +57,7 @@ impl Control {
         if self.handover.under_way {
             // Two asked in the same moment. This one learns it by the end of its connection.
             self.say("another new process is taking over already");
-            return drop(tighten(socket));
+            return drop(socket);
         }
         let mut listeners = self.handover.listeners.iter();
         let given = listeners.any(|listener| listener.shared.load(Ordering::Acquire));
@@ -150,7 +150,8 @@ impl Control {
             return self.take_back(freight, &log::text(&why));
         }
         let (clients, servers) = takeover::count(&freight);
-        takeover::close(freight);
+        // Our copies of what the successor has now are closed.
+        drop(freight);
         self.handover.listeners.clear();
         self.stop_listening(false);
         self.say(&format!(
@@ -163,9 +164,7 @@ impl Control {
     fn take_back(&mut self, freight: Freight, why: &str) {
         let text = format!("a new process did not take over: {why}; going on");
         self.log.say(Level::Warning, text);
-        for (_, socket) in freight.listeners {
-            drop(tighten(socket));
-        }
+        drop(freight.listeners);
         let workers = self.workers.len() as u16;
         for (worker, mail) in parcel::deal(freight.parcels, workers) {
             self.workers[usize::from(worker.0)].post(Letter::Mail(mail));

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
 use dns::Resolver;
-use howdah_daemon::driver::socket::{Listener, tighten};
+use howdah_daemon::driver::socket::Listener;
 use howdah_pooler::config::Globals;
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::Freight;
@@ -165,7 +165,7 @@ fn take_over(
 ) -> Result<(Vec<Listener>, Option<Freight>), Fatal> {
     let mut freight = predecessor.hand_over(globals)?;
     let inherited = freight.listeners.drain(..);
-    let inherited = inherited.map(|(address, socket)| Listener::new(address, tighten(socket)));
+    let inherited = inherited.map(|(address, socket)| Listener::new(address, socket.into_inner()));
     let listeners = listen::open(globals, inherited.collect(), log)?;
     predecessor.confirm()?;
     takeover::settle(&freight);

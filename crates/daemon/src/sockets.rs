@@ -146,7 +146,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// The bytes of a [`Happening::Received`].
-    pub fn bytes(&self, chunk: Chunk) -> &[u8] {
+    pub fn bytes(&self, chunk: &Chunk) -> &[u8] {
         self.driver.bytes(chunk)
     }
 
@@ -220,7 +220,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// Appends a part of the chunk at hand to the peer's output.
-    pub fn relay(&mut self, peer: Peer, chunk: Chunk, range: std::ops::Range<usize>) {
+    pub fn relay(&mut self, peer: Peer, chunk: &Chunk, range: std::ops::Range<usize>) {
         if let Some((key, connection)) = self.table.find(peer)
             && connection.append(&self.driver.bytes(chunk)[range], &mut self.memory)
         {

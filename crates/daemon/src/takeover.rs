@@ -18,11 +18,11 @@
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use howdah_daemon::driver::socket::{Listener, look_at, loosen, tighten};
+use howdah_daemon::driver::socket::Listener;
 use howdah_pooler::config::Globals;
 use howdah_pooler::event::LooseSocket;
 use howdah_pooler::note::Level;
@@ -140,7 +140,7 @@ impl Predecessor {
         let before = sockets.len();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
-                sockets.extend(received.map(loosen));
+                sockets.extend(received.map(LooseSocket::new));
             }
         }
         if sockets.len() == before {
@@ -208,7 +208,7 @@ impl Successor {
     /// # Errors
     /// The system's.
     pub fn at(socket: LooseSocket) -> std::io::Result<Successor> {
-        let stream = UnixStream::from(tighten(socket));
+        let stream = UnixStream::from(socket.into_inner::<OwnedFd>());
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -225,7 +225,10 @@ impl Successor {
         self.stream.write_all(&length)?;
         self.stream.write_all(&bytes)?;
         for batch in code::sockets(freight).chunks(BATCH) {
-            let sockets: Vec<BorrowedFd<'_>> = batch.iter().copied().map(look_at).collect();
+            let sockets: Vec<BorrowedFd<'_>> = batch
+                .iter()
+                .map(|socket| socket.inside::<OwnedFd>().as_fd())
+                .collect();
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&sockets));
@@ -264,7 +267,7 @@ pub fn copies(
 ) -> std::io::Result<Vec<(howdah_pooler::event::Address, LooseSocket)>> {
     let copy = |listener: &Listener| {
         let socket: OwnedFd = listener.socket.try_clone()?;
-        Ok((listener.address.clone(), loosen(socket)))
+        Ok((listener.address.clone(), LooseSocket::new(socket)))
     };
     listeners.iter().map(copy).collect()
 }
@@ -274,26 +277,7 @@ pub fn copies(
 pub fn settle(freight: &Freight) {
     for socket in code::sockets(freight) {
         // If this fails the socket is not worth more: its driver meets the error.
-        let _ = rustix::io::ioctl_fionbio(look_at(socket), false);
-    }
-}
-
-/// Closes our copies of what another process has now.
-pub fn close(freight: Freight) {
-    for (_, socket) in freight.listeners {
-        drop(tighten(socket));
-    }
-    for (_, parcel) in freight.parcels {
-        match parcel {
-            Parcel::Pool(_) => {}
-            Parcel::Server { parcel, .. } => drop(tighten(parcel.socket)),
-            Parcel::Client(passenger) => {
-                drop(tighten(passenger.socket));
-                if let Some((server, _)) = passenger.server {
-                    drop(tighten(server.socket));
-                }
-            }
-        }
+        let _ = rustix::io::ioctl_fionbio(socket.inside::<OwnedFd>(), false);
     }
 }
 

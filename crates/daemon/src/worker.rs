@@ -81,9 +81,9 @@ pub struct Worker<P, D> {
 
 /// What the event at hand lends to its actions.
 #[derive(Default)]
-struct AtHand {
+struct AtHand<'a> {
     accepted: Option<LooseSocket>,
-    received: Option<Chunk>,
+    received: Option<&'a Chunk>,
 }
 
 impl<P: Decide, D: Driver> Worker<P, D> {
@@ -133,7 +133,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         let (mut events, mut bytes) = (0, 0);
         while let Some(happening) = self.sockets.next() {
             if let Happening::Received(_, chunk) = &happening {
-                bytes += chunk.len as usize;
+                bytes += chunk.len();
             }
             self.happened(happening);
             events += 1;
@@ -185,10 +185,10 @@ impl<P: Decide, D: Driver> Worker<P, D> {
     fn happened(&mut self, happening: Happening) {
         match happening {
             Happening::Received(peer, chunk) => {
-                let event = Event::Received(peer, self.sockets.bytes(chunk));
+                let event = Event::Received(peer, self.sockets.bytes(&chunk));
                 self.decisions.handle(self.now, event, &mut self.out);
                 self.act(AtHand {
-                    received: Some(chunk),
+                    received: Some(&chunk),
                     ..AtHand::default()
                 });
                 self.sockets.release(chunk);
@@ -225,13 +225,13 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    fn decide(&mut self, event: Event<'_>, at_hand: AtHand) {
+    fn decide(&mut self, event: Event<'_>, at_hand: AtHand<'_>) {
         self.decisions.handle(self.now, event, &mut self.out);
         self.act(at_hand);
     }
 
     /// Carries out what was decided, in order.
-    fn act(&mut self, mut at_hand: AtHand) {
+    fn act(&mut self, mut at_hand: AtHand<'_>) {
         let mut out = std::mem::take(&mut self.out);
         for action in out.actions.drain(..) {
             match action {

@@ -1,6 +1,8 @@
 //! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`])
 //! and what it can ask for ([`Action`]).
 
+use std::any::Any;
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -79,10 +81,42 @@ pub struct Ends {
 }
 
 /// A socket on its way between two workers of one process: detached from one driver, not yet
-/// attached to the next. The number means something to the drivers only (a descriptor, or the
-/// simulator's handle).
-#[derive(PartialEq, Eq, Debug)]
-pub struct LooseSocket(pub i64);
+/// attached to the next. What is inside means something to the drivers only (a descriptor, or the
+/// simulator's handle), and has this one owner: dropping it drops what is inside.
+pub struct LooseSocket(Box<dyn Any + Send>);
+
+impl LooseSocket {
+    /// Owns what a driver takes for a socket.
+    pub fn new<T: Any + Send>(socket: T) -> LooseSocket {
+        LooseSocket(Box::new(socket))
+    }
+
+    /// What is inside.
+    ///
+    /// # Panics
+    /// It is of another type: two kinds of drivers were mixed.
+    pub fn into_inner<T: Any>(self) -> T {
+        match self.0.downcast() {
+            Ok(socket) => *socket,
+            Err(_) => panic!("a socket of another kind of driver"),
+        }
+    }
+
+    /// The same, to be looked at.
+    ///
+    /// # Panics
+    /// It is of another type.
+    pub fn inside<T: Any>(&self) -> &T {
+        let socket = self.0.downcast_ref();
+        socket.expect("a socket of this kind of driver")
+    }
+}
+
+impl fmt::Debug for LooseSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LooseSocket")
+    }
+}
 
 /// What can happen to a worker. Each is handled, and its actions are carried out, before the next.
 #[derive(Debug)]

@@ -70,7 +70,7 @@ impl Control {
     pub fn freight(&mut self, world: &mut World) -> Option<Freight> {
         let freight = self.handover.freight.take()?;
         if let Some(socket) = self.handover.successor.take() {
-            world.close(socket.0 as SocketId);
+            world.close(socket.into_inner::<SocketId>());
         }
         Some(freight)
     }

@@ -82,7 +82,7 @@ impl SimDriver {
             if let Completion::Accepted { socket, .. } | Completion::Detached { socket, .. } =
                 completion
             {
-                world.close(socket.0 as SocketId);
+                world.close(socket.into_inner::<SocketId>());
             }
         }
     }
@@ -130,7 +130,7 @@ impl SimDriver {
                 && let Some(socket) = world.accept(&listening.address)
             {
                 let ends = Box::new(world.ends(socket));
-                let socket = LooseSocket(socket as i64);
+                let socket = LooseSocket::new(socket);
                 self.ready.push_back(Completion::Accepted {
                     listener,
                     socket,
@@ -224,10 +224,7 @@ impl SimDriver {
                 let buffer = free.unwrap_or(self.buffers.len());
                 self.buffers
                     .resize(self.buffers.len().max(buffer + 1), None);
-                let chunk = Chunk {
-                    buffer: buffer as u16,
-                    len: bytes.len() as u32,
-                };
+                let chunk = Chunk::new(buffer as u16, bytes.len() as u32);
                 self.buffers[buffer] = Some(bytes);
                 return self.ready.push_back(Completion::Received { key, chunk });
             }
@@ -255,7 +252,7 @@ impl SimDriver {
                 let (false, Some(socket)) = (connection.armed, connection.socket) else {
                     return false;
                 };
-                let socket = LooseSocket(socket as i64);
+                let socket = LooseSocket::new(socket);
                 self.ready.push_back(Completion::Detached { key, socket });
             }
         }
@@ -294,13 +291,13 @@ impl Driver for SimDriver {
 
     fn submit(&mut self) {}
 
-    fn bytes(&self, chunk: Chunk) -> &[u8] {
-        let bytes = self.buffers[usize::from(chunk.buffer)].as_deref();
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        let bytes = self.buffers[usize::from(chunk.buffer())].as_deref();
         bytes.expect("a chunk's bytes are asked for before its release")
     }
 
     fn release(&mut self, chunk: Chunk) {
-        let released = self.buffers[usize::from(chunk.buffer)].take();
+        let released = self.buffers[usize::from(chunk.buffer())].take();
         assert!(released.is_some(), "a chunk is released twice");
     }
 
@@ -328,11 +325,13 @@ impl Driver for SimDriver {
     }
 
     fn attach(&mut self, key: Key, socket: LooseSocket) {
-        self.insert(key, Some(socket.0 as SocketId), None);
+        self.insert(key, Some(socket.into_inner::<SocketId>()), None);
     }
 
     fn discard(&mut self, socket: LooseSocket) {
-        self.world.borrow_mut().close(socket.0 as SocketId);
+        self.world
+            .borrow_mut()
+            .close(socket.into_inner::<SocketId>());
     }
 
     fn receive(&mut self, key: Key, on: bool) {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Outside, Worker};
-use howdah_pooler::event::{Address, Order, Time, WorkerId};
+use howdah_pooler::event::{Address, LooseSocket, Order, Time, WorkerId};
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Note;
 use howdah_pooler::params::Tracked;
@@ -18,7 +18,7 @@ use crate::driver::SimDriver;
 use crate::scenario::Scenario;
 use crate::story::Who;
 use crate::watched::Watched;
-use crate::world::Shared;
+use crate::world::{Shared, SocketId};
 
 /// Workers of a process are told apart from those of the one before by so much.
 const WORKERS_MAX: u16 = 10;
@@ -148,7 +148,7 @@ impl Process {
 pub fn carried(freight: &Freight, scenario: &Scenario) -> Freight {
     let bytes = code::write(freight);
     let handles = code::sockets(freight).into_iter();
-    let handles = handles.map(|socket| howdah_pooler::event::LooseSocket(socket.0));
+    let handles = handles.map(|socket| LooseSocket::new(*socket.inside::<SocketId>()));
     let config = scenario.config();
     let extra = { config.globals.track_extra_parameters.iter() }.map(String::as_str);
     let read = code::read(&bytes, handles.collect(), &Tracked::new(extra));

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use howdah_pooler::event::{LooseSocket, Time};
 
 use super::uring::Uring;
-use super::{Completion, Driver, Errno, Key, error_text, socket};
+use super::{Completion, Driver, Errno, Key, error_text};
 
 /// The setting `io_driver`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,8 +94,7 @@ fn try_uring() -> Result<(), String> {
         slot: 0,
         generation: 1,
     };
-    let theirs: LooseSocket = socket::loosen(theirs.into());
-    driver.attach(key, theirs);
+    driver.attach(key, LooseSocket::new(OwnedFd::from(theirs)));
     driver.receive(key, true);
     ours.write_all(b"ping").map_err(setup)?;
     let (mut received, mut sent) = (0, false);
@@ -104,8 +104,8 @@ fn try_uring() -> Result<(), String> {
         while let Some(completion) = driver.next() {
             match completion {
                 Completion::Received { chunk, .. } => {
-                    received += chunk.len;
-                    let block = driver.bytes(chunk).to_vec();
+                    received += chunk.len();
+                    let block = driver.bytes(&chunk).to_vec();
                     driver.release(chunk);
                     if received == 4 {
                         sent = driver.send(key, block, true).is_some();

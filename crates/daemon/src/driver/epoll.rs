@@ -218,7 +218,7 @@ impl Epoll {
                     let ends = socket::finish_accept(&socket, &listener.address, &self.options);
                     // Otherwise the peer has gone again, and nobody needs to know.
                     if let Ok(ends) = ends {
-                        let socket = socket::loosen(socket);
+                        let socket = LooseSocket::new(socket);
                         let listener = index;
                         self.ready.push_back(Completion::Accepted {
                             listener,
@@ -278,10 +278,7 @@ impl Epoll {
                 if len == self.buffer.len() && quota > len {
                     self.reading = Some((key, quota - len));
                 }
-                let chunk = Chunk {
-                    buffer: 0,
-                    len: len as u32,
-                };
+                let chunk = Chunk::new(0, len as u32);
                 return Some(Completion::Received { key, chunk });
             }
             Err(error) => Some(error),
@@ -391,8 +388,8 @@ impl Driver for Epoll {
 
     fn submit(&mut self) {}
 
-    fn bytes(&self, chunk: Chunk) -> &[u8] {
-        &self.buffer[..chunk.len as usize]
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        &self.buffer[..chunk.len()]
     }
 
     fn release(&mut self, _chunk: Chunk) {}
@@ -462,11 +459,11 @@ impl Driver for Epoll {
     }
 
     fn attach(&mut self, key: Key, socket: LooseSocket) {
-        self.insert(key, Some(socket::tighten(socket)));
+        self.insert(key, Some(socket.into_inner()));
     }
 
     fn discard(&mut self, socket: LooseSocket) {
-        drop(socket::tighten(socket));
+        drop(socket);
     }
 
     fn receive(&mut self, key: Key, on: bool) {
@@ -517,7 +514,7 @@ impl Driver for Epoll {
 
     fn detach(&mut self, key: Key) {
         if let Some(Some(socket)) = self.take(key) {
-            let socket = socket::loosen(socket);
+            let socket = LooseSocket::new(socket);
             self.ready.push_back(Completion::Detached { key, socket });
         }
     }

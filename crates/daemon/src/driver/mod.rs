@@ -23,13 +23,31 @@ pub struct Key {
     pub generation: u32,
 }
 
-/// Received bytes, still in a buffer of the driver: see [`Driver::bytes`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Received bytes, still in a buffer of the driver: see [`Driver::bytes`]. There is one for each
+/// buffer that is out, and releasing the buffer takes the chunk away.
+#[derive(Debug)]
+#[must_use = "its buffer must be released"]
 pub struct Chunk {
+    buffer: u16,
+    len: u32,
+}
+
+impl Chunk {
+    /// So many bytes in this buffer of the driver's, which has no other chunk. For drivers.
+    pub fn new(buffer: u16, len: u32) -> Chunk {
+        Chunk { buffer, len }
+    }
+
     /// Which of the driver's buffers.
-    pub buffer: u16,
+    pub fn buffer(&self) -> u16 {
+        self.buffer
+    }
+
     /// How many bytes.
-    pub len: u32,
+    #[allow(clippy::len_without_is_empty)] // It never is.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
 }
 
 /// Something a driver finished.
@@ -123,9 +141,9 @@ pub trait Driver {
     /// Hands the kernel what was asked for so far, without waiting.
     fn submit(&mut self);
 
-    /// The bytes of a chunk that was not released yet.
-    fn bytes(&self, chunk: Chunk) -> &[u8];
-    /// Gives a chunk's buffer back. To be called once per `Received`, before the next `wait`.
+    /// The bytes of a chunk.
+    fn bytes(&self, chunk: &Chunk) -> &[u8];
+    /// Gives a chunk's buffer back. To be called for each `Received`, before the next `wait`.
     fn release(&mut self, chunk: Chunk);
 
     /// The listeners the driver was made with; an index into this list names one.

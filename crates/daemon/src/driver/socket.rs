@@ -1,12 +1,12 @@
 //! Sockets as both kernel drivers use them: opening, options, names.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use howdah_pooler::event::{Address, Ends, LooseSocket, Time, UnixPeer};
+use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
@@ -166,24 +166,6 @@ pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
         tv_sec: (left / 1_000_000_000) as i64,
         tv_nsec: (left % 1_000_000_000) as _,
     }
-}
-
-/// The socket becomes a number that can travel.
-pub fn loosen(socket: OwnedFd) -> LooseSocket {
-    LooseSocket(i64::from(socket.into_raw_fd()))
-}
-
-/// The number becomes a socket again.
-pub fn tighten(socket: LooseSocket) -> OwnedFd {
-    // SAFETY: a `LooseSocket` is made by `loosen` only, from a descriptor owned by nobody else, and
-    // it can be neither copied nor cloned, so this is the one owner again.
-    unsafe { OwnedFd::from_raw_fd(socket.0 as i32) }
-}
-
-/// The socket, to be looked at.
-pub fn look_at(socket: &LooseSocket) -> BorrowedFd<'_> {
-    // SAFETY: a `LooseSocket` owns its descriptor, see `tighten`, and outlives what is borrowed.
-    unsafe { BorrowedFd::borrow_raw(socket.0 as i32) }
 }
 
 /// The sockets that the service manager gave to this process: `count` descriptors from 3 on, by

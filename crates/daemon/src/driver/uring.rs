@@ -343,7 +343,7 @@ impl Uring {
                 let ends = socket::finish_accept(&socket, &listening.address, &self.options);
                 // Otherwise the peer has gone again, and nobody needs to know.
                 if let Ok(ends) = ends {
-                    let socket = socket::loosen(socket);
+                    let socket = LooseSocket::new(socket);
                     let listener = index;
                     self.ready.push_back(Completion::Accepted {
                         listener,
@@ -430,7 +430,7 @@ impl Uring {
             Purpose::Detaching => {
                 connection.purpose = Purpose::Unused;
                 if let Some(socket) = connection.socket.take() {
-                    let socket = socket::loosen(socket);
+                    let socket = LooseSocket::new(socket);
                     self.ready.push_back(Completion::Detached { key, socket });
                 }
             }
@@ -530,12 +530,12 @@ impl Driver for Uring {
         }
     }
 
-    fn bytes(&self, chunk: Chunk) -> &[u8] {
-        self.buffers.bytes(chunk.buffer, chunk.len)
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        self.buffers.bytes(chunk)
     }
 
     fn release(&mut self, chunk: Chunk) {
-        self.buffers.release(chunk.buffer);
+        self.buffers.release(chunk.buffer());
     }
 
     fn listeners(&self) -> Vec<Address> {
@@ -589,11 +589,11 @@ impl Driver for Uring {
     }
 
     fn attach(&mut self, key: Key, socket: LooseSocket) {
-        self.insert(key, Some(socket::tighten(socket)));
+        self.insert(key, Some(socket.into_inner()));
     }
 
     fn discard(&mut self, socket: LooseSocket) {
-        drop(socket::tighten(socket));
+        drop(socket);
     }
 
     fn receive(&mut self, key: Key, on: bool) {
@@ -687,11 +687,13 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Blocks and buffers are freed next, so no operation may be left that uses them.
         let submitter = self.ring.submitter();
-        if submitter
-            .register_sync_cancel(None, CancelBuilder::any())
-            .is_err()
-        {
-            std::mem::forget(std::mem::take(&mut self.sends));
+        match submitter.register_sync_cancel(None, CancelBuilder::any()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => {
+                std::mem::forget(std::mem::take(&mut self.sends));
+                self.buffers.keep();
+            }
         }
     }
 }

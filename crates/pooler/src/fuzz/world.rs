@@ -166,7 +166,7 @@ impl World<'_> {
         self.loose.insert(self.next_loose, end);
         self.handle(
             worker,
-            Event::Detached(peer, LooseSocket(self.next_loose)),
+            Event::Detached(peer, LooseSocket::new(self.next_loose)),
             &[],
         );
     }
@@ -265,16 +265,16 @@ impl World<'_> {
                     self.sockets[at].stage = Stage::Detaching;
                 }
             }
-            Action::Attach(peer, LooseSocket(number)) => {
+            Action::Attach(peer, socket) => {
                 let end = self
                     .loose
-                    .remove(&number)
+                    .remove(&socket.into_inner())
                     .expect("a loose socket is attached once");
                 self.open(worker, peer, Stage::Open, end);
             }
-            Action::Discard(LooseSocket(number)) => {
+            Action::Discard(socket) => {
                 assert!(
-                    self.loose.remove(&number).is_some(),
+                    self.loose.remove(&socket.into_inner()).is_some(),
                     "a loose socket is discarded once"
                 );
             }

@@ -57,7 +57,7 @@ fn freight() -> Freight {
         columns: 18,
     };
     let server = |socket| ServerParcel {
-        socket: LooseSocket(socket),
+        socket: LooseSocket::new(socket),
         ends: ends(5432),
         number: 4,
         pool: key.clone(),
@@ -82,7 +82,7 @@ fn freight() -> Freight {
         told: Some(Arc::new(told)),
     };
     let client = Passenger {
-        socket: LooseSocket(13),
+        socket: LooseSocket::new(13),
         standing: Standing::Bound,
         ends: ends(1),
         number: 5,
@@ -120,7 +120,7 @@ fn freight() -> Freight {
             disabled: vec!["off".into()],
             tracked: tracked.names().to_vec(),
         },
-        listeners: vec![(ends(6432).local, LooseSocket(11))],
+        listeners: vec![(ends(6432).local, LooseSocket::new(11))],
         parcels: vec![
             (WorkerId(0), Parcel::Pool(Box::new(lore))),
             (WorkerId(1), Parcel::Server { parcel, database }),
@@ -130,7 +130,7 @@ fn freight() -> Freight {
 }
 
 fn loose() -> Vec<LooseSocket> {
-    (11..15).map(LooseSocket).collect()
+    (11..15).map(LooseSocket::new).collect()
 }
 
 /// As text, without what is derived late.
@@ -151,6 +151,11 @@ fn what_was_written_is_read() {
     assert_eq!(count_sockets(&bytes), Ok(4));
     let read = read(&bytes, loose(), &names()).unwrap();
     assert_eq!(shown(&read), shown(&freight));
+    let numbers = |freight| -> Vec<i32> {
+        let sockets = super::code::sockets(freight).into_iter();
+        sockets.map(|socket| *socket.inside()).collect()
+    };
+    assert_eq!(numbers(&read), numbers(&freight));
     let Parcel::Client(client) = &read.parcels[2].1 else {
         panic!("a client")
     };
@@ -192,7 +197,7 @@ fn damage_is_noticed() {
     }
     assert!(read(&bytes, Vec::new(), &names()).is_err());
     let mut more = loose();
-    more.push(LooseSocket(15));
+    more.push(LooseSocket::new(15));
     assert!(read(&bytes, more, &names()).is_err());
     let long = [bytes, vec![0]].concat();
     assert!(read(&long, loose(), &names()).is_err());

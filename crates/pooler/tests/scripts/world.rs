@@ -364,7 +364,7 @@ impl World {
             "detached" => {
                 self.peers.remove(name);
                 self.loose.push(name.to_string());
-                let socket = LooseSocket(self.loose.len() as i64 - 1);
+                let socket = LooseSocket::new(self.loose.len() - 1);
                 self.handle(at, Event::Detached(peer, socket), &[]);
             }
             "congested" => self.handle(at, Event::Congested(peer), &[]),
@@ -481,12 +481,12 @@ impl World {
             }
             Action::Detach(peer) => self.tell(&format!("{} detach", self.name(worker, peer))),
             Action::Attach(peer, socket) => {
-                let name = self.loose[socket.0 as usize].clone();
+                let name = self.loose[*socket.inside::<usize>()].clone();
                 self.tell(&format!("{name} attach to {worker}"));
                 self.peers.insert(name, (worker, peer));
             }
             Action::Discard(socket) => {
-                let name = self.loose[socket.0 as usize].clone();
+                let name = self.loose[*socket.inside::<usize>()].clone();
                 self.tell(&format!("{name} discard"));
             }
             Action::Post(to, mail) if usize::from(to.0) == worker => {
@@ -518,13 +518,16 @@ impl World {
                 match &*parcel {
                     Parcel::Pool(_) => {}
                     Parcel::Server { parcel, .. } => {
-                        let name = self.loose[parcel.socket.0 as usize].clone();
+                        let name = self.loose[*parcel.socket.inside::<usize>()].clone();
                         self.tell(&format!("{name} packed"));
                     }
                     Parcel::Client(passenger) => {
-                        let mut names = self.loose[passenger.socket.0 as usize].clone();
+                        let mut names = self.loose[*passenger.socket.inside::<usize>()].clone();
                         if let Some((server, _)) = &passenger.server {
-                            names = format!("{names} and {}", self.loose[server.socket.0 as usize]);
+                            names = format!(
+                                "{names} and {}",
+                                self.loose[*server.socket.inside::<usize>()]
+                            );
                         }
                         self.tell(&format!("{names} packed"));
                     }

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
+use crate::driver::Chunk;
+
 /// Bytes of a buffer.
 pub(super) const SIZE: usize = 8 * 1024;
 /// From one buffer to the next. Were it a power of two, the beginnings of all buffers, which is all
@@ -35,6 +37,10 @@ pub(super) struct Buffers {
     target: u16,
     /// Those that lie here, last in, first out.
     free: Vec<u16>,
+    /// Those that hold received bytes of a chunk, a bit for each.
+    out: u128,
+    /// The kernel may write to them for ever: they are never freed.
+    kept: bool,
     refills: u32,
     /// The most that were missing at one refill, lately.
     most_missing: u16,
@@ -62,6 +68,8 @@ impl Buffers {
             in_ring: 0,
             target: FEWEST,
             free: (0..COUNT).rev().collect(),
+            out: 0,
+            kept: false,
             refills: 0,
             most_missing: 0,
         };
@@ -75,26 +83,43 @@ impl Buffers {
     }
 
     /// The kernel took this buffer from the ring and handed it to us.
-    pub(super) fn taken(&mut self) {
+    pub(super) fn taken(&mut self, buffer: u16) {
         self.in_ring -= 1;
+        self.out |= 1 << buffer;
     }
 
     /// A buffer is no longer needed.
+    ///
+    /// # Panics
+    /// It was released before: it would be given to two connections.
     pub(super) fn release(&mut self, buffer: u16) {
-        debug_assert!(buffer < COUNT && !self.free.contains(&buffer));
+        assert!(self.is_out(buffer), "a buffer is released once");
+        self.out &= !(1 << buffer);
         self.free.push(buffer);
     }
 
-    /// What `len` received bytes in `buffer` are. The buffer must have been taken and not released.
-    pub(super) fn bytes(&self, buffer: u16, len: u32) -> &[u8] {
-        assert!(buffer < COUNT && len as usize <= SIZE);
+    fn is_out(&self, buffer: u16) -> bool {
+        buffer < COUNT && self.out & 1 << buffer != 0
+    }
+
+    /// What was received.
+    ///
+    /// # Panics
+    /// Its buffer is not out.
+    pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        assert!(self.is_out(chunk.buffer()) && chunk.len() <= SIZE);
         // SAFETY: inside the allocation, as just asserted; initialised (zeroed when allocated); and
-        // the kernel does not write to a buffer between handing it to us and `refill` putting it
-        // back, which needs `&mut self`.
+        // the kernel does not write to a buffer between handing it to us (it is out) and `refill`
+        // putting it back, which needs `&mut self`.
         unsafe {
-            let start = self.memory.add(usize::from(buffer) * STRIDE);
-            std::slice::from_raw_parts(start, len as usize)
+            let start = self.memory.add(usize::from(chunk.buffer()) * STRIDE);
+            std::slice::from_raw_parts(start, chunk.len())
         }
+    }
+
+    /// They are not freed: the kernel may go on to use them.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
     }
 
     /// How many buffers the kernel can use.
@@ -151,11 +176,32 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         let (ring, memory) = Buffers::layouts();
         // SAFETY: allocated with these layouts; `Uring` has made the kernel forget them.
         unsafe {
             dealloc(self.entries.cast(), ring);
             dealloc(self.memory, memory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "released once")]
+    fn a_buffer_is_not_given_to_two_connections() {
+        let Ok(ring) = io_uring::IoUring::new(4) else {
+            panic!("released once: no io_uring here");
+        };
+        let mut buffers = Buffers::register(&ring.submitter()).unwrap();
+        // What two chunks of one buffer would do, could there be two.
+        buffers.taken(0);
+        buffers.release(0);
+        buffers.release(0);
     }
 }

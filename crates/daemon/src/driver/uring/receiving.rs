@@ -74,8 +74,8 @@ impl Uring {
         buffer: Option<u16>,
         more: bool,
     ) -> Option<Completion> {
-        if buffer.is_some() {
-            self.buffers.taken();
+        if let Some(buffer) = buffer {
+            self.buffers.taken(buffer);
         }
         let Some(connection) = self.get(key) else {
             debug_assert!(false, "a key is let go before its operations have ended");
@@ -91,10 +91,7 @@ impl Uring {
                     self.buffers.release(buffer);
                     None
                 } else {
-                    let chunk = Chunk {
-                        buffer,
-                        len: len as u32,
-                    };
+                    let chunk = Chunk::new(buffer, len as u32);
                     self.polling.heard(key);
                     Some(Completion::Received { key, chunk })
                 };

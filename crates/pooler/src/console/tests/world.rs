@@ -209,7 +209,7 @@ impl World {
                 }
                 Happening::Detached(peer) => {
                     let socket = self.socket(worker, peer);
-                    self.handle(worker, Event::Detached(peer, LooseSocket(socket)), &[]);
+                    self.handle(worker, Event::Detached(peer, LooseSocket::new(socket)), &[]);
                 }
                 Happening::Flushed(peer) => self.handle(worker, Event::Flushed(peer), &[]),
                 Happening::ToServer(peer, bytes) => {
@@ -236,7 +236,7 @@ impl World {
             match action {
                 Action::Adopt(id) => self.meet(worker, Peer::Client(id)),
                 Action::Attach(peer, socket) => {
-                    self.sockets.insert(socket.0, (worker, peer));
+                    self.sockets.insert(socket.into_inner(), (worker, peer));
                 }
                 Action::Connect(id, _) => {
                     self.meet(worker, Peer::Server(id));
