@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from harness import wire
+
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -58,3 +60,16 @@ def test_least_size_without_clients(make_howdah, postgres, workers):
         "warm": f"{at} user=plain_user min_pool_size=3", "cold": f"{at} min_pool_size=3"})
     howdah.wait_for_pool("warm", "plain_user", sv_idle=3)
     assert howdah.pool("cold", "postgres") is None
+
+
+def test_who_could_not_be_reached(make_howdah):
+    """The log names the host (or socket) and the reason."""
+    howdah = make_howdah(client_login_timeout=20, databases={
+        "named": "host=no-such-host.invalid port=5431", "socket": "host=/no/such/folder port=5431"})
+    for database, line in [
+            ("named", r"named/postgres@no-such-host\.invalid:5431 server DNS lookup failed: \w+"),
+            ("socket", r"socket/postgres@unix\(/no/such/folder/\.s\.PGSQL\.5431\) connect failed: "
+                       r"\w+")]:
+        with howdah.raw() as client:
+            client.send(wire.startup(user="postgres", database=database))
+            howdah.wait_for_log("WARNING S-0x[0-9a-f]+: " + line)

@@ -153,14 +153,38 @@ def test_server_login_retry(make_howdah, own_postgres):
     own_postgres.stop()
     waiting = howdah.raw(seconds=30)
     waiting.send(wire.startup(user="postgres", database="postgres"))
-    howdah.wait_for_log("connect failed")
+    # The pauses double: after the sixth failure it is 1.6 seconds long.
+    failed = f"@{own_postgres.host}:{own_postgres.port} connect failed: .*refused"
+    howdah.wait_for_log(f"(?s)(?:{failed}.*){{6}}")
     with pytest.raises(wire.Refused) as refused:
         howdah.connect()
     assert "server login has been failing" in refused.value.text
+    assert refused.value.code == "08006"
     own_postgres.start()
     waiting.read_until("Z")
     assert waiting.value("select 1") == "1"
     waiting.close()
+
+
+def test_a_missing_database(make_howdah, own_postgres):
+    """Everybody is told the same of it, and it is there soon after it was created."""
+    howdah = make_howdah(postgres=own_postgres, server_login_retry=60)
+    for _ in range(5):
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(database="later")
+        assert refused.value.code == "3D000"
+        assert refused.value.text == 'database "later" does not exist'
+    own_postgres.sql("create database later")
+
+    def is_there():
+        try:
+            with howdah.connect(database="later") as client:
+                return client.value("select 1") == "1"
+        except wire.Refused as still:
+            assert still.code == "3D000"
+            return False
+
+    machine.wait_until(is_there, "the new database", 10)
 
 
 def test_server_check_query(make_howdah):

@@ -110,8 +110,8 @@ pub enum Fault {
     ServerBytes(WireError),
     /// PostgreSQL refused our login: its SQLSTATE and text.
     ServerLogin(String, String),
-    /// Logins fail for some time; the last error.
-    ServerLoginFailing(String),
+    /// Logins fail for some time: the last error's SQLSTATE and text.
+    ServerLoginFailing(String, String),
     /// The connection broke.
     ServerGone,
     /// PostgreSQL refused the value of a client's parameter: its SQLSTATE and text.
@@ -147,7 +147,9 @@ impl Fault {
             ClientIdle => "57P05",
             NoSuchUser => "28000",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
-            ServerLogin(sqlstate, _) | ServerParameter(sqlstate, _) => sqlstate,
+            ServerLogin(sqlstate, _)
+            | ServerLoginFailing(sqlstate, _)
+            | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
             Protocol(..) | QueriesRefused => "0A000",
             _ => "08P01",
@@ -158,6 +160,10 @@ impl Fault {
     pub fn told(&self) -> String {
         match self {
             Fault::ServerParameter(_, text) => text.clone(),
+            // What PostgreSQL itself said to a login is repeated; class 08 is our own.
+            Fault::ServerLoginFailing(sqlstate, text) if !sqlstate.starts_with("08") => {
+                text.clone()
+            }
             fault => fault.to_string(),
         }
     }
@@ -263,7 +269,7 @@ impl fmt::Display for Fault {
             Config(_) => f.write_str("bouncer config error"),
             ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
             ServerLogin(_, text) => f.write_str(text),
-            ServerLoginFailing(text) => write!(
+            ServerLoginFailing(_, text) => write!(
                 f,
                 "server login has been failing, cached error: {text} (server_login_retry)"
             ),

@@ -24,6 +24,7 @@ const HUNGER_NS: u64 = 10_000_000;
 pub struct Janitor {
     next: Time,
     next_hunger: Option<Time>,
+    next_login: Option<Time>,
     pub(crate) paused_all: bool,
     pub(crate) paused: HashSet<String, foldhash::quality::FixedState>,
     pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
@@ -41,8 +42,13 @@ pub struct Janitor {
 impl Janitor {
     /// When there is something to do.
     pub fn next(&self) -> Time {
-        self.next_hunger
-            .map_or(self.next, |hunger| hunger.min(self.next))
+        let others = [self.next_hunger, self.next_login];
+        others.into_iter().flatten().fold(self.next, Time::min)
+    }
+
+    /// Logins that fail are tried again then, if somebody waits.
+    pub(crate) fn retry_at(&mut self, at: Time) {
+        self.next_login = Some(self.next_login.map_or(at, |next| next.min(at)));
     }
 
     /// PAUSE holds for this database.
@@ -129,6 +135,10 @@ impl Pooler {
             self.janitor.next_hunger = None;
             self.say_hunger(out);
         }
+        if self.janitor.next_login.is_some_and(|at| at <= now) {
+            self.janitor.next_login = None;
+            self.retry_logins(out);
+        }
         if self.janitor.next <= now {
             self.janitor.next = Time(now.0 + PERIOD_NS);
             self.maintain(out);
@@ -141,14 +151,7 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.trim_newcomers(id);
-            let pool = self.pools.at(id);
-            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            let asks = self.workers > 1 || !self.backs_off(id);
-            if waited_for && self.pools.at(id).need && asks {
-                self.tell_need(id, out);
-            } else {
-                self.need(id, out);
-            }
+            self.need_anew(id, out);
             self.warm(id, out);
             self.settle_hunger(id, out);
             self.collect(id, out);
@@ -165,8 +168,7 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            if pool.need && waited_for && !self.backs_off(id) {
+            if pool.need && pool.is_waited_for() && !self.backs_off(id) {
                 self.tell_need(id, out);
             }
         }
@@ -197,7 +199,7 @@ impl Pooler {
         let pool = self.pools.at(id);
         let wanted = pool.terms.min_size;
         let due = wanted > 0 && pool.connecting == 0 && pool.gives() && !pool.key.user.is_empty();
-        if !due || self.backs_off(id) || self.janitor.is_shutting_down() {
+        if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
             return;
         }
         let pool = self.pools.at(id);

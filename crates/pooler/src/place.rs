@@ -6,10 +6,19 @@ use crate::event::{Address, Ends};
 /// `unix(pid):5`.
 pub fn remote(ends: &Ends) -> String {
     match (&ends.remote, ends.unix_peer) {
-        (Address::Tcp(ip, port), _) if ip.is_ipv6() => format!("[{ip}]:{port}"),
-        (Address::Tcp(ip, port), _) => format!("{ip}:{port}"),
         (Address::Unix(_, port), Some(peer)) => format!("unix({}):{port}", peer.pid),
         (Address::Unix(_, port), None) => format!("unix:{port}"),
+        (tcp, _) => whole(tcp),
+    }
+}
+
+/// An address that may not be reached, so that it is found what is wrong with it: `1.2.3.4:5`,
+/// `[::1]:5`, `unix(/tmp/.s.PGSQL.5)`.
+pub fn whole(address: &Address) -> String {
+    match address {
+        Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
+        Address::Tcp(ip, port) => format!("{ip}:{port}"),
+        Address::Unix(path, _) => format!("unix({path})"),
     }
 }
 

@@ -455,10 +455,8 @@ impl Pooler {
             return;
         };
         let key = &self.pools.at(server.pool).key;
-        let place = server
-            .ends
-            .as_ref()
-            .map_or_else(|| "(unconnected)".into(), crate::place::remote);
+        let ends = server.ends.as_ref();
+        let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user

@@ -66,6 +66,7 @@ impl Pooler {
         };
         let carrier = self.servers.insert(|_| Server {
             number,
+            to: crate::place::whole(&to).into(),
             state: server::State::Cancel(Box::new(errand)),
             ..Server::blank(pool, seeded, now)
         });

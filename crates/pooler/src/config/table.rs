@@ -306,7 +306,9 @@ globals! {
     server_lifetime: Duration = "3600", GD, reload, Built,
         "Closes servers older than this when they are free; 0 uses each once.";
     server_login_retry: Duration = "15", G, reload, Built,
-        "How long to wait after a failed login to a server before the next.";
+        "The longest pause after a failed login to a server before the next. Where PostgreSQL can't be \
+         reached or is starting up, the first pause is 50 ms and doubles; what it says to a login \
+         is believed for a second at most.";
     server_reset_query: String = "DISCARD ALL", G, reload, Built,
         "Run on a server of a session pool when its client has left.";
     server_reset_query_always: bool = "0", G, reload, Built,

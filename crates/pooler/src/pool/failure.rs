@@ -7,11 +7,20 @@ use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server;
 
+/// When a login is tried again at first, in nanoseconds, if PostgreSQL can't be reached or is
+/// starting up. It doubles up to `server_login_retry`.
+const FIRST_NS: u64 = 50_000_000;
+
+/// What PostgreSQL said to a login is believed for this long at most, in nanoseconds.
+const BELIEVED_NS: u64 = 1_000_000_000;
+
 /// Logins fail for now.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Since when.
+    /// When the last one failed.
     pub at: Time,
+    /// When the next is tried.
+    pub until: Time,
     /// PostgreSQL's SQLSTATE, or ours.
     pub sqlstate: String,
     /// PostgreSQL's text, or ours.
@@ -19,6 +28,36 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A login that took until `at` has failed, perhaps not the first: `last`. When the next is
+    /// tried depends on `retry`, which is `server_login_retry`, and on how long this one `took`: a
+    /// host that swallows packets is not tried all the time. (Both in nanoseconds.)
+    pub fn new(
+        (at, took): (Time, u64),
+        (sqlstate, text): (&str, &str),
+        last: Option<&Failure>,
+        retry: u64,
+    ) -> Self {
+        let mut failure = Failure {
+            at,
+            until: at,
+            sqlstate: sqlstate.to_string(),
+            text: text.to_string(),
+        };
+        let pause = if failure.is_absent() {
+            let goes_on = |last: &&Failure| last.is_absent() && at.0 < last.until.0 + retry;
+            let last = last.filter(goes_on).map_or(0, Failure::pause);
+            (2 * last).max(took).min(retry).max(FIRST_NS)
+        } else {
+            retry.min(BELIEVED_NS)
+        };
+        failure.until = Time(at.0.saturating_add(pause));
+        failure
+    }
+
+    fn pause(&self) -> u64 {
+        self.until.0 - self.at.0
+    }
+
     /// It is over when PostgreSQL can be reached again, has started up or has room, with nothing
     /// changed in between.
     pub fn passes(&self) -> bool {
@@ -37,11 +76,37 @@ impl Failure {
 }
 
 impl Pooler {
-    /// True while `server_login_retry` has not passed since a login failed.
+    /// True while it is too early to try a login again.
     pub(crate) fn backs_off(&self, pool_id: PoolId) -> bool {
+        let failure = self.pools.at(pool_id).failure.as_ref();
+        failure.is_some_and(|failure| self.now < failure.until)
+    }
+
+    /// Likewise for servers that nobody waits for (`min_pool_size`): where PostgreSQL refuses
+    /// logins, they are tried every `server_login_retry` only.
+    pub(crate) fn need_not_warm(&self, pool_id: PoolId) -> bool {
         let retry = nanos(self.config.globals.server_login_retry);
         let failure = self.pools.at(pool_id).failure.as_ref();
-        failure.is_some_and(|f| self.now.0.saturating_sub(f.at.0) < retry)
+        let refused = failure.filter(|failure| !failure.is_absent());
+        self.backs_off(pool_id) || refused.is_some_and(|f| self.now.0 - f.at.0 < retry)
+    }
+
+    /// It is time to try logins again, in pools whose clients wait.
+    pub(crate) fn retry_logins(&mut self, out: &mut Out) {
+        for id in self.pools.ids() {
+            let Some(until) = self.pools.at(id).failure.as_ref().map(|f| f.until) else {
+                continue;
+            };
+            self.trim_waiting(id);
+            if !self.pools.at(id).is_waited_for() {
+                continue;
+            }
+            if self.now < until {
+                self.janitor.retry_at(until);
+            } else {
+                self.need_anew(id, out);
+            }
+        }
     }
 
     /// Why a client that is logged in need not wait for a server of this pool: logins fail for a
@@ -63,7 +128,7 @@ impl Pooler {
         }
         let failure = self.pools.at(pool_id).failure.as_ref()?;
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
-        fails.then(|| Fault::ServerLoginFailing(failure.text.clone()))
+        fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
 
     /// A server is there that clients may get yet.

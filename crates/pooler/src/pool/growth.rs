@@ -16,10 +16,21 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
         let held_back = pool.need || pool.connecting > 0 || !pool.gives() || tested;
-        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
+        let waited_for = pool.is_waited_for();
         // Other workers may have servers to lend even while we can't open any.
         if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
             self.tell_need(pool_id, out);
+        }
+    }
+
+    /// Says what is needed, also if that was said before: much may have happened since.
+    pub(crate) fn need_anew(&mut self, pool_id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(pool_id);
+        let asks = self.workers > 1 || !self.backs_off(pool_id);
+        if pool.need && pool.is_waited_for() && asks {
+            self.tell_need(pool_id, out);
+        } else {
+            self.need(pool_id, out);
         }
     }
 
@@ -79,8 +90,7 @@ impl Pooler {
         }
         let wanted = found.filter(|id| {
             let pool = self.pools.at(*id);
-            let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-            (warm || waited_for) && pool.gives() && !self.backs_off(*id)
+            (warm || pool.is_waited_for()) && pool.gives() && !self.backs_off(*id)
         });
         if let Some(pool_id) = found
             && !warm

@@ -163,6 +163,11 @@ impl Pool {
         !self.paused && !self.held
     }
 
+    /// Clients wait for a server, or for the first.
+    pub fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || !self.newcomers.is_empty()
+    }
+
     /// How long the oldest waiter has waited, in nanoseconds.
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
         self.waiting

@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use super::{Server, State};
 use crate::client;
-use crate::config::{Host, LoadBalance};
+use crate::config::{Host, LoadBalance, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
@@ -47,6 +47,9 @@ impl Pooler {
             }
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
             Host::Name(host) => {
+                if let Some(server) = self.servers.get_mut(id) {
+                    server.to = format!("{host}:{port}").into();
+                }
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
             }
@@ -69,6 +72,7 @@ impl Pooler {
             return;
         };
         server.state = State::Connecting;
+        server.to = crate::place::whole(&to).into();
         out.push(Action::Connect(id, to));
     }
 
@@ -125,7 +129,9 @@ impl Pooler {
 
     /// A server that never had a socket ends at once.
     fn never_connected(&mut self, id: ServerId, why: &'static str, detail: &str, out: &mut Out) {
-        self.login_failed(id, "08006", &format!("{why}: {detail}"), out);
+        let text = format!("{why}: {detail}");
+        self.note_server(Level::Warning, id, &text, out);
+        self.login_failed(id, "08006", &text, out);
         self.note_closing(id, why, out);
         self.server_closed(id, true, out);
     }
@@ -136,11 +142,7 @@ impl Pooler {
             return;
         };
         let (pool_id, reserved) = (server.pool, server.reserved);
-        let failure = Failure {
-            at: self.now,
-            sqlstate: sqlstate.to_string(),
-            text: text.to_string(),
-        };
+        let took = self.now.0.saturating_sub(server.connected.0);
         if let Some(client) = reserved {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);
@@ -154,7 +156,11 @@ impl Pooler {
         if sqlstate == "08006" && (pool.hosts_failed as usize) < pool.terms.database.hosts.len() {
             return;
         }
+        let retry = nanos(self.config.globals.server_login_retry);
+        let last = pool.failure.take();
+        let failure = Failure::new((self.now, took), (sqlstate, text), last.as_ref(), retry);
         let (absent, full) = (failure.is_absent(), failure.is_full());
+        self.janitor.retry_at(failure.until);
         pool.failure = Some(failure);
         // A server that works, or another attempt, may serve them yet.
         if absent || self.has_usable_server(pool_id) {

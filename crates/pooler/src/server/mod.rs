@@ -112,6 +112,8 @@ pub struct Server {
     pub number: u64,
     /// The pool it belongs to.
     pub pool: PoolId,
+    /// Where it is connected to, as the log shows that.
+    pub to: Box<str>,
     /// The two ends of its socket, once connected.
     pub ends: Option<Ends>,
     /// Its stream.
@@ -194,6 +196,7 @@ impl Server {
             state: State::Resolving,
             number: 0,
             pool,
+            to: "(unconnected)".into(),
             ends: None,
             inbox: Inbox::default(),
             ledger: Ledger::default(),
