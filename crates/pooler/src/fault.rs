@@ -135,9 +135,17 @@ impl Fault {
                 | auth::LDAP_FAILED
                 | auth::PAM_FAILED
                 | auth::REJECTED
-                | auth::NO_RULE,
+                | auth::NO_RULE
+                | auth::BINDING_DOWNGRADE
+                | auth::BINDING_WRONG,
             )
             | NotAllowed => "28000",
+            LoginFailed(
+                auth::SCRAM_MALFORMED
+                | auth::MECHANISM_UNKNOWN
+                | auth::BINDING_UNKNOWN
+                | auth::BINDING_ATTRIBUTE,
+            ) => "08P01",
             LoginFailed(_) => "28P01",
             NoUser => "28000",
             NoDatabase(_) => "3D000",

@@ -1,10 +1,10 @@
 //! A client's login: the method, then its exchange.
 
-use super::scram::{Key, MECHANISM, Nonce};
-use super::scram_client::{Against, Proven, ScramClient, user_salt};
+use super::scram::{Key, MECHANISM, MECHANISM_PLUS, Nonce};
+use super::scram_client::{Against, Channel, Proven, ScramClient, user_salt};
 use super::{
-    AuthRequest, Method, PASSWORD_FAILED, Refusal, SASL_FAILED, ScramKeys, Secret, Step,
-    TRUST_FAILED, Verifier, md5, plain,
+    AuthRequest, MECHANISM_UNKNOWN, Method, PASSWORD_FAILED, Refusal, SASL_FAILED, ScramKeys,
+    Secret, Step, TRUST_FAILED, Verifier, md5, plain,
 };
 
 /// What a [`ClientLogin`] wants: a reply is an authentication request.
@@ -28,6 +28,9 @@ pub struct ClientLoginSetup<'a> {
     pub md5_salt: [u8; 4],
     /// Random, drawn for this login.
     pub nonce: &'a Nonce,
+    /// The hash of the certificate that the client was shown (`tls-server-end-point`), where it
+    /// came over TLS: SCRAM-SHA-256-PLUS is offered.
+    pub binding: Option<&'a [u8]>,
 }
 
 /// A client that proved itself.
@@ -56,8 +59,8 @@ enum State {
         secret: Option<Secret>,
         salt: [u8; 4],
     },
-    /// The next message chooses a mechanism.
-    SaslInitial(ScramClient),
+    /// The next message chooses a mechanism; with channel binding if there is a hash.
+    SaslInitial(ScramClient, Option<Box<[u8]>>),
     /// The next message is SCRAM's.
     Scram(ScramClient),
     Over,
@@ -88,9 +91,11 @@ impl ClientLogin {
             }
             (Method::Scram, _) | (Method::Md5, Some(Secret::Scram(_))) => {
                 let exchange = ScramClient::new(against(setup), setup.nonce);
+                let binding = setup.binding.map(Box::from);
+                let plus = binding.is_some();
                 (
-                    Self(State::SaslInitial(exchange)),
-                    Step::Reply(AuthRequest::Sasl),
+                    Self(State::SaslInitial(exchange, binding)),
+                    Step::Reply(AuthRequest::Sasl { plus }),
                 )
             }
             (Method::Md5, _) => {
@@ -119,15 +124,25 @@ impl ClientLogin {
                 };
                 admit_if(md5::check(&user, secret, salt, given))
             }
-            State::SaslInitial(exchange) => match sasl_initial(body) {
-                Err(detail) => refuse(SASL_FAILED, detail),
-                // No message yet: ask for it with an empty challenge (RFC 4422, section 3).
-                Ok(None) => {
-                    self.0 = State::Scram(exchange);
-                    Step::Reply(AuthRequest::SaslContinue(Vec::new()))
+            State::SaslInitial(mut exchange, binding) => {
+                let (mechanism, message) = match sasl_initial(body) {
+                    Ok(initial) => initial,
+                    Err(detail) => return refuse(SASL_FAILED, detail),
+                };
+                let bound = mechanism == MECHANISM_PLUS.as_bytes() && binding.is_some();
+                if !bound && mechanism != MECHANISM.as_bytes() {
+                    return refuse(MECHANISM_UNKNOWN, "that mechanism was not offered");
                 }
-                Ok(Some(message)) => self.scram(exchange, |exchange| exchange.answer(message)),
-            },
+                exchange.set_channel(Channel { binding, bound });
+                match message {
+                    // None yet: ask for it with an empty challenge (RFC 4422, section 3).
+                    None => {
+                        self.0 = State::Scram(exchange);
+                        Step::Reply(AuthRequest::SaslContinue(Vec::new()))
+                    }
+                    Some(message) => self.scram(exchange, |exchange| exchange.answer(message)),
+                }
+            }
             State::Scram(exchange) => self.scram(exchange, |exchange| exchange.answer(body)),
             State::PlainDeriving(_) | State::Over => refuse(PASSWORD_FAILED, OUT_OF_TURN),
         }
@@ -234,20 +249,18 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
 }
 
 /// Reads a SASLInitialResponse: the mechanism, then a length and so many bytes, or -1 and none.
-fn sasl_initial(body: &[u8]) -> Result<Option<&[u8]>, &'static str> {
+fn sasl_initial(body: &[u8]) -> Result<(&[u8], Option<&[u8]>), &'static str> {
     let end = body
         .iter()
         .position(|&b| b == 0)
         .ok_or("malformed SASL response")?;
-    if &body[..end] != MECHANISM.as_bytes() {
-        return Err("the client chose a SASL mechanism that was not offered");
-    }
+    let mechanism = &body[..end];
     match &body[end + 1..] {
-        [0xff, 0xff, 0xff, 0xff] => Ok(None),
+        [0xff, 0xff, 0xff, 0xff] => Ok((mechanism, None)),
         [a, b, c, d, message @ ..]
             if usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])) == Ok(message.len()) =>
         {
-            Ok(Some(message))
+            Ok((mechanism, Some(message)))
         }
         _ => Err("malformed SASL response"),
     }

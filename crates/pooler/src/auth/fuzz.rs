@@ -2,9 +2,10 @@
 //! one line each; the unit tests below run the same functions.
 
 use super::{
-    ClientLogin, ClientLoginSetup, Method, ScramKeys, Secret, ServerLogin, Step, Verifier, code,
-    scram,
+    ClientLogin, ClientLoginSetup, Method, RequireAuth, ScramKeys, Secret, ServerLogin,
+    ServerLoginSetup, Step, Verifier, code, scram,
 };
+use crate::config::ChannelBinding;
 
 /// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
@@ -47,6 +48,7 @@ pub fn client_login(mut input: &[u8]) {
         salt_key: &[7; 32],
         md5_salt: [1, 2, 3, 4],
         nonce: &[9; 18],
+        binding: (choice & 0x80 != 0).then_some(&[3; 32]),
     });
     loop {
         step = match step {
@@ -91,7 +93,15 @@ pub fn server_login(mut input: &[u8]) {
         salt: (*b"salt").into(),
         iterations: 1,
     });
-    let mut login = ServerLogin::new("m2", secret, keys, &[9; 18]);
+    let mut login = ServerLogin::new(ServerLoginSetup {
+        user: "m2",
+        secret,
+        keys,
+        nonce: &[9; 18],
+        binding: (choice & 0x80 != 0).then_some(&[3; 32]),
+        channel_binding: ChannelBinding::Prefer,
+        require_auth: &RequireAuth::default(),
+    });
     let mut sasl = false;
     while let Some([request, payload @ ..]) = chunk(&mut input) {
         sasl |= u32::from(*request) == code::SASL;

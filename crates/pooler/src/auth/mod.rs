@@ -20,6 +20,7 @@ pub mod client_login;
 pub mod fuzz;
 pub mod md5;
 pub mod plain;
+pub mod require;
 pub mod saslprep;
 pub mod scram;
 pub mod scram_client;
@@ -33,8 +34,9 @@ use std::fmt;
 
 pub use authority::{Authority, EMPTY_PASSWORD, LDAP_FAILED, PAM_FAILED};
 pub use client_login::{Admitted, ClientLogin, ClientLoginSetup, ClientStep};
+pub use require::RequireAuth;
 pub use secret::Secret;
-pub use server_login::{ServerLogin, ServerStep};
+pub use server_login::{ServerLogin, ServerLoginSetup, ServerStep};
 pub use verifier::{ScramKeys, Verifier};
 
 use scram::Malformed;
@@ -109,8 +111,11 @@ pub enum AuthRequest {
         /// Drawn anew for each login.
         salt: [u8; 4],
     },
-    /// Begin one of these SASL exchanges: ours are all SCRAM-SHA-256.
-    Sasl,
+    /// Begin one of these SASL exchanges: SCRAM-SHA-256, with channel binding or without.
+    Sasl {
+        /// Channel binding is offered, too.
+        plus: bool,
+    },
     /// A message within the exchange.
     SaslContinue(Vec<u8>),
     /// The last message of the exchange; [`AuthRequest::Ok`] follows.
@@ -140,7 +145,7 @@ impl AuthRequest {
             Self::Ok => code::OK,
             Self::Cleartext => code::CLEARTEXT,
             Self::Md5 { .. } => code::MD5,
-            Self::Sasl => code::SASL,
+            Self::Sasl { .. } => code::SASL,
             Self::SaslContinue(_) => code::SASL_CONTINUE,
             Self::SaslFinal(_) => code::SASL_FINAL,
         }
@@ -152,7 +157,8 @@ impl AuthRequest {
             Self::Ok | Self::Cleartext => b"",
             Self::Md5 { salt } => salt,
             // The list of mechanisms: each ends with a zero byte, and so does the list.
-            Self::Sasl => b"SCRAM-SHA-256\0\0",
+            Self::Sasl { plus: true } => b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0",
+            Self::Sasl { plus: false } => b"SCRAM-SHA-256\0\0",
             Self::SaslContinue(message) | Self::SaslFinal(message) => message,
         }
     }
@@ -177,6 +183,19 @@ pub enum Method {
 pub const PASSWORD_FAILED: &str = "password authentication failed";
 /// What is told for every failure of SCRAM.
 pub const SASL_FAILED: &str = "SASL authentication failed";
+/// What is told of a first SCRAM message that contradicts the mechanism.
+pub const SCRAM_MALFORMED: &str = "malformed SCRAM message";
+/// What is told who chose a mechanism that was not offered.
+pub const MECHANISM_UNKNOWN: &str = "client selected an invalid SASL authentication mechanism";
+/// What is told who was offered channel binding and believes that it was not.
+pub const BINDING_DOWNGRADE: &str = "SCRAM channel binding negotiation error";
+/// What is told who binds the channel in a way of which PostgreSQL has none.
+pub const BINDING_UNKNOWN: &str = "unsupported SCRAM channel-binding type";
+/// What is told who was shown another certificate than ours.
+pub const BINDING_WRONG: &str = "SCRAM channel binding check failed";
+/// What is told who says another thing of channel binding at the end than at the beginning.
+pub const BINDING_ATTRIBUTE: &str =
+    "unexpected SCRAM channel-binding attribute in client-final-message";
 /// What is told to users `trust` does not know.
 pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
 /// What is told where the system's user may not be the database's.
@@ -194,5 +213,7 @@ impl From<Malformed> for Cow<'static, str> {
     }
 }
 
+#[cfg(test)]
+mod binding_tests;
 #[cfg(test)]
 mod exchange_tests;

@@ -12,8 +12,14 @@ use sha2::{Digest, Sha256};
 
 use super::verifier::{ITERATIONS_MAX, SALT_MAX};
 
-/// The one mechanism spoken: no channel binding.
+/// The mechanism without channel binding.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// The mechanism with channel binding, spoken over TLS only.
+pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
+
+/// The one kind of channel binding spoken (RFC 5929): a hash of the server's certificate.
+pub const BINDING_TYPE: &str = "tls-server-end-point";
 
 /// The longest message accepted from a client, in bytes; PostgreSQL's own limit.
 pub const CLIENT_MESSAGE_MAX: usize = 1024;
@@ -35,9 +41,10 @@ pub struct Malformed(pub &'static str);
 /// The first message of a client, e.g. `n,,n=,r=fyko+d2lbbFgONRv9qkxdawL`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientFirst<'a> {
-    /// The GS2 header asserts: `y` the client could bind the channel but thinks we can't; `n` it
-    /// can't.
-    pub flag: u8,
+    /// All before `bare`: `n,,`, `y,,` or `p=tls-server-end-point,,`.
+    pub gs2_header: &'a [u8],
+    /// What that says of channel binding.
+    pub flag: BindingFlag<'a>,
     /// All after the GS2 header: part of what is signed.
     pub bare: &'a [u8],
     /// The client's half of the nonce.
@@ -49,6 +56,7 @@ impl<'a> ClientFirst<'a> {
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         bounded(message, CLIENT_MESSAGE_MAX)?;
         let (flag, bare) = gs2_header(message)?;
+        let gs2_header = &message[..message.len() - bare.len()];
         if bare.starts_with(b"m=") {
             return Err(Malformed("the client requires an unknown SCRAM extension"));
         }
@@ -57,18 +65,38 @@ impl<'a> ClientFirst<'a> {
         let nonce = attributes.expect(b'r', "nonce expected")?;
         printable(nonce)?;
         attributes.skip_extensions()?;
-        Ok(Self { flag, bare, nonce })
+        Ok(Self {
+            gs2_header,
+            flag,
+            bare,
+            nonce,
+        })
     }
 }
 
-/// Reads `n,,` or `y,,` and gives the letter and the rest.
-fn gs2_header(message: &[u8]) -> Result<(u8, &[u8]), Malformed> {
-    let (&flag, rest) = message.split_first().ok_or(Malformed("empty message"))?;
-    match flag {
-        b'n' | b'y' => {}
-        b'p' => return Err(Malformed("channel binding was not offered")),
+/// What a client says of channel binding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BindingFlag<'a> {
+    /// `n`: it can't.
+    Unsupported,
+    /// `y`: it could, but thinks that we can't.
+    NotOffered,
+    /// `p=`: it does, in this way.
+    Bound(&'a [u8]),
+}
+
+/// Reads `n,,`, `y,,` or `p=name,,` and gives what it says and the rest.
+fn gs2_header(message: &[u8]) -> Result<(BindingFlag<'_>, &[u8]), Malformed> {
+    let (flag, rest) = match message {
+        [] => return Err(Malformed("empty message")),
+        [b'n', rest @ ..] => (BindingFlag::Unsupported, rest),
+        [b'y', rest @ ..] => (BindingFlag::NotOffered, rest),
+        [b'p', b'=', rest @ ..] => {
+            let end = rest.iter().position(|&b| b == b',').unwrap_or(rest.len());
+            (BindingFlag::Bound(&rest[..end]), &rest[end..])
+        }
         _ => return Err(Malformed("unknown channel binding flag")),
-    }
+    };
     match rest {
         [b',', b',', rest @ ..] => Ok((flag, rest)),
         [b',', b'a', ..] => Err(Malformed("authorization identities are not supported")),
@@ -111,7 +139,7 @@ impl<'a> ServerFirst<'a> {
 /// The last message of a client, e.g. `c=biws,r=fyko...,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientFinal<'a> {
-    /// The GS2 header again, in base64.
+    /// The GS2 header again, with the binding behind it if there is one, in base64.
     pub binding: &'a [u8],
     /// Both halves of the nonce.
     pub nonce: &'a [u8],
@@ -264,6 +292,13 @@ pub(super) fn key(text: &[u8]) -> Option<Key> {
         return None;
     }
     room[..32].try_into().ok()
+}
+
+/// The GS2 header and the channel's binding as a client's last message has them.
+pub(super) fn binding_attribute(gs2_header: &[u8], binding: &[u8]) -> Vec<u8> {
+    let mut attribute = Vec::new();
+    push_base64(&mut attribute, &[gs2_header, binding].concat());
+    attribute
 }
 
 /// Appends base64.

@@ -5,15 +5,21 @@
 //!
 //! A user with a plain password gets a salt derived from a key of this process and the name, and so
 //! does a user who does not exist or can't log in this way. Their messages are the same in shape,
-//! number and repetition. Two differences remain: a known user's first login takes a key
+//! number and repetition. Over TLS the channel can be bound (`SCRAM-SHA-256-PLUS`), whoever the user
+//! is. Two differences remain: a known user's first login takes a key
 //! derivation, and stored secrets may have other iteration counts than `scram_iterations`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
-use super::scram::{self, ClientFinal, ClientFirst, Key, Malformed, Nonce};
-use super::{Derivation, Refusal, SASL_FAILED, ScramKeys, Step, Verifier, saslprep};
+use super::scram::{
+    self, BINDING_TYPE, BindingFlag, ClientFinal, ClientFirst, Key, Malformed, Nonce,
+};
+use super::{
+    BINDING_ATTRIBUTE, BINDING_DOWNGRADE, BINDING_UNKNOWN, BINDING_WRONG, Derivation, Refusal,
+    SASL_FAILED, SCRAM_MALFORMED, ScramKeys, Step, Verifier, saslprep,
+};
 
 /// What a proof is checked against.
 pub enum Against {
@@ -78,9 +84,19 @@ pub struct ScramClient {
     nonce: Vec<u8>,
     /// The AuthMessage of RFC 5802, section 3, as far as it is known.
     transcript: Vec<u8>,
-    /// The client's channel binding flag.
-    flag: u8,
+    channel: Channel,
+    /// What the client's last message must say of channel binding.
+    expected_binding: Vec<u8>,
     state: State,
+}
+
+/// What both sides know of the channel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Channel {
+    /// The hash of our certificate, where `SCRAM-SHA-256-PLUS` was offered.
+    pub binding: Option<Box<[u8]>>,
+    /// The client has chosen `SCRAM-SHA-256-PLUS`.
+    pub bound: bool,
 }
 
 enum State {
@@ -102,9 +118,15 @@ impl ScramClient {
             against,
             nonce,
             transcript,
-            flag: b'n',
+            channel: Channel::default(),
+            expected_binding: Vec::new(),
             state: State::First,
         }
+    }
+
+    /// Says what was offered and chosen; without this call neither.
+    pub fn set_channel(&mut self, channel: Channel) {
+        self.channel = channel;
     }
 
     /// Takes a message of the client in: its first or its last.
@@ -112,14 +134,15 @@ impl ScramClient {
         let step = match std::mem::replace(&mut self.state, State::Over) {
             State::First => self.first(message).map(Step::Reply),
             State::Final => self.last(message),
-            State::Deriving { .. } | State::Over => Err(Malformed("message out of turn")),
+            State::Deriving { .. } | State::Over => Err(Malformed("message out of turn").into()),
         };
-        step.unwrap_or_else(refuse)
+        step.unwrap_or_else(Step::Refuse)
     }
 
-    fn first(&mut self, message: &[u8]) -> Result<Vec<u8>, Malformed> {
+    fn first(&mut self, message: &[u8]) -> Result<Vec<u8>, Refusal> {
         let first = ClientFirst::read(message)?;
-        self.flag = first.flag;
+        let binding = self.agreed_binding(first.flag)?;
+        self.expected_binding = scram::binding_attribute(first.gs2_header, binding);
         let ours = std::mem::replace(&mut self.nonce, first.nonce.to_vec());
         self.nonce.extend(ours);
 
@@ -140,15 +163,52 @@ impl ScramClient {
         Ok(reply)
     }
 
-    fn last(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, Proven>, Malformed> {
+    /// The binding that the client must prove, empty for none, if what it says of channel binding
+    /// agrees with the mechanism it chose and with what was offered.
+    fn agreed_binding(&self, flag: BindingFlag<'_>) -> Result<&[u8], Refusal> {
+        let refuse = |text, detail| Err(Refusal::new(text, detail));
+        match (flag, self.channel.bound, &self.channel.binding) {
+            (BindingFlag::Unsupported | BindingFlag::NotOffered, true, _) => refuse(
+                SCRAM_MALFORMED,
+                "the client chose SCRAM-SHA-256-PLUS, but binds no channel",
+            ),
+            // Somebody in between may have taken the offer away (RFC 5802, section 6).
+            (BindingFlag::NotOffered, false, Some(_)) => refuse(
+                BINDING_DOWNGRADE,
+                "the client believes that channel binding was not offered, but it was",
+            ),
+            (BindingFlag::Unsupported | BindingFlag::NotOffered, false, _) => Ok(b""),
+            (BindingFlag::Bound(_), false, _) | (_, _, None) => refuse(
+                SCRAM_MALFORMED,
+                "the client binds the channel, but did not choose SCRAM-SHA-256-PLUS",
+            ),
+            (BindingFlag::Bound(kind), true, Some(binding)) => {
+                if kind == BINDING_TYPE.as_bytes() {
+                    Ok(binding)
+                } else {
+                    refuse(
+                        BINDING_UNKNOWN,
+                        "the client binds the channel in another way than tls-server-end-point",
+                    )
+                }
+            }
+        }
+    }
+
+    fn last(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, Proven>, Refusal> {
         let last = ClientFinal::read(message)?;
-        // The GS2 header of the first message again: `y,,` or `n,,`.
-        let binding: &[u8] = if self.flag == b'y' { b"eSws" } else { b"biws" };
-        if last.binding != binding {
-            return Err(Malformed("the channel binding changed"));
+        if last.binding != self.expected_binding {
+            let (text, detail) = match self.channel.bound {
+                true => (
+                    BINDING_WRONG,
+                    "the client was shown another certificate than ours, or the binding changed",
+                ),
+                false => (BINDING_ATTRIBUTE, "the channel binding changed"),
+            };
+            return Err(Refusal::new(text, detail));
         }
         if !bool::from(last.nonce.ct_eq(&self.nonce)) {
-            return Err(Malformed("the nonce changed"));
+            return Err(Malformed("the nonce changed").into());
         }
         self.transcript.push(b',');
         self.transcript.extend(last.without_proof);
@@ -198,7 +258,7 @@ impl ScramClient {
     /// Takes the salted password in that was asked for.
     pub fn derived(&mut self, salted: &Key) -> Step<Vec<u8>, Proven> {
         let State::Deriving { proof } = std::mem::replace(&mut self.state, State::Over) else {
-            return refuse(Malformed("derived key out of turn"));
+            return Step::Refuse(Malformed("derived key out of turn").into());
         };
         let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
         match self.signature(&verifier, &proof) {
@@ -224,8 +284,11 @@ impl ScramClient {
     }
 }
 
-fn refuse<D>(malformed: Malformed) -> Step<Vec<u8>, D> {
-    Step::Refuse(Refusal::new(SASL_FAILED, malformed))
+/// What a client is told of a message that is none.
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Refusal::new(SASL_FAILED, malformed)
+    }
 }
 
 fn wrong_password<D>() -> Step<Vec<u8>, D> {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
-use super::scram::{self, Key, Malformed, Nonce, ServerFinal, ServerFirst};
+use super::scram::{self, BINDING_TYPE, Key, Malformed, Nonce, ServerFinal, ServerFirst};
 use super::{Derivation, Refusal, ScramKeys, Step, saslprep};
 
 /// What we prove ourselves with.
@@ -13,6 +13,36 @@ pub enum Credential {
     Password(String),
     /// The keys of a client's login, good where PostgreSQL stores the same secret.
     Keys(ScramKeys),
+}
+
+/// What we say of channel binding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Binding {
+    /// We can't, or shall not.
+    Unsupported,
+    /// We could, but PostgreSQL has not offered it.
+    NotOffered,
+    /// We do, by this hash of PostgreSQL's certificate.
+    Bound(Box<[u8]>),
+}
+
+impl Binding {
+    fn gs2_header(&self) -> String {
+        match self {
+            Self::Unsupported => "n,,".into(),
+            Self::NotOffered => "y,,".into(),
+            Self::Bound(_) => format!("p={BINDING_TYPE},,"),
+        }
+    }
+
+    /// What our last message says.
+    fn attribute(&self) -> Vec<u8> {
+        let hash: &[u8] = match self {
+            Self::Unsupported | Self::NotOffered => b"",
+            Self::Bound(hash) => hash,
+        };
+        scram::binding_attribute(self.gs2_header().as_bytes(), hash)
+    }
 }
 
 /// What is told when a pass-through login can't work.
@@ -24,6 +54,7 @@ pub const FAILED: &str = "server login failed: SASL authentication failed";
 /// The exchange, from our first message on.
 pub struct ScramServer {
     credential: Credential,
+    binding: Binding,
     /// Our half at first, both halves after PostgreSQL's first message.
     nonce: Vec<u8>,
     /// The AuthMessage of RFC 5802, section 3, as far as it is known.
@@ -40,16 +71,23 @@ enum State {
 
 impl ScramServer {
     /// `nonce` must be drawn anew for every exchange.
-    pub fn new(credential: Credential, nonce: &Nonce) -> Self {
-        Self::with_nonce(credential, STANDARD.encode(nonce).into_bytes(), "")
+    pub fn new(credential: Credential, nonce: &Nonce, binding: Binding) -> Self {
+        let nonce = STANDARD.encode(nonce).into_bytes();
+        Self::with_nonce(credential, nonce, "", binding)
     }
 
     /// PostgreSQL takes the name from the startup packet, so libpq sends none, and so do we.
-    pub(super) fn with_nonce(credential: Credential, nonce: Vec<u8>, name: &str) -> Self {
+    pub(super) fn with_nonce(
+        credential: Credential,
+        nonce: Vec<u8>,
+        name: &str,
+        binding: Binding,
+    ) -> Self {
         let mut transcript = format!("n={name},r=").into_bytes();
         transcript.extend(&nonce);
         Self {
             credential,
+            binding,
             nonce,
             transcript,
             state: State::First,
@@ -58,7 +96,11 @@ impl ScramServer {
 
     /// The first message, without the mechanism's name.
     pub fn client_first(&self) -> Vec<u8> {
-        [b"n,,", self.transcript.as_slice()].concat()
+        [
+            self.binding.gs2_header().as_bytes(),
+            self.transcript.as_slice(),
+        ]
+        .concat()
     }
 
     /// Takes PostgreSQL's first message in.
@@ -77,7 +119,9 @@ impl ScramServer {
         self.nonce = first.nonce.to_vec();
         self.transcript.push(b',');
         self.transcript.extend(message);
-        self.transcript.extend(b",c=biws,r=");
+        self.transcript.extend(b",c=");
+        self.transcript.extend(self.binding.attribute());
+        self.transcript.extend(b",r=");
         self.transcript.extend(first.nonce);
         Ok(match &self.credential {
             Credential::Password(password) => {
@@ -115,7 +159,9 @@ impl ScramServer {
         self.state = State::Final { signature };
 
         let mut message = Vec::with_capacity(self.nonce.len() + 64);
-        message.extend(b"c=biws,r=");
+        message.extend(b"c=");
+        message.extend(self.binding.attribute());
+        message.extend(b",r=");
         message.extend(&self.nonce);
         message.extend(b",p=");
         scram::push_base64(&mut message, &scram::xor(client_key, &client_signature));

@@ -24,10 +24,20 @@ fn one_part_or_many() {
 #[test]
 fn client_first_accepted() {
     for (message, flag, nonce) in [
-        ("n,,n=,r=abc", b'n', "abc"),
-        ("y,,n=user,r=abc", b'y', "abc"),
-        ("n,,n=us=2Cer,r=!~=", b'n', "!~="),
-        ("n,,n=\u{e9},r=a,x=ignored,y=", b'n', "a"),
+        ("n,,n=,r=abc", BindingFlag::Unsupported, "abc"),
+        ("y,,n=user,r=abc", BindingFlag::NotOffered, "abc"),
+        ("n,,n=us=2Cer,r=!~=", BindingFlag::Unsupported, "!~="),
+        (
+            "n,,n=\u{e9},r=a,x=ignored,y=",
+            BindingFlag::Unsupported,
+            "a",
+        ),
+        (
+            "p=tls-unique,,n=,r=a",
+            BindingFlag::Bound(b"tls-unique"),
+            "a",
+        ),
+        ("p=,,n=,r=a", BindingFlag::Bound(b""), "a"),
     ] {
         let first = ClientFirst::read(message.as_bytes()).expect(message);
         assert_eq!(
@@ -35,7 +45,9 @@ fn client_first_accepted() {
             (flag, nonce.as_bytes()),
             "{message}"
         );
-        assert_eq!(first.bare, &message.as_bytes()[3..]);
+        let bare = message.find(",,").expect(message) + 2;
+        assert_eq!(first.gs2_header, &message.as_bytes()[..bare]);
+        assert_eq!(first.bare, &message.as_bytes()[bare..]);
     }
 }
 
@@ -50,8 +62,10 @@ fn client_first_refused() {
         ",,",
         "x,,n=,r=abc",
         "N,,n=,r=abc",
-        "p=tls-server-end-point,,n=,r=abc",
         "p,,n=,r=abc",
+        "p=tls-server-end-point",
+        "p=tls-server-end-point,n=,r=abc",
+        "p=tls-server-end-point,a=x,n=,r=abc",
         "nn=,r=abc",
         "n,n=,r=abc",
         "n,a=admin,n=,r=abc",

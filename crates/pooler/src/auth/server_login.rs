@@ -1,11 +1,33 @@
 //! Our login to PostgreSQL.
 
-use super::scram::{Key, MECHANISM, Nonce};
-use super::scram_server::{Credential, FAILED, ScramServer, WRONG_TYPE};
+use super::require::{RequireAuth, ServerMethod};
+use super::scram::{Key, MECHANISM, MECHANISM_PLUS, Nonce};
+use super::scram_server::{Binding, Credential, FAILED, ScramServer, WRONG_TYPE};
 use super::{Refusal, ScramKeys, Secret, Step, code, md5};
+use crate::config::ChannelBinding;
 
 /// What a [`ServerLogin`] wants: a reply is the body of a password message.
 pub type ServerStep = Step<Vec<u8>, ()>;
+
+/// What a login is made of.
+#[derive(Clone, Debug)]
+pub struct ServerLoginSetup<'a> {
+    /// The login on the server.
+    pub user: &'a str,
+    /// Its secret.
+    pub secret: Option<Secret>,
+    /// What a client's login left: used where the secret is SCRAM's.
+    pub keys: Option<ScramKeys>,
+    /// Random, drawn for this login.
+    pub nonce: &'a Nonce,
+    /// The hash of the certificate that PostgreSQL showed (`tls-server-end-point`), where we came
+    /// over TLS and there is such a hash.
+    pub binding: Option<&'a [u8]>,
+    /// Whether the channel is bound.
+    pub channel_binding: ChannelBinding,
+    /// How PostgreSQL may have us prove ourselves.
+    pub require_auth: &'a RequireAuth,
+}
 
 /// We prove ourselves to PostgreSQL. Lives while the server logs in.
 pub struct ServerLogin {
@@ -13,6 +35,9 @@ pub struct ServerLogin {
     secret: Option<Secret>,
     keys: Option<ScramKeys>,
     nonce: Nonce,
+    binding: Option<Box<[u8]>>,
+    channel_binding: ChannelBinding,
+    require_auth: RequireAuth,
     state: State,
 }
 
@@ -36,22 +61,37 @@ impl std::fmt::Debug for ServerLogin {
 }
 
 impl ServerLogin {
-    /// `user` and `secret` are those of the login on the server; `keys` what a client's login
-    /// left, used where the secret is SCRAM's; `nonce` is random, drawn for this login.
-    pub fn new(user: &str, secret: Option<Secret>, keys: Option<ScramKeys>, nonce: &Nonce) -> Self {
+    /// Nothing was asked yet.
+    pub fn new(setup: ServerLoginSetup<'_>) -> Self {
+        let wanted = setup.channel_binding != ChannelBinding::Disable;
         Self {
-            user: user.to_owned(),
-            secret,
-            keys,
-            nonce: *nonce,
+            user: setup.user.to_owned(),
+            secret: setup.secret,
+            keys: setup.keys,
+            nonce: *setup.nonce,
+            binding: setup.binding.filter(|_| wanted).map(Box::from),
+            channel_binding: setup.channel_binding,
+            require_auth: setup.require_auth.clone(),
             state: State::Fresh,
         }
+    }
+
+    /// It could bind the channel.
+    #[cfg(test)]
+    pub(super) fn binds(&self) -> bool {
+        self.binding.is_some()
     }
 
     /// Takes an authentication request in: its code and what follows it. `Done` comes with
     /// `AuthenticationOk`, which is refused where PostgreSQL has yet to prove itself.
     pub fn challenge(&mut self, request: u32, payload: &[u8]) -> ServerStep {
-        match (request, std::mem::replace(&mut self.state, State::Over)) {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        if matches!(state, State::Fresh)
+            && let Err(refusal) = self.permits(request)
+        {
+            return Step::Refuse(refusal);
+        }
+        match (request, state) {
             (code::OK, State::Fresh | State::Sent) if payload.is_empty() => Step::Done(()),
             (code::OK, State::First(_) | State::Final(_)) => refuse(
                 FAILED,
@@ -104,6 +144,32 @@ impl ServerLogin {
         }
     }
 
+    /// Whether what PostgreSQL asks for first may be given: `require_auth`, `channel_binding`.
+    fn permits(&self, request: u32) -> Result<(), Refusal> {
+        let Some(method) = ServerMethod::of_request(request) else {
+            return Ok(());
+        };
+        if !self.require_auth.allows(method) {
+            let required = &self.require_auth;
+            let did = method.what_the_server_did();
+            let detail = format!("require_auth is \"{required}\", but the server {did}");
+            return Err(Refusal::new(NOT_ALLOWED, detail));
+        }
+        let bound = method == ServerMethod::Scram && self.binding.is_some();
+        if self.channel_binding == ChannelBinding::Require && !bound {
+            return Err(Refusal::new(
+                NOT_BOUND,
+                match method {
+                    ServerMethod::Scram => {
+                        "there is no TLS, or no hash is defined for the server's certificate"
+                    }
+                    _ => "the server asks for another proof than SCRAM",
+                },
+            ));
+        }
+        Ok(())
+    }
+
     fn continues(&mut self, exchange: ScramServer, step: ServerStep) -> ServerStep {
         match step {
             Step::Derive(_) => self.state = State::First(exchange),
@@ -141,14 +207,21 @@ impl ServerLogin {
     }
 
     fn sasl(&mut self, mechanisms: &[u8]) -> ServerStep {
-        match offers_scram(mechanisms) {
-            None => return refuse(MALFORMED, "malformed list of SASL mechanisms"),
-            Some(false) => {
+        let Some(offer) = Offer::read(mechanisms) else {
+            return refuse(MALFORMED, "malformed list of SASL mechanisms");
+        };
+        let (mechanism, binding) = match (offer, self.binding.take()) {
+            (Offer { plus: true, .. }, Some(hash)) => (MECHANISM_PLUS, Binding::Bound(hash)),
+            _ if self.channel_binding == ChannelBinding::Require => {
+                return refuse(NOT_BOUND, "the server does not offer SCRAM-SHA-256-PLUS");
+            }
+            (Offer { plain: true, .. }, Some(_)) => (MECHANISM, Binding::NotOffered),
+            (Offer { plain: true, .. }, None) => (MECHANISM, Binding::Unsupported),
+            _ => {
                 let detail = "the server offers no SASL mechanism that we speak";
                 return refuse(UNSUPPORTED, detail);
             }
-            Some(true) => {}
-        }
+        };
         let credential = match (&self.secret, self.keys.take()) {
             (Some(Secret::Plain(password)), _) => Credential::Password(password.clone()),
             (Some(Secret::Scram(_)), Some(keys)) => Credential::Keys(keys),
@@ -157,12 +230,12 @@ impl ServerLogin {
                 return refuse(WRONG_TYPE, missing(secret.as_ref(), wanted));
             }
         };
-        let exchange = ScramServer::new(credential, &self.nonce);
+        let exchange = ScramServer::new(credential, &self.nonce, binding);
         let message = exchange.client_first();
         self.state = State::First(exchange);
 
-        let mut body = Vec::with_capacity(MECHANISM.len() + 5 + message.len());
-        body.extend(MECHANISM.as_bytes());
+        let mut body = Vec::with_capacity(mechanism.len() + 5 + message.len());
+        body.extend(mechanism.as_bytes());
         body.push(0);
         body.extend((message.len() as u32).to_be_bytes());
         body.extend(message);
@@ -172,6 +245,8 @@ impl ServerLogin {
 
 const MALFORMED: &str = "server login failed: malformed authentication request";
 const UNSUPPORTED: &str = "server login failed: unsupported authentication method";
+const NOT_ALLOWED: &str = "server login failed: require_auth forbids the server's method";
+const NOT_BOUND: &str = "server login failed: channel binding is required";
 
 fn refuse(text: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> ServerStep {
     Step::Refuse(Refusal::new(text, detail))
@@ -187,16 +262,26 @@ fn missing(secret: Option<&Secret>, wanted: &str) -> String {
     format!("the server's method needs {wanted}; {have}")
 }
 
-/// Whether our mechanism is in the list, wherever: each name ends with a zero byte, and so does the
-/// list. `None` if the list is malformed.
-fn offers_scram(list: &[u8]) -> Option<bool> {
-    let names = list.strip_suffix(b"\0\0")?;
-    let mut offered = false;
-    for name in names.split(|&b| b == 0) {
-        if name.is_empty() {
-            return None;
+/// Which of our mechanisms PostgreSQL offers.
+#[derive(Clone, Copy, Default)]
+struct Offer {
+    plain: bool,
+    plus: bool,
+}
+
+impl Offer {
+    /// Reads a list in any order: each name ends with a zero byte, and so does the list. `None` if
+    /// it is malformed.
+    fn read(list: &[u8]) -> Option<Self> {
+        let names = list.strip_suffix(b"\0\0")?;
+        let mut offer = Self::default();
+        for name in names.split(|&b| b == 0) {
+            if name.is_empty() {
+                return None;
+            }
+            offer.plain |= name == MECHANISM.as_bytes();
+            offer.plus |= name == MECHANISM_PLUS.as_bytes();
         }
-        offered |= name == MECHANISM.as_bytes();
+        Some(offer)
     }
-    Some(offered)
 }

@@ -135,6 +135,7 @@ impl Pooler {
             salt_key: self.keys.salts(),
             md5_salt,
             nonce: &nonce,
+            binding: None,
         });
         let Some(client) = self.clients.get_mut(id) else {
             return;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::value::{LoadBalance, PoolMode, Value};
+use super::value::{ChannelBinding, LoadBalance, PoolMode, Value};
+use crate::auth::RequireAuth;
 
 /// Where a server may be.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -91,6 +92,12 @@ pub struct Database {
     pub auth_dbname: Option<String>,
     /// Finds secrets.
     pub auth_query: Option<String>,
+    /// How servers may have us prove ourselves.
+    pub require_auth: Option<RequireAuth>,
+    /// Whether logins to servers bind the channel.
+    pub channel_binding: Option<ChannelBinding>,
+    /// Who must run servers that are reached by a unix socket.
+    pub requirepeer: Option<String>,
 }
 
 impl fmt::Debug for Database {
@@ -174,6 +181,9 @@ impl Database {
             auth_user: None,
             auth_dbname: None,
             auth_query: None,
+            require_auth: None,
+            channel_binding: None,
+            requirepeer: None,
         }
     }
 
@@ -211,6 +221,9 @@ impl Database {
             "auth_user" => self.auth_user = text(),
             "auth_dbname" => self.auth_dbname = text(),
             "auth_query" => self.auth_query = text(),
+            "require_auth" => self.require_auth = Some(RequireAuth::read(value)?),
+            "channel_binding" => self.channel_binding = Some(ChannelBinding::read(value)?),
+            "requirepeer" => self.requirepeer = text(),
             _ => return None,
         }
         Some(())

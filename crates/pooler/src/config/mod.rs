@@ -23,15 +23,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::Authority;
 pub use crate::auth::Secret;
+use crate::auth::{Authority, RequireAuth};
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
 pub use peer::Peer;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
-pub use value::{AuthType, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode};
+pub use value::{
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode,
+};
 
 /// A setting's time in nanoseconds; 0 for none.
 pub(crate) fn nanos(duration: Duration) -> u64 {
@@ -366,6 +368,26 @@ impl Config {
     pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.client_idle_timeout)
             .unwrap_or(self.globals.client_idle_timeout)
+    }
+
+    /// How servers of a database may have us prove ourselves.
+    pub fn require_auth<'a>(&'a self, database: &'a Database) -> &'a RequireAuth {
+        let nearer = database.require_auth.as_ref();
+        nearer.unwrap_or(&self.globals.server_require_auth)
+    }
+
+    /// Whether logins to servers of a database bind the channel.
+    pub fn channel_binding(&self, database: &Database) -> ChannelBinding {
+        let nearer = database.channel_binding;
+        nearer.unwrap_or(self.globals.server_channel_binding)
+    }
+
+    /// The system's user that must run the servers of a database that are reached by a unix
+    /// socket; `None`: whoever.
+    pub fn require_peer<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
+        let nearer = database.requirepeer.as_deref();
+        let name = nearer.unwrap_or(&self.globals.server_requirepeer);
+        (!name.is_empty()).then_some(name)
     }
 
     /// Cancel requests forwarded to a peer at once; 0 sets no limit.

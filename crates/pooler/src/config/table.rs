@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::value::{AuthType, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value};
+use super::value::{
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value,
+};
+use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
 
 /// Where a setting may stand.
@@ -293,6 +296,8 @@ globals! {
         "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
     scram_iterations: u32 = "4096", G, reload, Built,
         "Iterations of the SCRAM secrets made from plain passwords.";
+    server_channel_binding: ChannelBinding = "prefer", G, reload, Built,
+        "Whether SCRAM logins to servers over TLS bind the channel, where the database does not say (channel_binding): disable, prefer or require. Not in PgBouncer.";
     server_check_delay: Duration = "30", G, reload, Built,
         "A server that idled for longer is tested before it is used; 0 always tests.";
     server_check_query: String = "<empty>", G, reload, Built,
@@ -309,6 +314,10 @@ globals! {
         "The longest pause after a failed login to a server before the next. Where PostgreSQL can't be \
          reached or is starting up, the first pause is 50 ms and doubles; what it says to a login \
          is believed for a second at most.";
+    server_require_auth: RequireAuth = "", G, reload, Built,
+        "How servers may have us prove ourselves, where the database does not say (require_auth): libpq's words, parted by commas, such as scram-sha-256 or !password,!md5; nothing allows every way. Not in PgBouncer.";
+    server_requirepeer: String = "", G, reload, Built,
+        "The system's user that must run servers which are reached by a unix socket, where the database does not say (requirepeer); nothing allows everybody. Not in PgBouncer.";
     server_reset_query: String = "DISCARD ALL", G, reload, Built,
         "Run on a server of a session pool when its client has left.";
     server_reset_query_always: bool = "0", G, reload, Built,
@@ -409,6 +418,15 @@ pub static ENTRY: &[Setting] = &[
         "The application_name servers are opened with.",
     ),
     entry(
+        "channel_binding",
+        <ChannelBinding as Value>::KIND,
+        None,
+        &[Database],
+        Built,
+        "Whether SCRAM logins to its servers over TLS bind the channel; missing means \
+         server_channel_binding. Not in PgBouncer.",
+    ),
+    entry(
         "client_encoding",
         Kind::Text,
         None,
@@ -481,6 +499,24 @@ pub static ENTRY: &[Setting] = &[
         &[Database, Peer],
         Built,
         "The server's port (of a peer: 6432).",
+    ),
+    entry(
+        "require_auth",
+        <RequireAuth as Value>::KIND,
+        None,
+        &[Database],
+        Built,
+        "How its servers may have us prove ourselves; missing means server_require_auth. Not in \
+         PgBouncer.",
+    ),
+    entry(
+        "requirepeer",
+        Kind::Text,
+        None,
+        &[Database],
+        Built,
+        "The system's user that must run its servers, if they are reached by a unix socket; \
+         missing means server_requirepeer. Not in PgBouncer.",
     ),
     entry(
         "reserve_pool",
@@ -561,7 +597,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 4, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 7, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -678,6 +678,7 @@ fn the_table_and_the_entries_agree() {
                 Kind::Number | Kind::Seconds | Kind::Flag => "1",
                 Kind::Word(words) => words[0],
                 Kind::Text | Kind::List => "x",
+                Kind::Methods => "!password",
             };
             let taken = match scope {
                 table::Scope::Database => Database::new("a").assign(setting.name, value),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
 
 /// The kind of text a setting takes, for messages and the reference page.
@@ -19,6 +20,8 @@ pub enum Kind {
     Text,
     /// Words parted by commas or blanks.
     List,
+    /// Ways in which a server may have us prove ourselves.
+    Methods,
     /// One of a few words, in any case.
     Word(&'static [&'static str]),
 }
@@ -31,6 +34,10 @@ impl fmt::Display for Kind {
             Kind::Seconds => f.write_str("a number of seconds, not negative"),
             Kind::Text => f.write_str("any text"),
             Kind::List => f.write_str("a list of words parted by commas"),
+            Kind::Methods => f.write_str(
+                "some of password, md5, scram-sha-256 and none, parted by commas, all or none of \
+                 them with ! in front",
+            ),
             Kind::Word(words) => write!(f, "one of {}", words.join(", ")),
         }
     }
@@ -166,6 +173,16 @@ impl Value for LdapText {
     }
     fn show(&self) -> Option<String> {
         Some(self.masked())
+    }
+}
+
+impl Value for RequireAuth {
+    const KIND: Kind = Kind::Methods;
+    fn read(text: &str) -> Option<RequireAuth> {
+        RequireAuth::parse(text).ok()
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 
@@ -306,6 +323,18 @@ words! {
         VerifyCa = "verify-ca",
         /// Always, and the certificate names the other side.
         VerifyFull = "verify-full",
+    }
+}
+
+words! {
+    /// Whether logins to servers bind the channel (SCRAM-SHA-256-PLUS).
+    ChannelBinding {
+        /// Never.
+        Disable = "disable",
+        /// Where the server offers it.
+        Prefer = "prefer",
+        /// Always.
+        Require = "require",
     }
 }
 

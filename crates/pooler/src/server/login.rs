@@ -8,7 +8,7 @@ use howdah_wire::write;
 use rand_chacha::rand_core::RngCore;
 
 use super::State;
-use crate::auth::{Secret, ServerLogin, ServerStep, Step};
+use crate::auth::{Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
@@ -52,7 +52,16 @@ impl Pooler {
         let pool = self.pools.at(server.pool);
         let secret = Self::server_secret(pool);
         let keys = pool.scram_keys.clone();
-        let exchange = ServerLogin::new(&pool.key.user, secret, keys, &nonce);
+        let database = &pool.terms.database;
+        let exchange = ServerLogin::new(ServerLoginSetup {
+            user: &pool.key.user,
+            secret,
+            keys,
+            nonce: &nonce,
+            binding: None,
+            channel_binding: self.config.channel_binding(database),
+            require_auth: self.config.require_auth(database),
+        });
         server.state = State::Login(Box::new(Login {
             exchange,
             proven: false,
