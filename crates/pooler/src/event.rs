@@ -76,7 +76,7 @@ pub struct Ends {
     pub remote: Address,
     /// Our side.
     pub local: Address,
-    /// Set for clients over a unix socket.
+    /// Set where it is a unix socket.
     pub unix_peer: Option<UnixPeer>,
 }
 

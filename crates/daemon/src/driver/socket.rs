@@ -261,18 +261,29 @@ fn unix_name(path: &str) -> Result<SocketAddrUnix, Errno> {
 /// How a connect ended, and the ends of the connection.
 pub(super) fn finish_connect(socket: &OwnedFd, address: &Address) -> Result<Box<Ends>, Errno> {
     sockopt::socket_error(socket)??;
-    let (remote, local) = match address {
-        Address::Unix(..) => (address.clone(), address.clone()),
-        Address::Tcp(..) => (
-            address.clone(),
-            tcp_name(rustix::net::getsockname(socket)?)?,
-        ),
+    let (remote, local, unix_peer) = match address {
+        Address::Unix(..) => (address.clone(), address.clone(), Some(unix_peer(socket)?)),
+        Address::Tcp(..) => {
+            let local = tcp_name(rustix::net::getsockname(socket)?)?;
+            (address.clone(), local, None)
+        }
     };
     Ok(Box::new(Ends {
         remote,
         local,
-        unix_peer: None,
+        unix_peer,
     }))
+}
+
+/// Who is at the other end of a unix socket. (A process id of 0 is in a container that we can't
+/// look into.)
+fn unix_peer(socket: &OwnedFd) -> Result<UnixPeer, Errno> {
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials)
+        .map_err(|error| Errno::from_raw_os_error(error as i32))?;
+    Ok(UnixPeer {
+        pid: peer.pid().unsigned_abs(),
+        uid: peer.uid(),
+    })
 }
 
 /// Prepares an accepted socket. An error means the peer is gone already.
@@ -282,17 +293,11 @@ pub(super) fn finish_accept(
     options: &SocketOptions,
 ) -> Result<Box<Ends>, Errno> {
     let ends = match listener {
-        Address::Unix(..) => {
-            let peer = sockopt::socket_peercred(socket)?;
-            Ends {
-                remote: listener.clone(),
-                local: listener.clone(),
-                unix_peer: Some(UnixPeer {
-                    pid: peer.pid.as_raw_nonzero().get() as u32,
-                    uid: peer.uid.as_raw(),
-                }),
-            }
-        }
+        Address::Unix(..) => Ends {
+            remote: listener.clone(),
+            local: listener.clone(),
+            unix_peer: Some(unix_peer(socket)?),
+        },
         Address::Tcp(..) => {
             options.apply(socket)?;
             let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;

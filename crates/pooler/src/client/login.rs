@@ -41,7 +41,7 @@ pub enum Proof {
     /// By what it knows.
     Exchange {
         /// So far.
-        exchange: ClientLogin,
+        exchange: Box<ClientLogin>,
         /// The control thread derives a key; what the client sends meanwhile is held.
         deriving: bool,
     },
@@ -142,7 +142,7 @@ impl Pooler {
         };
         client.state = State::Login(Box::new(Login {
             proof: Proof::Exchange {
-                exchange,
+                exchange: Box::new(exchange),
                 deriving: false,
             },
             found: match found {
