@@ -14,6 +14,7 @@ pub mod command;
 pub mod config;
 pub mod console;
 pub mod deadlines;
+pub mod effect;
 pub mod event;
 pub mod fault;
 mod forced_user;

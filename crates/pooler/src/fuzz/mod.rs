@@ -13,6 +13,31 @@ use crate::command::{Forgets, Resets, forgets, resets};
 use crate::config::Config;
 use crate::console::command::{Sentence, Unread, read, split};
 
+/// Any text has effects that are bounded; read in pieces it has no fewer, as far as its quotes don't
+/// matter; and a command behind it that is certainly one is seen.
+pub fn effects(input: &[u8]) {
+    use crate::effect::{Kinds, Pieces, effects};
+    let found = effects(input);
+    assert!(found.settings.len() <= 64);
+    let text: Vec<u8> = input
+        .iter()
+        .copied()
+        .filter(|b| !b"'\"$\\/-*\0&".contains(b))
+        .collect();
+    let size = usize::from(input.first().copied().unwrap_or(0)) + 1;
+    let whole = effects(&text);
+    let mut pieces = Pieces::default();
+    for piece in text.chunks(size) {
+        pieces.read(piece);
+    }
+    let pieces = pieces.end().kinds;
+    let sets = Kinds::SETS.and(Kinds::SETS_ANY);
+    assert!(whole.kinds.without(pieces).without(sets).is_empty());
+    assert!(!whole.kinds.any(sets) || pieces.any(sets));
+    let behind = [&text, &b"\n;listen a"[..]].concat();
+    assert!(effects(&behind).kinds.any(Kinds::LISTENS));
+}
+
 /// Any text is a configuration or has mistakes, each at a line that there is. What follows a zero
 /// byte is what every included file and the auth_file say. A setting that is shown can be set to
 /// what is shown, and shows the same then.

@@ -1,0 +1,151 @@
+//! The first look at a text: whether it can be told to have no effect without reading it by token.
+
+use super::token::is_word;
+
+/// The longest name of a function that has an effect, in bytes.
+const LONGEST: usize = 35;
+
+/// True for a text that certainly does nothing that is looked for. False says nothing.
+pub(super) fn is_harmless(text: &[u8]) -> bool {
+    let end = text.iter().take(8).position(|b| !b.is_ascii_alphabetic());
+    let (word, rest) = text.split_at(end.unwrap_or(text.len().min(8)));
+    let mut lower = [0; 8];
+    for (to, from) in lower.iter_mut().zip(word) {
+        *to = from | 0x20;
+    }
+    match &lower[..word.len()] {
+        b"insert" | b"delete" | b"values" => is_single(rest) && has_no_call(rest),
+        b"select" => is_single(rest) && has_no_call(rest) && has_no_temp(rest),
+        b"update" => is_single(rest) && !may_update_settings(rest) && has_no_call(rest),
+        b"" => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// Without blanks and semicolons at its end, and blanks at its beginning.
+pub(super) fn trim(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|b| !is_blank(*b) && *b != b';');
+    let text = &text[..end.map_or(0, |end| end + 1)];
+    let start = text.iter().position(|b| !is_blank(*b));
+    &text[start.unwrap_or(text.len())..]
+}
+
+/// No semicolon: it is one command. (The last ones are trimmed.)
+fn is_single(text: &[u8]) -> bool {
+    memchr::memchr(b';', text).is_none()
+}
+
+/// No function is called that has an effect: what stands before each parenthesis is looked at.
+fn has_no_call(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'(', text)
+        .all(|at| is_harmless_call(&text[..at]) && !begins_update(&text[at + 1..]))
+}
+
+/// `WITH changed AS (UPDATE pg_settings ...`; what a comment hides may be one.
+fn begins_update(inside: &[u8]) -> bool {
+    let start = inside.iter().position(|b| !is_blank(*b));
+    let inside = &inside[start.unwrap_or(inside.len())..];
+    match inside.first() {
+        Some(b'/' | b'-') => true,
+        Some(b'u' | b'U') => inside
+            .get(..6)
+            .is_none_or(|front| front.eq_ignore_ascii_case(b"update")),
+        _ => false,
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// What stands before a parenthesis is the name of no function that has an effect.
+fn is_harmless_call(before: &[u8]) -> bool {
+    let end = before.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
+    let Some(end) = end else { return true };
+    match before[end] {
+        // A line's end, which a comment may end in; a comment; a quoted name.
+        b'\n' | b'\r' | 0x0b | 0x0c | b'/' => is_harmless_name_before_comment(&before[..=end]),
+        b'"' => is_harmless_quoted(&before[..end]),
+        // `U&"..." UESCAPE '!' (`
+        b'\'' => memchr::memmem::find(before, b"&\"").is_none(),
+        byte if !is_word(byte) => true,
+        _ => is_harmless_word(&before[..=end]),
+    }
+}
+
+/// The word at the end is no function's that has an effect.
+fn is_harmless_word(before: &[u8]) -> bool {
+    let last = before.iter().rev().take(LONGEST + 1);
+    let length = last.take_while(|b| is_word(**b)).count();
+    let word = &before[before.len() - length..];
+    // A string in dollars, or a number, may end in the middle of it.
+    let start = word.iter().position(|b| !b.is_ascii_digit());
+    let word = &word[start.unwrap_or(length)..];
+    !may_be_named(word) && (length <= 1 || memchr::memchr(b'$', word).is_none())
+}
+
+/// Blanks of several lines, or a comment, stand before a parenthesis: the word before them counts,
+/// unless that is a comment, too.
+fn is_harmless_name_before_comment(before: &[u8]) -> bool {
+    let comments = memchr::memmem::find(before, b"--").is_some()
+        || memchr::memmem::find(before, b"/*").is_some();
+    if comments {
+        return false;
+    }
+    let end = before.iter().rposition(|b| !is_blank(*b));
+    let Some(end) = end else { return true };
+    match before[end] {
+        b'"' => is_harmless_quoted(&before[..end]),
+        b'\'' => memchr::memmem::find(before, b"&\"").is_none(),
+        byte if !is_word(byte) => true,
+        _ => is_harmless_word(&before[..=end]),
+    }
+}
+
+/// A name in double quotes, of which the closing one is taken off.
+fn is_harmless_quoted(before: &[u8]) -> bool {
+    let Some(open) = before.iter().rposition(|b| *b == b'"') else {
+        return false;
+    };
+    let unicode = open > 0 && before[open - 1] == b'&';
+    !unicode && !may_be_named(&before[open + 1..])
+}
+
+/// A word that may have an effect wherever it stands.
+pub(super) fn may_be_named(word: &[u8]) -> bool {
+    let begins = |name: &[u8]| {
+        word.get(..name.len())
+            .is_some_and(|front| front.eq_ignore_ascii_case(name))
+    };
+    match word.first().map_or(0, |b| b | 0x20) {
+        b'p' => begins(b"pg_"),
+        b's' => begins(b"set_config") || begins(b"setseed"),
+        b'd' => begins(b"dblink"),
+        b'c' => begins(b"currval"),
+        b'l' => begins(b"lastval"),
+        b't' => word.len() <= 9 && begins(b"temp"),
+        _ => false,
+    }
+}
+
+/// The word TEMP or TEMPORARY is nowhere in it.
+fn has_no_temp(text: &[u8]) -> bool {
+    memchr::memchr2_iter(b'p', b'P', text).all(|at| {
+        let before = at.checked_sub(3).map(|start| &text[start..at]);
+        before.is_none_or(|before| !before.eq_ignore_ascii_case(b"tem"))
+    })
+}
+
+/// What follows UPDATE may be `pg_settings`.
+fn may_update_settings(rest: &[u8]) -> bool {
+    let start = rest.iter().position(|b| !is_blank(*b));
+    let rest = &rest[start.unwrap_or(rest.len())..];
+    let only = rest
+        .get(..4)
+        .is_some_and(|front| front.eq_ignore_ascii_case(b"only"));
+    let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+    let front = rest.get(..2).unwrap_or_default();
+    only || front.eq_ignore_ascii_case(b"pg")
+        || front.eq_ignore_ascii_case(b"u&")
+        || matches!(front.first(), Some(b'/' | b'-') | None)
+}

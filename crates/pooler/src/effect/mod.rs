@@ -1,0 +1,743 @@
+//! The one classifier: what running an SQL text may do to the session it runs in.
+//!
+//! A text is read once, by token, and never taken for less than it is: where it can be read in two
+//! ways (`standard_conforming_strings`, an encoding whose characters may end in a backslash), the
+//! effects of both count. Taking it for more costs a question to PostgreSQL, nothing else. What
+//! functions do out of sight (a trigger that calls `set_config`) no text tells.
+//!
+//! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places
+//! where an effect could stand.
+
+mod glance;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use token::{Pairs, Reading, Token, Tokens};
+
+/// Of how many settings one text may tell by name; beyond that it may set any.
+const MENTIONS_MAX: usize = 64;
+
+/// How deep strings in the bodies of DO are looked into.
+const DEPTH_MAX: u32 = 4;
+
+/// The longest name of a setting, in bytes; PostgreSQL cuts off what is longer.
+const NAME_MAX: usize = 63;
+
+/// Kinds of effects, a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// No effect.
+    pub const NOTHING: Kinds = Kinds(0);
+    /// BEGIN, START TRANSACTION.
+    pub const BEGINS: Kinds = Kinds(1);
+    /// COMMIT, ROLLBACK, and whatever else ends a transaction or a part of it.
+    pub const ENDS: Kinds = Kinds(1 << 1);
+    /// It sets or resets the settings that are mentioned.
+    pub const SETS: Kinds = Kinds(1 << 2);
+    /// It may set a setting that is not mentioned.
+    pub const SETS_ANY: Kinds = Kinds(1 << 3);
+    /// SQL's PREPARE.
+    pub const PREPARES: Kinds = Kinds(1 << 4);
+    /// DEALLOCATE.
+    pub const DEALLOCATES: Kinds = Kinds(1 << 5);
+    /// It makes something temporary.
+    pub const TEMPORARY: Kinds = Kinds(1 << 6);
+    /// It drops something, perhaps something temporary.
+    pub const DROPS: Kinds = Kinds(1 << 7);
+    /// It changes the schema.
+    pub const SCHEMA: Kinds = Kinds(1 << 8);
+    /// It takes an advisory lock of the session.
+    pub const LOCKS: Kinds = Kinds(1 << 9);
+    /// It gives advisory locks back.
+    pub const UNLOCKS: Kinds = Kinds(1 << 10);
+    /// LISTEN.
+    pub const LISTENS: Kinds = Kinds(1 << 11);
+    /// UNLISTEN.
+    pub const UNLISTENS: Kinds = Kinds(1 << 12);
+    /// NOTIFY.
+    pub const NOTIFIES: Kinds = Kinds(1 << 13);
+    /// It declares a cursor that outlives the transaction.
+    pub const HOLDS: Kinds = Kinds(1 << 14);
+    /// CLOSE.
+    pub const CLOSES: Kinds = Kinds(1 << 15);
+    /// It leaves what only the end of the session takes away: LOAD, `setseed`, `dblink_connect`.
+    pub const STAYS: Kinds = Kinds(1 << 16);
+    /// `currval`, `lastval`.
+    pub const SEQUENCES: Kinds = Kinds(1 << 17);
+    /// DISCARD ALL.
+    pub const DISCARDS_ALL: Kinds = Kinds(1 << 18);
+
+    /// What may leave something behind that can't be set on another server.
+    pub const PINNING: Kinds = Kinds(
+        Self::PREPARES.0
+            | Self::TEMPORARY.0
+            | Self::LOCKS.0
+            | Self::LISTENS.0
+            | Self::HOLDS.0
+            | Self::STAYS.0,
+    );
+
+    /// What may take something away that pins.
+    pub const FREEING: Kinds = Kinds(
+        Self::DEALLOCATES.0
+            | Self::DROPS.0
+            | Self::UNLOCKS.0
+            | Self::UNLISTENS.0
+            | Self::CLOSES.0
+            | Self::DISCARDS_ALL.0,
+    );
+
+    /// Whatever a text may do that can't be read.
+    pub const DOUBT: Kinds = Kinds(
+        Self::SETS_ANY.0
+            | Self::PREPARES.0
+            | Self::TEMPORARY.0
+            | Self::LOCKS.0
+            | Self::LISTENS.0
+            | Self::HOLDS.0
+            | Self::SCHEMA.0
+            | Self::SEQUENCES.0
+            | Self::ENDS.0,
+    );
+
+    /// None.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Any of these is among them.
+    pub fn any(self, of: Kinds) -> bool {
+        self.0 & of.0 != 0
+    }
+
+    /// Adds some.
+    pub fn add(&mut self, more: Kinds) {
+        self.0 |= more.0;
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn and(self, more: Kinds) -> Kinds {
+        Kinds(self.0 | more.0)
+    }
+
+    /// Those that are among these, too.
+    #[must_use]
+    pub fn only(self, these: Kinds) -> Kinds {
+        Kinds(self.0 & these.0)
+    }
+
+    /// Those that are not among these.
+    #[must_use]
+    pub fn without(self, these: Kinds) -> Kinds {
+        Kinds(self.0 & !these.0)
+    }
+}
+
+/// A setting that a text sets or resets for the session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mention {
+    /// Sets this one. Names are in lower case.
+    Set(Box<[u8]>),
+    /// Takes this one back to what it was at login.
+    Back(Box<[u8]>),
+    /// Takes all back.
+    AllBack,
+}
+
+/// What running a text may do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Effects {
+    /// Of which kinds.
+    pub kinds: Kinds,
+    /// Which settings, in the order of the text.
+    pub settings: Vec<Mention>,
+}
+
+impl Effects {
+    /// It does nothing that is looked for.
+    pub fn is_nothing(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// It may leave something behind in its session, or take something away.
+    pub fn touches_session(&self) -> bool {
+        const PASSES: Kinds = Kinds::BEGINS
+            .and(Kinds::ENDS)
+            .and(Kinds::SCHEMA)
+            .and(Kinds::NOTIFIES);
+        !self.kinds.without(PASSES).is_empty()
+    }
+
+    fn mention(&mut self, mention: Mention) {
+        if self.settings.len() >= MENTIONS_MAX {
+            self.kinds.add(Kinds::SETS_ANY);
+            return;
+        }
+        self.kinds.add(Kinds::SETS);
+        self.settings.push(mention);
+    }
+
+    /// Adds those of another text, or of another reading.
+    fn extend(&mut self, more: Effects) {
+        self.kinds.add(more.kinds);
+        for mention in more.settings {
+            if !self.settings.contains(&mention) {
+                self.mention(mention);
+            }
+        }
+    }
+}
+
+/// What running a text may do; it may have several commands.
+pub fn effects(text: &[u8]) -> Effects {
+    let end = memchr::memchr(0, text).unwrap_or(text.len());
+    let text = glance::trim(&text[..end]);
+    if glance::is_harmless(text) {
+        return Effects::default();
+    }
+    let mut found = Effects::default();
+    for reading in readings(text) {
+        found.extend(read(text, reading, false, 0));
+    }
+    found
+}
+
+/// What a text may do that comes in pieces and is not kept. Its quotes mean nothing, and what
+/// stands in strings and comments counts, too.
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    /// What has been read.
+    found: Effects,
+    /// The end of what came: perhaps the beginning of a word.
+    tail: Vec<u8>,
+    place: Place,
+}
+
+/// Where in a text a reader stands.
+#[derive(Clone, Debug)]
+struct Place {
+    /// A command begins here.
+    begins: bool,
+    /// A command may begin at any word.
+    loose: bool,
+    /// The word before.
+    last: Vec<u8>,
+    /// The first word of the command.
+    first: Vec<u8>,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Pieces {
+            found: Effects::default(),
+            tail: Vec::new(),
+            place: Place {
+                begins: true,
+                loose: false,
+                last: Vec::new(),
+                first: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Pieces {
+    /// The longest beginning of a word that is kept, in bytes; no keyword is as long.
+    const TAIL_MAX: usize = 256;
+
+    /// Reads the next piece.
+    pub fn read(&mut self, piece: &[u8]) {
+        self.tail.extend_from_slice(piece);
+        let words = self.tail.iter().rposition(|b| !token::is_word(*b));
+        let mut end = words.map_or(0, |at| at + 1);
+        if self.tail.len() - end > Self::TAIL_MAX {
+            end = self.tail.len();
+        }
+        let rest = self.tail.split_off(end);
+        let text = std::mem::replace(&mut self.tail, rest);
+        self.words(&text);
+    }
+
+    /// What the whole text may do.
+    pub fn end(mut self) -> Effects {
+        let text = std::mem::take(&mut self.tail);
+        self.words(&text);
+        self.found
+    }
+
+    fn words(&mut self, text: &[u8]) {
+        let raw = Reading {
+            raw: true,
+            ..Reading::default()
+        };
+        let mut reader = Reader {
+            tokens: Tokens::new(text, raw),
+            found: std::mem::take(&mut self.found),
+            loose: self.place.loose,
+            depth: 0,
+            body: false,
+            updates: false,
+        };
+        self.place = reader.commands(&self.place);
+        self.found = reader.found;
+        if self.found.kinds.any(Kinds::SETS) {
+            // What follows may be in another piece.
+            self.found.kinds.add(Kinds::SETS_ANY);
+        }
+    }
+}
+
+/// The ways in which a text can be read.
+fn readings(text: &[u8]) -> impl Iterator<Item = Reading> {
+    let escapes = memchr::memchr(b'\\', text).is_some();
+    let pairs =
+        escapes && memchr::memchr_iter(b'\\', text).any(|at| at > 0 && text[at - 1] >= 0x80);
+    let all = [Pairs::None, Pairs::All, Pairs::Sjis];
+    let (pairs, escapes) = (if pairs { 3 } else { 1 }, if escapes { 2 } else { 1 });
+    let pairs = all.into_iter().take(pairs);
+    pairs.flat_map(move |pairs| {
+        [false, true]
+            .into_iter()
+            .take(escapes)
+            .map(move |escapes| Reading {
+                escapes,
+                pairs,
+                raw: false,
+            })
+    })
+}
+
+/// One reading. `loose`: a command may begin at any word, as in a body of PL/pgSQL.
+fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> Effects {
+    let mut reader = Reader {
+        tokens: Tokens::new(text, reading),
+        found: Effects::default(),
+        loose,
+        depth,
+        body: false,
+        updates: false,
+    };
+    reader.commands(&Pieces::default().place);
+    reader.found
+}
+
+struct Reader<'a> {
+    tokens: Tokens<'a>,
+    found: Effects,
+    loose: bool,
+    depth: u32,
+    /// In a DO, whose strings are commands.
+    body: bool,
+    /// Behind an UPDATE.
+    updates: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn commands(&mut self, place: &Place) -> Place {
+        let (mut begins, mut last, mut first) = (place.begins, &place.last[..], &place.first[..]);
+        let raw = self.tokens.reading().raw;
+        while let Some(token) = self.tokens.next() {
+            match token {
+                Token::Sign(b';') => {
+                    begins = true;
+                    self.loose &= !raw;
+                    (last, first) = (b"", b"");
+                    continue;
+                }
+                Token::Word(word) => {
+                    if begins {
+                        first = word;
+                        self.body = word.eq_ignore_ascii_case(b"do");
+                        self.loose |= raw && self.body;
+                    }
+                    if begins || self.loose {
+                        self.command(word);
+                    }
+                    self.updates |= word.eq_ignore_ascii_case(b"update");
+                    self.within(word, last, first);
+                    last = word;
+                }
+                Token::Quoted(name) => {
+                    self.within(name, last, first);
+                    last = b"";
+                }
+                Token::Unicode => self.any_name(last, first),
+                Token::Text { inside, .. } => {
+                    if self.body || self.loose {
+                        self.body_of(inside);
+                    }
+                }
+                // Behind a comment.
+                Token::Sign(b'/' | b'-') if raw && begins => self.loose = true,
+                Token::Sign(_) => {}
+            }
+            begins = false;
+        }
+        Place {
+            begins,
+            loose: self.loose,
+            last: last.get(..NAME_MAX).unwrap_or(last).to_vec(),
+            first: first.get(..NAME_MAX).unwrap_or(first).to_vec(),
+        }
+    }
+
+    /// An identifier that may be any: where only a column's or a table's can stand, it has no effect.
+    fn any_name(&mut self, last: &[u8], first: &[u8]) {
+        let mut ahead = self.tokens;
+        if ahead.word(b"uescape") {
+            ahead.next();
+        }
+        let reads: [&[u8]; 5] = [b"select", b"insert", b"delete", b"values", b"update"];
+        let reads = reads.iter().any(|name| first.eq_ignore_ascii_case(name));
+        let raw = self.tokens.reading().raw || self.loose;
+        if raw || !reads || last.eq_ignore_ascii_case(b"update") || ahead.sign(b'(') {
+            self.found.kinds.add(Kinds::DOUBT);
+        }
+    }
+
+    /// What a string says that is run.
+    fn body_of(&mut self, inside: &[u8]) {
+        if self.depth >= DEPTH_MAX {
+            self.found.kinds.add(Kinds::DOUBT);
+            return;
+        }
+        let inner = read(inside, self.tokens.reading(), true, self.depth + 1);
+        self.found.extend(inner);
+    }
+
+    /// A command that begins with this word.
+    fn command(&mut self, word: &[u8]) {
+        let is = |keyword: &[u8]| word.eq_ignore_ascii_case(keyword);
+        let kinds = match word.first().map_or(0, u8::to_ascii_lowercase) {
+            b'a' if is(b"abort") => Kinds::ENDS,
+            b'a' if is(b"alter") => Kinds::SCHEMA,
+            b'b' if is(b"begin") => Kinds::BEGINS,
+            b'c' if is(b"commit") => Kinds::ENDS,
+            b'c' if is(b"close") => Kinds::CLOSES,
+            b'c' if is(b"create") => Kinds::SCHEMA,
+            b'd' if is(b"deallocate") => Kinds::DEALLOCATES,
+            b'd' if is(b"declare") => self.declare(),
+            b'd' if is(b"discard") => self.discard(),
+            b'd' if is(b"drop") => Kinds::SCHEMA.and(Kinds::DROPS),
+            b'e' if is(b"end") => Kinds::ENDS,
+            b'l' if is(b"listen") => Kinds::LISTENS,
+            b'l' if is(b"load") => Kinds::STAYS,
+            b'n' if is(b"notify") => Kinds::NOTIFIES,
+            b'p' if is(b"prepare") => self.prepare(),
+            b'r' if is(b"rollback") || is(b"release") => Kinds::ENDS,
+            b'r' if is(b"reset") => self.reset(),
+            b's' if is(b"savepoint") => Kinds::ENDS,
+            b's' if is(b"set") => self.set(),
+            b's' if is(b"start") => Kinds::BEGINS,
+            b'u' if is(b"unlisten") => Kinds::UNLISTENS,
+            _ => Kinds::NOTHING,
+        };
+        self.found.kinds.add(kinds);
+    }
+
+    /// `DECLARE name ... CURSOR WITH HOLD FOR ...`
+    fn declare(&mut self) -> Kinds {
+        let mut ahead = self.tokens;
+        if ahead.reading().raw {
+            return Kinds::HOLDS;
+        }
+        while let Some(token) = ahead.next() {
+            match token {
+                Token::Sign(b';') => break,
+                Token::Word(word) if word.eq_ignore_ascii_case(b"with") && ahead.word(b"hold") => {
+                    return Kinds::HOLDS;
+                }
+                Token::Word(word) if word.eq_ignore_ascii_case(b"for") => break,
+                _ => {}
+            }
+        }
+        Kinds::NOTHING
+    }
+
+    fn discard(&mut self) -> Kinds {
+        let mut ahead = self.tokens;
+        if ahead.reading().raw {
+            return Kinds::DROPS.and(Kinds::DISCARDS_ALL).and(Kinds::SETS_ANY);
+        }
+        if ahead.word(b"all") {
+            self.found.mention(Mention::AllBack);
+            return Kinds::DISCARDS_ALL;
+        }
+        Kinds::DROPS
+    }
+
+    /// SQL's PREPARE; what runs when its statement is executed no later text tells.
+    fn prepare(&mut self) -> Kinds {
+        let mut ahead = self.tokens;
+        if ahead.word(b"transaction") {
+            return Kinds::ENDS;
+        }
+        let text = read(ahead.rest(), self.tokens.reading(), false, DEPTH_MAX);
+        let acts = Kinds::PINNING.and(Kinds::SETS).and(Kinds::SETS_ANY);
+        match self.tokens.reading().raw || text.kinds.any(acts) {
+            true => Kinds::PREPARES.and(Kinds::STAYS),
+            false => Kinds::PREPARES,
+        }
+    }
+
+    fn reset(&mut self) -> Kinds {
+        let mut ahead = self.tokens;
+        if ahead.word(b"all") {
+            self.found.mention(Mention::AllBack);
+        } else if ahead.word(b"session") && ahead.word(b"authorization") {
+            let name = b"session_authorization"[..].into();
+            self.found.mention(Mention::Back(name));
+        } else {
+            let mut ahead = self.tokens;
+            match setting(&mut ahead) {
+                Some(name) => self.found.mention(Mention::Back(name)),
+                None => return Kinds::SETS_ANY,
+            }
+        }
+        Kinds::NOTHING
+    }
+
+    fn set(&mut self) -> Kinds {
+        let mut ahead = self.tokens;
+        if ahead.word(b"local") {
+            return Kinds::NOTHING;
+        }
+        ahead.word(b"session");
+        if ahead.word(b"characteristics") {
+            for name in [
+                "default_transaction_isolation",
+                "default_transaction_read_only",
+                "default_transaction_deferrable",
+            ] {
+                self.found.mention(Mention::Set(name.as_bytes().into()));
+            }
+            return Kinds::NOTHING;
+        }
+        if ahead.word(b"transaction") || ahead.word(b"constraints") {
+            return Kinds::NOTHING;
+        }
+        let mut name: Box<[u8]> = if ahead.word(b"authorization") {
+            b"session_authorization"[..].into()
+        } else if ahead.word(b"names") {
+            b"client_encoding"[..].into()
+        } else if ahead.word(b"schema") {
+            b"search_path"[..].into()
+        } else if ahead.word(b"xml") {
+            b"xmloption"[..].into()
+        } else {
+            let Some(name) = setting(&mut ahead) else {
+                return Kinds::SETS_ANY;
+            };
+            let zone = &*name == b"timezone";
+            if !zone || !(ahead.word(b"default") || ahead.word(b"local")) {
+                let _ = ahead.word(b"to") || ahead.sign(b'=');
+            } else {
+                self.found.mention(Mention::Back(name));
+                return Kinds::NOTHING;
+            }
+            name
+        };
+        if name.starts_with(b"transaction_") {
+            // Those of the transaction alone.
+            return Kinds::NOTHING;
+        }
+        if &*name == b"seed" {
+            return Kinds::STAYS;
+        }
+        if &*name == b"authorization" {
+            name = b"session_authorization"[..].into();
+        }
+        let back = ahead.word(b"default");
+        self.found.mention(match back {
+            true => Mention::Back(name),
+            false => Mention::Set(name),
+        });
+        Kinds::NOTHING
+    }
+
+    /// A word inside a command; `last` is the word before it, `first` the command's first.
+    fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
+        if !glance::may_be_named(word) {
+            return;
+        }
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        let begins = |name: &[u8]| {
+            word.get(..name.len())
+                .is_some_and(|front| front.eq_ignore_ascii_case(name))
+        };
+        let after = |names: &[&[u8]]| names.iter().any(|name| last.eq_ignore_ascii_case(name));
+        let raw = self.tokens.reading().raw;
+        let temporary = is(b"temp") || is(b"temporary");
+        // `INSERT INTO temp`: a table of that name.
+        let inserts = !self.loose && first.eq_ignore_ascii_case(b"insert");
+        let kinds = if inserts && last.eq_ignore_ascii_case(b"into") {
+            Kinds::NOTHING
+        } else if temporary
+            && after(&[
+                b"into", b"local", b"global", b"create", b"replace", b"analyze",
+            ])
+        {
+            Kinds::TEMPORARY
+        } else if begins(b"pg_temp") {
+            let makes: [&[u8]; 4] = [b"create", b"alter", b"set", b"do"];
+            let makes = makes.iter().any(|name| first.eq_ignore_ascii_case(name));
+            match makes || self.loose || last.eq_ignore_ascii_case(b"into") {
+                true => Kinds::TEMPORARY,
+                false => Kinds::NOTHING,
+            }
+        } else if is(b"pg_settings")
+            && (raw || self.updates)
+            && (after(&[b"update", b"only"]) || self.is_updated(last))
+        {
+            Kinds::SETS_ANY
+        } else if !raw && !self.tokens.sign_is_next(b'(') {
+            Kinds::NOTHING
+        } else if is(b"set_config") {
+            self.set_config();
+            Kinds::NOTHING
+        } else if begins(b"pg_advisory_lock") || begins(b"pg_try_advisory_lock") {
+            Kinds::LOCKS
+        } else if begins(b"pg_advisory_unlock") {
+            Kinds::UNLOCKS
+        } else if is(b"currval") || is(b"lastval") {
+            Kinds::SEQUENCES
+        } else if is(b"pg_notify") {
+            Kinds::NOTIFIES
+        } else if is(b"setseed")
+            || begins(b"dblink_connect")
+            || is(b"pg_replication_origin_session_setup")
+            || is(b"pg_backup_start")
+            || is(b"pg_start_backup")
+        {
+            Kinds::STAYS
+        } else {
+            Kinds::NOTHING
+        };
+        self.found.kinds.add(kinds);
+    }
+
+    /// `UPDATE pg_catalog.pg_settings`: what stands before the dot is not looked back at, so any
+    /// qualified name that a SET follows counts.
+    fn is_updated(&self, last: &[u8]) -> bool {
+        let schema = last.is_empty() || last.eq_ignore_ascii_case(b"pg_catalog");
+        let mut ahead = self.tokens;
+        let sets = |ahead: &mut Tokens<'_>| {
+            (0..4).any(
+                |_| matches!(ahead.next(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"set")),
+            )
+        };
+        schema && (self.loose || sets(&mut ahead))
+    }
+
+    /// `set_config(name, value, is_local)`.
+    fn set_config(&mut self) {
+        match set_config_name(self.tokens) {
+            SetConfig::Local => {}
+            SetConfig::Of(name) => self.found.mention(Mention::Set(name)),
+            SetConfig::Any => self.found.kinds.add(Kinds::SETS_ANY),
+        }
+    }
+}
+
+/// What a call of `set_config` sets.
+enum SetConfig {
+    /// Nothing that outlives the transaction.
+    Local,
+    /// This setting.
+    Of(Box<[u8]>),
+    /// Perhaps any.
+    Any,
+}
+
+fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
+    if tokens.reading().raw || !tokens.sign(b'(') {
+        return SetConfig::Any;
+    }
+    let first = tokens.next();
+    let mut of = match first {
+        Some(Token::Text {
+            inside,
+            plain: true,
+        }) => name_of(inside),
+        _ => None,
+    };
+    // A cast of the constant, and nothing else, may stand before the comma.
+    if tokens.sign(b':') {
+        let cast = tokens.sign(b':');
+        let word = tokens.word(b"text") || tokens.word(b"varchar");
+        of = of.filter(|_| cast && word);
+    }
+    let mut ahead = tokens;
+    if ahead.next() != Some(Token::Sign(b',')) {
+        of = None;
+    }
+    let mut commas = 0;
+    let mut depth = 0u32;
+    // Tokens of the argument that is read: how many, and the last of them.
+    let (mut count, mut only) = (usize::from(first.is_some()), first);
+    for token in tokens {
+        match token {
+            Token::Sign(b'(' | b'[') => depth += 1,
+            Token::Sign(b')' | b']') if depth > 0 => depth -= 1,
+            Token::Sign(b')') => break,
+            Token::Sign(b',') if depth == 0 => {
+                commas += 1;
+                (count, only) = (0, None);
+                continue;
+            }
+            Token::Sign(b';') => return SetConfig::Any,
+            _ => {}
+        }
+        count += 1;
+        only = Some(token);
+    }
+    let local = commas == 2
+        && count == 1
+        && match only {
+            Some(Token::Word(word)) => word.eq_ignore_ascii_case(b"true"),
+            Some(Token::Text {
+                inside,
+                plain: true,
+            }) => inside.eq_ignore_ascii_case(b"true") || inside.eq_ignore_ascii_case(b"t"),
+            _ => false,
+        };
+    match (local, of) {
+        (true, _) => SetConfig::Local,
+        (false, Some(name)) => SetConfig::Of(name),
+        (false, None) => SetConfig::Any,
+    }
+}
+
+/// The name of a setting; `TIME ZONE` is one. `None` if it can't be read for sure.
+fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
+    let mut name = Vec::new();
+    loop {
+        match tokens.next()? {
+            Token::Word(word) => {
+                let bare = name.is_empty() && word.eq_ignore_ascii_case(b"time");
+                if bare && tokens.word(b"zone") {
+                    return Some(b"timezone"[..].into());
+                }
+                name.extend_from_slice(&word[..word.len().min(NAME_MAX)]);
+            }
+            Token::Quoted(word) => name.extend_from_slice(&word[..word.len().min(NAME_MAX)]),
+            _ => return None,
+        }
+        if !tokens.sign(b'.') {
+            return name_of(&name);
+        }
+        name.push(b'.');
+    }
+}
+
+/// A name as it is kept, if it is one whose spelling is certain.
+fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
+    let sure = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$');
+    let sure = !name.is_empty() && name.len() <= 4 * NAME_MAX && name.iter().all(sure);
+    sure.then(|| name.to_ascii_lowercase().into())
+}

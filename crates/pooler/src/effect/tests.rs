@@ -1,0 +1,410 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn set(name: &str) -> Mention {
+    Mention::Set(name.as_bytes().into())
+}
+
+fn back(name: &str) -> Mention {
+    Mention::Back(name.as_bytes().into())
+}
+
+fn kinds(text: &str) -> Kinds {
+    effects(text.as_bytes()).kinds
+}
+
+fn settings(text: &str) -> Vec<Mention> {
+    effects(text.as_bytes()).settings
+}
+
+#[test]
+fn texts_without_effect() {
+    for text in [
+        "",
+        ";",
+        "select 1",
+        "SELECT abalance FROM pgbench_accounts WHERE aid = 1;",
+        "select count(*), max (x) from t where a in (1, 2)",
+        "insert into \"Users\" (\"id\", \"temp\") values (1, 'set work_mem')",
+        "update t set a = 1, b = f(c) where d = (select 2)",
+        "delete from t",
+        "with a as (select 1) select * from a",
+        "select temperature, template from t",
+        "select ';' || 'set a = 1'",
+        "select $$;set a = 1$$, $a$;listen x;$a$ -- ;set b = 2",
+        "select '\\'' || ';listen x' /* ;load 'x' /* ;listen y */ */",
+        "set local work_mem = 1",
+        "SET TRANSACTION READ ONLY",
+        "SET CONSTRAINTS ALL DEFERRED",
+        "set transaction_isolation = 'serializable'",
+        "select set_config('request.jwt.claims', $1, true)",
+        "select set_config('a', f('x', true), 'true')",
+        "select pg_advisory_xact_lock(1), pg_try_advisory_xact_lock_shared(2)",
+        "select * from pg_settings",
+        "fetch all from c",
+        "show all",
+        "values (1), (2)",
+        "declare c cursor for select 1",
+        "select 1 into temperature",
+        "insert into temp values (1)",
+        "update temp set a = 1",
+        "copy t from stdin",
+        "explain analyze select 1",
+    ] {
+        let found = effects(text.as_bytes());
+        // Of an escape in doubt, both readings count.
+        assert!(
+            found.is_nothing() || text.contains('\\'),
+            "{text}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn kinds_of_effects() {
+    for (text, expected) in [
+        ("begin", Kinds::BEGINS),
+        (
+            "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            Kinds::BEGINS,
+        ),
+        ("commit;", Kinds::ENDS),
+        ("rollback to a", Kinds::ENDS),
+        ("prepare transaction 'a'", Kinds::ENDS),
+        ("prepare a as select 1", Kinds::PREPARES),
+        ("prepare a as update t set a = 1", Kinds::PREPARES),
+        (
+            "prepare a as select set_config('a', 'b', false)",
+            Kinds::PREPARES.and(Kinds::STAYS).and(Kinds::SETS),
+        ),
+        ("/* a /* b */ */ -- c\n deallocate all", Kinds::DEALLOCATES),
+        (
+            "create temp table t (a int)",
+            Kinds::SCHEMA.and(Kinds::TEMPORARY),
+        ),
+        (
+            "CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1",
+            Kinds::SCHEMA.and(Kinds::TEMPORARY),
+        ),
+        (
+            "create local temp table t ()",
+            Kinds::SCHEMA.and(Kinds::TEMPORARY),
+        ),
+        (
+            "create table pg_temp.t ()",
+            Kinds::SCHEMA.and(Kinds::TEMPORARY),
+        ),
+        ("select * into temp t from u", Kinds::TEMPORARY),
+        ("select 1into/**/temp t", Kinds::TEMPORARY),
+        (
+            "with a as (select 1) select * into temporary table t from a",
+            Kinds::TEMPORARY,
+        ),
+        (
+            "explain analyze create temp table t as select 1",
+            Kinds::TEMPORARY,
+        ),
+        ("drop table t", Kinds::SCHEMA.and(Kinds::DROPS)),
+        ("discard temp", Kinds::DROPS),
+        ("discard all", Kinds::DISCARDS_ALL.and(Kinds::SETS)),
+        ("select pg_advisory_lock(1)", Kinds::LOCKS),
+        (
+            "select pg_catalog.pg_try_advisory_lock_shared (1, 2)",
+            Kinds::LOCKS,
+        ),
+        ("select \"pg_advisory_lock\"(1)", Kinds::LOCKS),
+        ("select pg_advisory_lock\n-- x\n(1)", Kinds::LOCKS),
+        ("select pg_advisory_unlock_all()", Kinds::UNLOCKS),
+        ("listen a", Kinds::LISTENS),
+        ("select 1; listen a", Kinds::LISTENS),
+        ("unlisten *", Kinds::UNLISTENS),
+        ("notify a", Kinds::NOTIFIES),
+        ("declare c cursor with hold for select 1", Kinds::HOLDS),
+        (
+            "declare c no scroll cursor with /**/ hold for select 1",
+            Kinds::HOLDS,
+        ),
+        ("close c", Kinds::CLOSES),
+        ("load 'auto_explain'", Kinds::STAYS),
+        ("select setseed(0.5)", Kinds::STAYS),
+        ("set seed = 0.5", Kinds::STAYS),
+        ("select dblink_connect('a', 'b')", Kinds::STAYS),
+        (
+            "insert into t values (nextval('s')); select lastval()",
+            Kinds::SEQUENCES,
+        ),
+        ("select currval('s')", Kinds::SEQUENCES),
+        (
+            "update pg_settings set setting = 'a' where name = 'b'",
+            Kinds::SETS_ANY,
+        ),
+        (
+            "update only pg_catalog.pg_settings set setting = 'a'",
+            Kinds::SETS_ANY,
+        ),
+        (
+            "UPDATE \"pg_catalog\" . pg_settings SET setting = 'a'",
+            Kinds::SETS_ANY,
+        ),
+        (
+            "insert into t with a as ( update pg_settings set setting = 1 returning 1) select 1",
+            Kinds::SETS_ANY,
+        ),
+        ("select set_config($1, $2, false)", Kinds::SETS_ANY),
+        ("select set_config('a' || 'b', 'c', false)", Kinds::SETS_ANY),
+        ("select set_config(E'a\\x62', 'c', false)", Kinds::SETS_ANY),
+        (
+            "do $$ begin create temp table t (); end $$",
+            Kinds::SCHEMA
+                .and(Kinds::TEMPORARY)
+                .and(Kinds::BEGINS)
+                .and(Kinds::ENDS),
+        ),
+    ] {
+        assert_eq!(kinds(text), expected, "{text}");
+    }
+    for text in [
+        "select U&\"set\\005fconfig\"('a', 'b', false)",
+        "select U&\"set!005fconfig\" UESCAPE '!' ('a', 'b', false)",
+        "select '\\'; set a = 1; --'",
+        "select e'\\'; set a = 1; --'; set b = 2",
+        "do $$ begin execute 'listen a'; end $$",
+        "select \"x\"\"set_config\"",
+    ] {
+        let kinds = kinds(text);
+        let sure = text.contains("\"x\"");
+        assert_eq!(kinds.is_empty(), sure, "{text}");
+    }
+}
+
+#[test]
+fn settings_by_name() {
+    for (text, expected) in [
+        ("SET Work_Mem TO '4MB'", vec![set("work_mem")]),
+        ("set session work_mem = 4", vec![set("work_mem")]),
+        ("set \"App\" . tenant = x", vec![set("app.tenant")]),
+        ("set time zone 'utc'", vec![set("timezone")]),
+        ("set time zone local", vec![back("timezone")]),
+        ("set names 'latin1'", vec![set("client_encoding")]),
+        ("set names", vec![set("client_encoding")]),
+        ("set schema 'a'", vec![set("search_path")]),
+        ("set role a", vec![set("role")]),
+        ("set session role a", vec![set("role")]),
+        (
+            "set session authorization a",
+            vec![set("session_authorization")],
+        ),
+        (
+            "set session authorization default",
+            vec![back("session_authorization")],
+        ),
+        (
+            "reset session authorization",
+            vec![back("session_authorization")],
+        ),
+        ("reset role", vec![back("role")]),
+        ("set a to default", vec![back("a")]),
+        ("RESET TIME ZONE", vec![back("timezone")]),
+        ("reset all", vec![Mention::AllBack]),
+        ("CLOSE ALL; UNLISTEN *; RESET ALL;", vec![Mention::AllBack]),
+        (
+            "set a = 1; set local b = 2; reset c",
+            vec![set("a"), back("c")],
+        ),
+        (
+            "set session characteristics as transaction read only",
+            vec![
+                set("default_transaction_isolation"),
+                set("default_transaction_read_only"),
+                set("default_transaction_deferrable"),
+            ],
+        ),
+        (
+            "SELECT pg_catalog.set_config('search_path', '', false);",
+            vec![set("search_path")],
+        ),
+        (
+            "select set_config('App.x'::text, $1, $2)",
+            vec![set("app.x")],
+        ),
+        (
+            "do $$begin perform set_config('a', 'b', false); end$$",
+            vec![set("a")],
+        ),
+    ] {
+        assert_eq!(settings(text), expected, "{text}");
+    }
+    for text in [
+        "set \"a b\" = 1",
+        "set \u{e9} = 1",
+        "set",
+        "reset 'a'",
+        "set U&\"a\" = 1",
+    ] {
+        assert!(kinds(text).any(Kinds::SETS_ANY), "{text}");
+    }
+    let many: String = (0..1000).map(|i| format!("set a{i} = 1;")).collect();
+    let found = effects(many.as_bytes());
+    assert_eq!(found.settings.len(), MENTIONS_MAX);
+    assert!(found.kinds.any(Kinds::SETS_ANY));
+}
+
+#[test]
+fn characters_that_end_in_a_backslash() {
+    // SJIS and the like: the constant ends with the quote behind the character.
+    for lead in [&b"\x95"[..], b"\xb1\x95", b"\xb5\xb5\x81"] {
+        let text = [b"select e'", lead, b"\\'; listen a; select '\\''"].concat();
+        assert!(effects(&text).kinds.any(Kinds::LISTENS), "{text:?}");
+    }
+}
+
+/// Commands, and what each must be taken for at least.
+const PLANTED: [(&str, Kinds); 13] = [
+    ("set a.b = 1", Kinds::SETS),
+    ("RESET ALL", Kinds::SETS),
+    ("listen x", Kinds::LISTENS),
+    ("Select set_config('a', 'b', false)", Kinds::SETS),
+    ("select pg_advisory_lock(1)", Kinds::LOCKS),
+    ("create temp table t ()", Kinds::TEMPORARY),
+    ("select 1 as p into temp t", Kinds::TEMPORARY),
+    ("prepare p as select 1", Kinds::PREPARES),
+    ("select 1, lastval()", Kinds::SEQUENCES),
+    ("load 'x'", Kinds::STAYS),
+    ("declare c cursor with hold for select 1", Kinds::HOLDS),
+    ("discard all", Kinds::DISCARDS_ALL),
+    (
+        "with a as (update pg_settings set setting = 1 returning 1) select 1",
+        Kinds::SETS_ANY,
+    ),
+];
+
+/// What may stand before or between, and leaves what follows a command of its own.
+fn harmless() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        " ",
+        "\n",
+        "\t",
+        ";",
+        "-- ' \" $$ /*\n",
+        "/* ' -- /* \" */ $a$ */",
+        "select 1;",
+        "select ';'';', \"a\"\"'\", $$'$$, $a$ $$ ' $a$;",
+        "select e'\\'';",
+        "select e'\\\\';",
+        "select U&'\\0041' uescape '!';",
+        "begin;",
+        "select 1/*/**/*/;",
+        "update t set a = '--';",
+        "insert into t values ('/*');",
+        "select 1 - - 1;",
+        "select b'1', x'f', n'a';",
+        "select $1, a$b$c;",
+        "select '\u{e9}', \"\u{8868}\";",
+    ])
+    .prop_map(str::to_string)
+}
+
+proptest! {
+    #[test]
+    fn what_is_planted_is_found(
+        before in prop::collection::vec(harmless(), 0..8),
+        planted in prop::sample::select(PLANTED.to_vec()),
+        after in prop::collection::vec(harmless(), 0..3),
+        blanks in prop::sample::select(vec![" ", "\n", "/* a /* b */ */", "--x\r", "\t "]),
+    ) {
+        let (command, expected) = planted;
+        let command = command.replace(' ', blanks);
+        // What begins behind another command needs an end before it.
+        let text = format!("{};{command}\n;{}", before.concat(), after.concat());
+        prop_assert!(effects(text.as_bytes()).kinds.any(expected), "{text}");
+        let text = format!("{command}{}", ";".repeat(after.len()));
+        prop_assert!(effects(text.as_bytes()).kinds.any(expected), "{text}");
+    }
+
+    #[test]
+    fn pieces_find_no_less(
+        before in prop::collection::vec(harmless(), 0..8),
+        planted in prop::sample::select(PLANTED.to_vec()),
+        size in 1usize..40,
+    ) {
+        let (command, expected) = planted;
+        let text = format!("{};{command}", before.concat());
+        let mut pieces = Pieces::default();
+        for piece in text.as_bytes().chunks(size) {
+            pieces.read(piece);
+        }
+        let found = pieces.end().kinds;
+        let sets = Kinds::SETS.and(Kinds::SETS_ANY);
+        let expected = if expected.any(sets) { sets } else { expected };
+        prop_assert!(found.any(expected), "{text}");
+    }
+
+    #[test]
+    fn a_glance_finds_no_less_than_reading(text in hostile()) {
+        let reading = read(text.as_bytes(), Reading::default(), false, 0);
+        if glance::is_harmless(glance::trim(text.as_bytes())) {
+            // Behind others than SELECT that word has no such sense.
+            let kinds = reading.kinds.without(match text.trim_start().starts_with("select") {
+                true => Kinds::NOTHING,
+                false => Kinds::TEMPORARY,
+            });
+            prop_assert!(kinds.is_empty(), "{text}: {reading:?}");
+        }
+    }
+
+    #[test]
+    fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        crate::fuzz::effects(&text);
+    }
+}
+
+/// Texts of pieces that belong together badly.
+fn hostile() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "select ",
+        "insert ",
+        "update ",
+        "delete ",
+        "values ",
+        "(",
+        ")",
+        " ",
+        "\n",
+        ",",
+        "'",
+        "\"",
+        "$$",
+        "$a$",
+        "--",
+        "/*",
+        "*/",
+        "set_config",
+        "SET_CONFIG(",
+        "pg_advisory_lock(",
+        "pg_settings",
+        "into temp ",
+        "temporary",
+        "u&\"",
+        "e'",
+        "\\",
+        "lastval",
+        "currval(",
+        "only ",
+        "1",
+        "a",
+        "pg_catalog.",
+        "with x as (",
+        "setseed",
+        "dblink_connect(",
+        "UESCAPE '!' (",
+        "p",
+        "TEMP",
+        "\x0b",
+        "\x0c",
+        "::text",
+        "true",
+        "update",
+    ]);
+    prop::collection::vec(pieces, 0..14).prop_map(|pieces| pieces.concat())
+}

@@ -1,0 +1,274 @@
+//! The tokens of an SQL text, as PostgreSQL's scanner splits it.
+
+/// A token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Token<'a> {
+    /// A keyword or an identifier without quotes.
+    Word(&'a [u8]),
+    /// What stands between the double quotes of an identifier.
+    Quoted(&'a [u8]),
+    /// `U&"..."`: an identifier that may be any.
+    Unicode,
+    /// A string constant.
+    Text {
+        /// What stands between its quotes.
+        inside: &'a [u8],
+        /// That is its value: nothing in it stands for something else.
+        plain: bool,
+    },
+    /// Any other character.
+    Sign(u8),
+}
+
+/// How a text is read where that depends on what the text does not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Reading {
+    /// A backslash escapes in every string (`standard_conforming_strings = off`).
+    pub escapes: bool,
+    /// Which bytes are the first of a character of two, whose second may be a backslash.
+    pub pairs: Pairs,
+    /// Quotes are not known to open or to close: each is a sign, and comments are read, too.
+    pub raw: bool,
+}
+
+/// First bytes of characters of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Pairs {
+    /// None: UTF-8 and all others that have no ASCII among the later bytes.
+    #[default]
+    None,
+    /// BIG5, GBK, GB18030, UHC.
+    All,
+    /// SJIS, which has characters of one byte in between.
+    Sjis,
+}
+
+impl Pairs {
+    fn begins_with(self, byte: u8) -> bool {
+        match self {
+            Pairs::None => false,
+            Pairs::All => byte >= 0x81,
+            Pairs::Sjis => matches!(byte, 0x81..=0x9f | 0xe0..=0xfc),
+        }
+    }
+}
+
+/// The tokens of a text that are left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens<'a> {
+    rest: &'a [u8],
+    reading: Reading,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(text: &'a [u8], reading: Reading) -> Self {
+        Tokens {
+            rest: text,
+            reading,
+        }
+    }
+
+    /// What is not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    /// Passes over a keyword, if it is next.
+    pub fn word(&mut self, keyword: &[u8]) -> bool {
+        let mut ahead = *self;
+        let is = matches!(ahead.next(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(keyword));
+        if is {
+            *self = ahead;
+        }
+        is
+    }
+
+    /// Passes over a sign, if it is next.
+    pub fn sign(&mut self, sign: u8) -> bool {
+        let mut ahead = *self;
+        let is = ahead.next() == Some(Token::Sign(sign));
+        if is {
+            *self = ahead;
+        }
+        is
+    }
+
+    pub fn sign_is_next(mut self, sign: u8) -> bool {
+        self.sign(sign)
+    }
+
+    /// Skips blanks and comments.
+    fn skip(&mut self) {
+        loop {
+            match self.rest {
+                [b' ' | b'\t'..=b'\r', rest @ ..] => self.rest = rest,
+                [b'-', b'-', rest @ ..] if !self.reading.raw => {
+                    let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
+                    self.rest = &rest[end.unwrap_or(rest.len())..];
+                }
+                [b'/', b'*', rest @ ..] if !self.reading.raw => self.rest = behind_comment(rest),
+                _ => return,
+            }
+        }
+    }
+
+    /// What stands up to a closing quote; `open` is how long the opening one is.
+    fn quoted(&mut self, open: usize, quote: u8, escapes: bool) -> (&'a [u8], bool) {
+        let text = self.rest;
+        let mut at = open;
+        let mut plain = true;
+        while let Some(&byte) = text.get(at) {
+            if byte == quote {
+                if text.get(at + 1) != Some(&quote) {
+                    self.rest = &text[at + 1..];
+                    return (&text[open..at], plain);
+                }
+                plain = false;
+                at += 2;
+            } else if byte == b'\\' && escapes {
+                plain = false;
+                at += 2;
+            } else if byte >= 0x80 && self.reading.pairs.begins_with(byte) {
+                at += 2;
+            } else {
+                at += 1;
+            }
+        }
+        // Never closed: PostgreSQL refuses the text.
+        self.rest = &[];
+        (&text[open.min(text.len())..], plain)
+    }
+
+    fn text(&mut self, open: usize, escapes: bool, decodes: bool) -> Token<'a> {
+        let (inside, plain) = self.quoted(open, b'\'', escapes);
+        Token::Text {
+            inside,
+            plain: plain && !decodes,
+        }
+    }
+
+    /// `$tag$...$tag$`, if that is next.
+    fn dollar(&mut self) -> Option<Token<'a>> {
+        let text = self.rest;
+        let tag = text[1..].iter().position(|b| !is_tag(*b))?;
+        let bad = text.get(tag + 1) != Some(&b'$') || text[1].is_ascii_digit();
+        if bad {
+            return None;
+        }
+        let (quote, behind) = text.split_at(tag + 2);
+        let end = memchr::memmem::find(behind, quote);
+        let (inside, rest) = match end {
+            Some(end) => (&behind[..end], &behind[end + quote.len()..]),
+            None => (behind, &behind[behind.len()..]),
+        };
+        self.rest = rest;
+        Some(Token::Text {
+            inside,
+            plain: true,
+        })
+    }
+
+    /// Passes over a number; what follows it without a blank is another token.
+    fn number(&mut self) -> Token<'a> {
+        let digits = |text: &[u8]| {
+            let end = text.iter().position(|b| !b.is_ascii_digit());
+            end.unwrap_or(text.len())
+        };
+        let first = self.rest[0];
+        let mut at = digits(self.rest);
+        if self.rest.get(at) == Some(&b'.') {
+            at += 1 + digits(&self.rest[at + 1..]);
+        }
+        if let Some(b'e' | b'E') = self.rest.get(at) {
+            let sign = matches!(self.rest.get(at + 1), Some(b'+' | b'-'));
+            let exponent = at + 1 + usize::from(sign);
+            let count = digits(self.rest.get(exponent..).unwrap_or_default());
+            if count > 0 {
+                at = exponent + count;
+            }
+        }
+        self.rest = &self.rest[at..];
+        Token::Sign(first)
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.skip();
+        let text = self.rest;
+        let first = *text.first()?;
+        let raw = self.reading.raw;
+        let token = match (first, text.get(1), text.get(2)) {
+            (b'\'', ..) if !raw => self.text(1, self.reading.escapes, false),
+            (b'"', ..) if !raw => Token::Quoted(self.quoted(1, b'"', false).0),
+            (b'e' | b'E', Some(b'\''), _) if !raw => self.text(2, true, false),
+            (b'n' | b'N', Some(b'\''), _) if !raw => self.text(2, self.reading.escapes, false),
+            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) if !raw => self.text(2, false, true),
+            (b'u' | b'U', Some(b'&'), Some(b'\'')) if !raw => {
+                self.text(3, self.reading.escapes, true)
+            }
+            (b'u' | b'U', Some(b'&'), Some(b'"')) => {
+                self.quoted(3, b'"', false);
+                Token::Unicode
+            }
+            (b'$', Some(_), _) if !raw => match self.dollar() {
+                Some(token) => token,
+                None => {
+                    self.rest = &text[1..];
+                    Token::Sign(b'$')
+                }
+            },
+            _ if first.is_ascii_digit() => self.number(),
+            _ if is_start(first) => {
+                let end = text.iter().position(|b| !is_word(*b));
+                let (word, rest) = text.split_at(end.unwrap_or(text.len()));
+                self.rest = rest;
+                Token::Word(word)
+            }
+            _ => {
+                self.rest = &text[1..];
+                Token::Sign(first)
+            }
+        };
+        Some(token)
+    }
+}
+
+fn is_start(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
+}
+
+fn is_tag(byte: u8) -> bool {
+    is_start(byte) || byte.is_ascii_digit()
+}
+
+/// The byte may stand in an identifier.
+pub(super) fn is_word(byte: u8) -> bool {
+    is_tag(byte) || byte == b'$'
+}
+
+/// What follows a comment, comments inside it skipped; the argument begins behind its `/*`.
+fn behind_comment(mut rest: &[u8]) -> &[u8] {
+    let mut depth = 1;
+    while depth > 0 {
+        match rest {
+            [] => break,
+            [b'/', b'*', after @ ..] => {
+                depth += 1;
+                rest = after;
+            }
+            [b'*', b'/', after @ ..] => {
+                depth -= 1;
+                rest = after;
+            }
+            [_, after @ ..] => rest = after,
+        }
+    }
+    rest
+}
