@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use howdah_bench::scram::Credentials;
 use howdah_bench::session::{Session, message};
 
-use crate::load::{Load, Protocol, Reading};
+use crate::load::{Load, Protocol, Reading, Way};
 use crate::machine::Machine;
 use crate::postgres::{PASSWORD, Postgres, USER};
 use crate::process::{Process, established, wait_until};
@@ -46,15 +47,31 @@ pub fn active(
     let sampled = "--sampling-rate=0.2".to_owned();
     let flags = vec!["-l".to_owned(), sampled, format!("--log-prefix={prefix}")];
     let load = Load {
+        way: Way::default(),
         protocol: Protocol::Simple,
         clients,
         seconds,
         flags,
     };
     let reading = load.run(machine, postgres, target)?;
+    let percentiles = read_waits(machine.folder(), &prefix)?;
+    let percentiles =
+        percentiles.ok_or_else(|| io::Error::other("pgbench logged no transaction"))?;
+    Ok(Waits {
+        reading,
+        percentiles,
+    })
+}
+
+/// How long transactions took, by pgbench's logs of this prefix, which are removed: milliseconds at
+/// the [`PERCENTILES`]; none if nothing was logged.
+///
+/// # Errors
+/// A log can't be read.
+pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<[f64; 5]>> {
     let mut waits = Vec::new();
-    for entry in fs::read_dir(machine.folder())?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+    for entry in fs::read_dir(folder)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
             let log = fs::read_to_string(entry.path())?;
             // client, transaction, microseconds, ...
             waits.extend(log.lines().filter_map(|line| {
@@ -69,13 +86,10 @@ pub fn active(
     }
     waits.sort_by(f64::total_cmp);
     let Some(last) = waits.len().checked_sub(1) else {
-        return Err(io::Error::other("pgbench logged no transaction"));
+        return Ok(None);
     };
     let at = |part: f64| waits[(last as f64 * part) as usize];
-    Ok(Waits {
-        reading,
-        percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
-    })
+    Ok(Some([at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)]))
 }
 
 /// Memory of a pooler by stage, in kilobytes.

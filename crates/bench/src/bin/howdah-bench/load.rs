@@ -1,18 +1,22 @@
 //! One run of pgbench and what it cost.
 
 use std::io;
-use std::process::{Child, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::clock::TaskClock;
 use crate::machine::Machine;
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, USER};
 use crate::process::{Process, descriptors, wait_until};
 use crate::target::Running;
 
 /// How pgbench talks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// One Query message.
     Simple,
@@ -36,9 +40,39 @@ impl Protocol {
     }
 }
 
+/// How pgbench gets there, and what it does there.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Who logs in.
+    pub user: &'static str,
+    /// pgbench's threads.
+    pub threads: usize,
+    /// A script of its own; none: the built-in `-S`.
+    pub script: Option<PathBuf>,
+    /// Connects anew for each transaction.
+    pub reconnect: bool,
+    /// Uses TLS.
+    pub tls: bool,
+}
+
+impl Default for Way {
+    /// As the default table has it.
+    fn default() -> Self {
+        Self {
+            user: USER,
+            threads: 2,
+            script: None,
+            reconnect: false,
+            tls: false,
+        }
+    }
+}
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// How pgbench gets there.
+    pub way: Way,
     /// How pgbench talks.
     pub protocol: Protocol,
     /// Clients at once.
@@ -81,14 +115,8 @@ impl Load {
         postgres: &Postgres,
         target: &Running,
     ) -> io::Result<Reading> {
-        let mut command = postgres.pgbench(machine, target.port());
-        command.args(["-n", "-S", "-j", "2", "-M", self.protocol.name()]);
-        command.args([
-            "-c",
-            &self.clients.to_string(),
-            "-T",
-            &self.seconds.to_string(),
-        ]);
+        let mut command = self.command(machine, postgres, target);
+        command.args(["-T", &self.seconds.to_string()]);
         command
             .args(&self.flags)
             .stdout(Stdio::piped())
@@ -132,10 +160,57 @@ impl Load {
         })
     }
 
+    /// A pgbench that does this; for how long is to be added.
+    fn command(&self, machine: &Machine, postgres: &Postgres, target: &Running) -> Command {
+        let mut command = postgres.pgbench(machine, target.port());
+        command.args(["-U", self.way.user, "-n", "-M", self.protocol.name()]);
+        match &self.way.script {
+            Some(script) => command.arg("-f").arg(script),
+            None => command.arg("-S"),
+        };
+        let threads = self.way.threads.min(self.clients);
+        command.args(["-j", &threads.to_string(), "-c", &self.clients.to_string()]);
+        if self.way.reconnect {
+            command.arg("-C");
+        }
+        if self.way.tls {
+            command.env("PGSSLMODE", "require");
+        }
+        command
+    }
+
+    /// Runs a few transactions whose script fails at a wrong answer.
+    ///
+    /// # Errors
+    /// An answer is wrong, or none comes.
+    pub fn verify(
+        &self,
+        machine: &Machine,
+        postgres: &Postgres,
+        target: &Running,
+    ) -> io::Result<()> {
+        let load = Load {
+            clients: self.clients.min(100),
+            ..self.clone()
+        };
+        let mut command = load.command(machine, postgres, target);
+        command.args(["-t", "20"]);
+        let output = command.output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() && !errors.contains("aborted") {
+            return Ok(());
+        }
+        let cause = errors.lines().find(|line| line.contains("error"));
+        let cause = cause.unwrap_or("pgbench failed");
+        Err(io::Error::other(format!("answers are not right: {cause}")))
+    }
+
     fn watch(&self, pgbench: &mut Child, pooler: &Process) -> io::Result<Usage> {
         let patience = Duration::from_secs(30) + Duration::from_millis(20) * self.clients as u32;
-        // Standard input, output and errors, and a socket per client.
-        let (process, all) = (pgbench.id(), self.clients as u64 + 3);
+        // Standard input, output and errors, and a socket per client. Who reconnects has one now and
+        // then: all of the run counts.
+        let sockets = if self.way.reconnect { 0 } else { self.clients };
+        let (process, all) = (pgbench.id(), sockets as u64 + 3);
         let mut ended = || !matches!(pgbench.try_wait(), Ok(None));
         let all_are_there = || descriptors(process) >= all;
         wait_until(patience, || all_are_there() || ended());

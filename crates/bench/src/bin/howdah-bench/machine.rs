@@ -6,7 +6,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
@@ -166,4 +166,21 @@ pub fn describe() -> String {
         read("/proc/sys/kernel/osrelease").trim(),
         kilobytes / 1e6
     )
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// It cannot be started or fails; then its words are in the error.
+pub fn succeed(command: &mut Command) -> io::Result<Output> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!(
+        "{:?}: {}",
+        command.get_args().last(),
+        words.trim()
+    )))
 }

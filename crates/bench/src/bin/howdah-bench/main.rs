@@ -1,12 +1,17 @@
 //! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
 
 mod clock;
+mod contender;
+mod contest;
 mod crowd;
+mod design;
 mod load;
 mod machine;
 mod measure;
+mod page;
 mod postgres;
 mod process;
+mod record;
 mod report;
 mod run;
 mod target;
@@ -15,19 +20,90 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 
+use crate::contender::{Certificate, Contender, Named};
+use crate::contest::Contest;
+use crate::design::{Choice, Design};
 use crate::machine::Machine;
 use crate::postgres::Postgres;
+use crate::record::Record;
 use crate::report::Results;
 use crate::run::{Plan, Run};
 use crate::target::{POOL, Programs};
 
 /// Measures Howdah against PostgreSQL itself, a pooler without features, and PgBouncer, all in
-/// turn inside each cell, in one run.
+/// turn inside each cell, in one run. With the name of a design: the benchmark that other poolers
+/// publish, for all poolers that are found.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Flags {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    table: TableFlags,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// PgDoorman's matrix: three protocols, 1 to 10,000 clients, plain, reconnecting, TLS, both
+    Matrix(DesignFlags),
+    /// PgDoorman's older table: 80 clients, ten minutes a cell, cores used beside transactions
+    Classic(DesignFlags),
+    /// PgDog's: a pool of 10, 1 to 100 clients, one worker thread and several
+    Threads(DesignFlags),
+    /// A community's: extended protocol, 16 to 512 clients
+    Scaling(DesignFlags),
+    /// What a login costs, plain and over TLS
+    Login(DesignFlags),
+    /// Waiting times at a fixed rate, 50 to 100 % of capacity
+    Latency(DesignFlags),
+    /// Tells what moved between two records of a design, beyond the spread of both
+    Against {
+        /// The record from before: a record.json
+        before: PathBuf,
+        /// The record from now
+        now: PathBuf,
+    },
+}
+
+/// Flags of the published designs.
+#[derive(Args, Debug)]
+struct DesignFlags {
+    /// Fewer cells, and short ones
+    #[arg(long)]
+    quick: bool,
+    /// Seconds for each run [default: the design's own]
+    #[arg(long)]
+    secs: Option<u64>,
+    /// Rounds, for the spread
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// A pooler that takes part, NAME=BINARY or NAME=BINARY:CONFIG; again for each. NAME is howdah,
+    /// pgbouncer, odyssey, pgcat, pg_doorman or pgdog. Those in PATH take part by themselves
+    #[arg(long, value_parser = contender::named)]
+    pooler: Vec<Named>,
+    /// Only these of all that are found; PostgreSQL itself is always there
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Worker threads of the poolers that have some [default: the design's own]
+    #[arg(long)]
+    workers: Option<usize>,
+    /// No cells with more clients than this
+    #[arg(long, default_value_t = 10_000)]
+    most_clients: usize,
+    /// The folder for record.json, report.md and report.html; a record that is there already is
+    /// gone on with [default: bench/DESIGN]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The folder of initdb, postgres and pgbench [default: the newest that is found]
+    #[arg(long)]
+    pg_bin: Option<PathBuf>,
+}
+
+/// Flags of the table of what is to be reached.
+#[derive(Args, Debug)]
+struct TableFlags {
     /// One round of short cells, about four minutes
     #[arg(long)]
     quick: bool,
@@ -63,12 +139,22 @@ struct Flags {
 }
 
 fn main() -> ExitCode {
-    match bench(&Flags::parse()) {
-        Ok(results) => {
+    let flags = Flags::parse();
+    let done = match &flags.what {
+        None => bench(&flags.table).map(|results| {
             let (passed, rows) = results.score();
             println!("\n{passed} of {rows} rows pass");
-            ExitCode::SUCCESS
-        }
+        }),
+        Some(What::Against { before, now }) => against(before, now),
+        Some(What::Matrix(flags)) => play(Design::Matrix, flags),
+        Some(What::Classic(flags)) => play(Design::Classic, flags),
+        Some(What::Threads(flags)) => play(Design::Threads, flags),
+        Some(What::Scaling(flags)) => play(Design::Scaling, flags),
+        Some(What::Login(flags)) => play(Design::Login, flags),
+        Some(What::Latency(flags)) => play(Design::Latency, flags),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("howdah-bench: {error}");
             ExitCode::FAILURE
@@ -76,7 +162,119 @@ fn main() -> ExitCode {
     }
 }
 
-fn bench(flags: &Flags) -> io::Result<Results> {
+/// Plays a design and writes its report, also when the record can't be completed.
+fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
+    let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
+    if flags.rounds == 0 || seconds == 0 || flags.most_clients == 0 {
+        return Err(io::Error::other(
+            "--rounds, --secs and --most-clients begin at 1",
+        ));
+    }
+    let default = || Path::new("bench").join(design.name());
+    let out = flags.out.clone().unwrap_or_else(default);
+    std::fs::create_dir_all(&out)
+        .map_err(|error| io::Error::other(format!("{}: {error}", out.display())))?;
+    let file = out.join("record.json");
+    let mut record = contest::resume(design, &file)?;
+    let machine = Machine::new()?;
+    let contenders = contenders(flags, &machine)?;
+    let cells = design.cells(Choice {
+        quick: flags.quick,
+        workers: flags.workers,
+        most_clients: flags.most_clients,
+    });
+    let estimate = contest::estimate(cells.len(), flags.rounds, contenders.len(), seconds);
+    eprintln!(
+        "{}: {} cells, {} contenders, {} rounds of {seconds} s: about {estimate} and the logins",
+        design.name(),
+        cells.len(),
+        contenders.len(),
+        flags.rounds,
+    );
+    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10)?;
+    describe(&mut record, design, &postgres, &contenders);
+    record.facts.push((
+        "length".to_owned(),
+        format!("{} rounds of {seconds} s", flags.rounds),
+    ));
+    let contest = Contest {
+        cells,
+        contenders: &contenders,
+        certificate: Certificate::make(&machine)?,
+        machine: &machine,
+        postgres: &postgres,
+        rounds: flags.rounds,
+        seconds,
+        file,
+    };
+    let played = contest.play(&mut record);
+    let report = page::markdown(&record);
+    std::fs::write(out.join("report.md"), &report)?;
+    std::fs::write(out.join("report.html"), page::html(&record))?;
+    println!("{report}");
+    eprintln!("\n{}", out.join("report.html").display());
+    played
+}
+
+/// PostgreSQL itself, Howdah and all others that are wanted.
+fn contenders(flags: &DesignFlags, machine: &Machine) -> io::Result<Vec<Contender>> {
+    let howdah = std::env::current_exe()?.with_file_name("howdah");
+    let mut found = contender::find(&flags.pooler, &howdah, machine)?;
+    if flags.only.is_empty() {
+        return Ok(found);
+    }
+    for name in &flags.only {
+        if !found.iter().any(|found| found.kind.name() == name) {
+            return Err(io::Error::other(format!(
+                "{name:?} is not in PATH; say --pooler {name}=BINARY"
+            )));
+        }
+    }
+    found.retain(|found| {
+        let name = found.kind.name();
+        found.version.is_empty() || flags.only.iter().any(|only| only == name)
+    });
+    Ok(found)
+}
+
+fn describe(record: &mut Record, design: Design, postgres: &Postgres, contenders: &[Contender]) {
+    record.design = design.name().to_owned();
+    record.about = design.about().to_owned();
+    record.facts = vec![
+        ("machine".to_owned(), machine::describe()),
+        ("PostgreSQL".to_owned(), postgres.version().to_owned()),
+    ];
+    record.contenders = Vec::new();
+    record.configs = Vec::new();
+    for contender in contenders {
+        let name = contender.kind.name().to_owned();
+        if !contender.version.is_empty() {
+            record.facts.push((name.clone(), contender.version.clone()));
+            record
+                .configs
+                .push((name.clone(), contender.config.clone()));
+        }
+        record.contenders.push(name);
+    }
+}
+
+fn against(before: &Path, now: &Path) -> io::Result<()> {
+    let (before, now) = (Record::load(before)?, Record::load(now)?);
+    if before.design != now.design {
+        return Err(io::Error::other(format!(
+            "these are records of two designs: {} and {}",
+            before.design, now.design
+        )));
+    }
+    let (table, moved) = page::against(&now, &before);
+    match moved {
+        0 => println!("nothing moved beyond the spread"),
+        _ => println!("{table}\n{moved} figures moved beyond the spread"),
+    }
+    Ok(())
+}
+
+fn bench(flags: &TableFlags) -> io::Result<Results> {
     let plan = Plan::new(
         &flags.only,
         flags.rounds.unwrap_or(if flags.quick { 1 } else { 5 }),
@@ -108,7 +306,7 @@ fn bench(flags: &Flags) -> io::Result<Results> {
     Ok(results)
 }
 
-fn install(flags: &Flags, machine: &Machine) -> io::Result<Programs> {
+fn install(flags: &TableFlags, machine: &Machine) -> io::Result<Programs> {
     let beside = std::env::current_exe()?;
     let howdah = flags
         .howdah
@@ -122,7 +320,7 @@ fn install(flags: &Flags, machine: &Machine) -> io::Result<Programs> {
 }
 
 /// A bare name is looked for in PATH, and where Debian keeps PgBouncer.
-fn in_path(program: &Path) -> PathBuf {
+pub fn in_path(program: &Path) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     let found = folders

@@ -4,19 +4,21 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use howdah_bench::scram::Credentials;
 use howdah_bench::session::{Session, message};
 
-use crate::machine::{Machine, free_port};
+use crate::machine::{Machine, free_port, succeed};
 use crate::process::{Process, wait_until};
 
 /// The one user, also the name of the database.
 pub const USER: &str = "bench";
 /// That user's password, of a database that lives for minutes and listens on loopback only.
 pub const PASSWORD: &str = "bench-secret";
+/// A user who needs no password, as published benchmarks have it.
+pub const OPEN_USER: &str = "open";
 /// Rounds of key derivation. The secret is in every pooler's user file, so poolers derive nothing
 /// and their cost does not depend on it; pgbench does, for each of up to 10,000 logins, and a
 /// small count keeps that to seconds.
@@ -53,6 +55,10 @@ impl Postgres {
             "--locale=C",
         ]);
         succeed(&mut initdb)?;
+        let access = "local all all scram-sha-256\n\
+            host all open 127.0.0.1/32 trust\n\
+            host all all 127.0.0.1/32 scram-sha-256\n";
+        machine.write("data/pg_hba.conf", access)?;
         let port = free_port()?;
         let mut server = machine.command(tools.join("postgres"));
         server.arg("-D").arg(&data).args(["-p", &port.to_string()]);
@@ -89,6 +95,10 @@ impl Postgres {
             &format!("ALTER ROLE {USER} PASSWORD '{secret}'"),
         )?;
         query(&mut session, &format!("CREATE DATABASE {USER}"))?;
+        query(
+            &mut session,
+            &format!("CREATE ROLE {OPEN_USER} SUPERUSER LOGIN"),
+        )?;
         let version = session
             .parameters()
             .iter()
@@ -166,21 +176,4 @@ fn find_tools() -> io::Result<PathBuf> {
     found.into_iter().find(complete).ok_or_else(|| {
         io::Error::other("no initdb, postgres and pgbench found; name their folder with --pg-bin")
     })
-}
-
-/// Runs a command to its end.
-///
-/// # Errors
-/// It cannot be started or fails; then its words are in the error.
-pub fn succeed(command: &mut Command) -> io::Result<Output> {
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!(
-        "{:?}: {}",
-        command.get_args().last(),
-        words.trim()
-    )))
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::crowd;
-use crate::load::{Load, Protocol, Reading};
+use crate::load::{Load, Protocol, Reading, Way};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::measure::{CLIENTS, CROWD_KEYS, Cell, MEASURES, beside};
 use crate::postgres::Postgres;
@@ -198,6 +198,7 @@ impl Run<'_> {
             Entry::Vacant(entry) => entry.insert(self.start(target)?),
         };
         let load = Load {
+            way: Way::default(),
             protocol,
             clients,
             seconds: self.plan.seconds,
@@ -274,7 +275,7 @@ fn describe(
 }
 
 /// One line that the next replaces, on a terminal; else one line.
-fn progress(line: &str) {
+pub fn progress(line: &str) {
     let mut errors = io::stderr();
     let _ = if errors.is_terminal() {
         write!(errors, "\r\x1b[2K{line}")

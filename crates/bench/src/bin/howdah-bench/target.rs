@@ -89,10 +89,7 @@ impl Running {
         programs: &Programs,
     ) -> io::Result<Self> {
         if target == Target::Direct {
-            return Ok(Self {
-                port: postgres.port(),
-                process: None,
-            });
+            return Ok(Self::direct(postgres));
         }
         let port = free_port()?;
         let mut command = match target {
@@ -110,22 +107,42 @@ impl Running {
             }
             Target::PgBouncer => configured(machine, postgres, &programs.pgbouncer, port, "")?,
         };
-        let log = machine.folder().join(format!("{port}.log"));
-        let process = Process::start(&mut command, &log)?;
-        let mut running = Self {
-            port,
-            process: Some(process),
-        };
-        running.await_login()?;
+        let mut running = Self::of(&mut command, port, machine)?;
+        running.await_login(USER)?;
         Ok(running)
     }
 
-    fn await_login(&mut self) -> io::Result<()> {
+    /// PostgreSQL itself.
+    pub fn direct(postgres: &Postgres) -> Self {
+        Self {
+            port: postgres.port(),
+            process: None,
+        }
+    }
+
+    /// Starts a pooler that will listen on `port`.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn of(command: &mut Command, port: u16, machine: &Machine) -> io::Result<Self> {
+        let log = machine.folder().join(format!("{port}.log"));
+        let process = Process::start(command, &log)?;
+        Ok(Self {
+            port,
+            process: Some(process),
+        })
+    }
+
+    /// Waits until it lets a client of this name through to PostgreSQL.
+    ///
+    /// # Errors
+    /// It does not; its last words are in the error.
+    pub fn await_login(&mut self, user: &str) -> io::Result<()> {
         let mut credentials = Credentials::new(PASSWORD);
         let mut last = None;
         let address = self.address();
         let logged_in = wait_until(Duration::from_secs(10), || {
-            match Session::connect(address, USER, USER, &mut credentials) {
+            match Session::connect(address, user, USER, &mut credentials) {
                 Ok(session) => session.terminate().is_ok(),
                 Err(error) => {
                     last = Some(error);

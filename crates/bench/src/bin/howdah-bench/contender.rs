@@ -1,0 +1,308 @@
+//! The poolers that take part in a published design, and their configs.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::in_path;
+use crate::machine::{Machine, free_port, succeed};
+use crate::postgres::{OPEN_USER, Postgres};
+use crate::target::Running;
+
+/// Which program a contender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// No pooler: PostgreSQL itself.
+    PostgreSql,
+    /// Howdah.
+    Howdah,
+    /// PgBouncer.
+    PgBouncer,
+    /// Odyssey.
+    Odyssey,
+    /// PgCat.
+    PgCat,
+    /// PgDoorman.
+    PgDoorman,
+    /// PgDog.
+    PgDog,
+}
+
+impl Kind {
+    /// In the order of the columns.
+    pub const ALL: [Self; 7] = [
+        Self::PostgreSql,
+        Self::Howdah,
+        Self::PgBouncer,
+        Self::Odyssey,
+        Self::PgDoorman,
+        Self::PgCat,
+        Self::PgDog,
+    ];
+
+    /// What people call it, and `--pooler`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PostgreSql => "postgresql",
+            Self::Howdah => "howdah",
+            Self::PgBouncer => "pgbouncer",
+            Self::Odyssey => "odyssey",
+            Self::PgCat => "pgcat",
+            Self::PgDoorman => "pg_doorman",
+            Self::PgDog => "pgdog",
+        }
+    }
+
+    /// The config that is used unless `--pooler` names another: the file's name and text.
+    fn config(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::PostgreSql => return None,
+            Self::Howdah => ("howdah.ini", include_str!("../../../configs/howdah.ini")),
+            Self::PgBouncer => (
+                "pgbouncer.ini",
+                include_str!("../../../configs/pgbouncer.ini"),
+            ),
+            Self::Odyssey => (
+                "odyssey.conf",
+                include_str!("../../../configs/odyssey.conf"),
+            ),
+            Self::PgCat => ("pgcat.toml", include_str!("../../../configs/pgcat.toml")),
+            Self::PgDoorman => (
+                "pg_doorman.toml",
+                include_str!("../../../configs/pg_doorman.toml"),
+            ),
+            Self::PgDog => ("pgdog.toml", include_str!("../../../configs/pgdog.toml")),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What `--pooler NAME=BINARY[:CONFIG]` says.
+#[derive(Clone, Debug)]
+pub struct Named {
+    kind: Kind,
+    program: PathBuf,
+    config: Option<PathBuf>,
+}
+
+/// Reads a `--pooler`.
+///
+/// # Errors
+/// The name is none of those that are known, or the binary is missing.
+pub fn named(text: &str) -> Result<Named, String> {
+    let (name, rest) = text
+        .split_once('=')
+        .ok_or("say NAME=BINARY or NAME=BINARY:CONFIG")?;
+    let kind = Kind::ALL[1..].iter().find(|kind| kind.name() == name);
+    let kind = *kind.ok_or_else(|| {
+        let known: Vec<_> = Kind::ALL[1..].iter().map(|kind| kind.name()).collect();
+        format!("{name:?} is none of {}", known.join(", "))
+    })?;
+    let (program, config) = match rest.split_once(':') {
+        Some((program, config)) => (program, Some(PathBuf::from(config))),
+        None => (rest, None),
+    };
+    if let Some(config) = config.as_ref().filter(|config| !config.is_file()) {
+        return Err(format!("there is no config {}", config.display()));
+    }
+    let program = in_path(Path::new(program));
+    if !program.is_file() {
+        return Err(format!("there is no program {}", program.display()));
+    }
+    Ok(Named {
+        kind,
+        program,
+        config,
+    })
+}
+
+/// A pooler that takes part.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Which.
+    pub kind: Kind,
+    /// What `--version` says; empty for PostgreSQL itself.
+    pub version: String,
+    program: PathBuf,
+    /// Template of its config.
+    pub config: String,
+    config_name: String,
+}
+
+/// PostgreSQL itself, Howdah, and every peer that is named or found in PATH.
+///
+/// # Errors
+/// A named config can't be read, or a program can't be copied.
+pub fn find(named: &[Named], howdah: &Path, machine: &Machine) -> io::Result<Vec<Contender>> {
+    let mut contenders = Vec::new();
+    for kind in Kind::ALL {
+        let given = named.iter().find(|named| named.kind == kind);
+        let program = match (given, kind) {
+            (Some(named), _) => Some(named.program.clone()),
+            (None, Kind::Howdah) => Some(howdah.to_owned()),
+            (None, _) => Some(in_path(Path::new(kind.name()))).filter(|path| path.is_file()),
+        };
+        let Some((file, text)) = kind.config() else {
+            contenders.push(Contender {
+                kind,
+                version: String::new(),
+                program: PathBuf::new(),
+                config: String::new(),
+                config_name: String::new(),
+            });
+            continue;
+        };
+        let Some(program) = program else { continue };
+        let config = match given.and_then(|named| named.config.as_ref()) {
+            Some(path) => std::fs::read_to_string(path)?,
+            None => text.to_owned(),
+        };
+        let program = machine.install(&program)?;
+        contenders.push(Contender {
+            kind,
+            version: version(machine, &program),
+            program,
+            config,
+            config_name: file.to_owned(),
+        });
+    }
+    Ok(contenders)
+}
+
+/// The first line of what a program says to `--version`.
+fn version(machine: &Machine, program: &Path) -> String {
+    let output = machine.command(program).arg("--version").output();
+    let output = output.map(|output| [output.stdout, output.stderr].concat());
+    let text = String::from_utf8_lossy(&output.unwrap_or_default()).into_owned();
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    line.unwrap_or("version unknown").trim().to_owned()
+}
+
+/// How a contender is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Servers of the pool.
+    pub pool: usize,
+    /// Worker threads, of those that have some.
+    pub workers: usize,
+}
+
+impl Contender {
+    /// Starts it, and waits until it lets a client through to PostgreSQL.
+    ///
+    /// # Errors
+    /// It does not; its last words are in the error.
+    pub fn start(
+        &self,
+        shape: Shape,
+        machine: &Machine,
+        postgres: &Postgres,
+        certificate: &Certificate,
+    ) -> io::Result<Running> {
+        if self.kind == Kind::PostgreSql {
+            return Ok(Running::direct(postgres));
+        }
+        let port = free_port()?;
+        let users = machine.write("open-userlist.txt", &format!("\"{OPEN_USER}\" \"\"\n"))?;
+        let values = [
+            ("{port}", port.to_string()),
+            ("{server_port}", postgres.port().to_string()),
+            ("{pool}", shape.pool.to_string()),
+            ("{workers}", shape.workers.to_string()),
+            ("{users}", users.display().to_string()),
+            ("{key}", certificate.key.display().to_string()),
+            ("{certificate}", certificate.chain.display().to_string()),
+        ];
+        let mut text = self.config.clone();
+        for (word, value) in values {
+            text = text.replace(word, &value);
+        }
+        let config = machine.write(&format!("{port}-{}", self.config_name), &text)?;
+        let mut command = machine.command(&self.program);
+        self.arguments(&mut command, machine, &config)?;
+        let mut running = Running::of(&mut command, port, machine)?;
+        running.await_login(OPEN_USER)?;
+        Ok(running)
+    }
+
+    fn arguments(&self, command: &mut Command, machine: &Machine, config: &Path) -> io::Result<()> {
+        if self.kind == Kind::PgDog {
+            let users = include_str!("../../../configs/pgdog-users.toml");
+            let users = machine.write("pgdog-users.toml", users)?;
+            command.arg("--config").arg(config);
+            command.arg("--users").arg(users);
+        } else {
+            command.arg(config);
+        }
+        Ok(())
+    }
+}
+
+/// A self-signed certificate and its key, for all contenders the same.
+pub struct Certificate {
+    key: PathBuf,
+    chain: PathBuf,
+}
+
+impl Certificate {
+    /// Has `openssl` make an RSA-2048 one.
+    ///
+    /// # Errors
+    /// There is no `openssl`, or it fails.
+    pub fn make(machine: &Machine) -> io::Result<Self> {
+        let key = machine.folder().join("tls.key");
+        let chain = machine.folder().join("tls.crt");
+        let mut openssl = machine.command("openssl");
+        openssl.args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ]);
+        openssl.args(["-subj", "/CN=localhost"]);
+        openssl.arg("-keyout").arg(&key).arg("-out").arg(&chain);
+        succeed(&mut openssl)?;
+        Ok(Self { key, chain })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_must_be_known_and_there() {
+        assert!(named("pgbouncer").unwrap_err().contains("NAME=BINARY"));
+        assert!(
+            named("pgpool=/bin/true")
+                .unwrap_err()
+                .contains("is none of")
+        );
+        assert!(
+            named("odyssey=/no/such")
+                .unwrap_err()
+                .contains("no program")
+        );
+        let error = named("odyssey=/bin/true:/no/such").unwrap_err();
+        assert!(error.contains("no config"));
+        assert_eq!(named("odyssey=/bin/true").unwrap().kind, Kind::Odyssey);
+    }
+
+    #[test]
+    fn every_config_names_what_is_filled_in() {
+        for (_, text) in Kind::ALL.iter().filter_map(|kind| kind.config()) {
+            for word in [
+                "{port}",
+                "{server_port}",
+                "{pool}",
+                "{key}",
+                "{certificate}",
+            ] {
+                assert!(text.contains(word), "{word} in {text}");
+            }
+        }
+    }
+}

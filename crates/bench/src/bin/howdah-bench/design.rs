@@ -1,0 +1,337 @@
+//! The benchmarks that poolers are known by, as lists of cells.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Shape;
+use crate::load::Protocol;
+
+/// A published design, or one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Design {
+    /// PgDoorman's: three protocols, 1 to 10,000 clients, plain, reconnecting, TLS, and both
+    Matrix,
+    /// PgDoorman's older one: 80 clients for ten minutes, reconnecting over TLS, cores used
+    Classic,
+    /// PgDog's: a pool of 10, 1 to 100 clients, one thread and several
+    Threads,
+    /// A community's: scale 50, extended protocol, 16 to 512 clients
+    Scaling,
+    /// Cost of a login: reconnecting for each transaction, plain and over TLS
+    Login,
+    /// Waiting times at a fixed rate, 50 to 100 % of what PgBouncer (or the first pooler) can do
+    Latency,
+}
+
+/// What a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Script {
+    /// `select :aid`, without a table: the pooler's own cost.
+    Constant,
+    /// pgbench's `-S`: one row of pgbench_accounts by its key.
+    Select,
+}
+
+impl Script {
+    /// For pgbench's `-f`; none for a built-in script.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Constant => Some("\\set aid random(1, 100000)\nselect :aid;\n"),
+            Self::Select => None,
+        }
+    }
+
+    /// A script that fails if an answer is not the one that was asked for.
+    pub fn checking(self) -> &'static str {
+        match self {
+            Self::Constant => {
+                "\\set aid random(1, 100000)\nselect :aid as told \\gset\n\
+                 \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
+            }
+            Self::Select => {
+                "\\set aid random(1, 100000 * :scale)\n\
+                 select aid as told from pgbench_accounts where aid = :aid \\gset\n\
+                 \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
+            }
+        }
+    }
+}
+
+/// One number that is wanted of every contender.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Cells of one group are one plot: `simple, TLS`.
+    pub group: String,
+    /// How pgbench talks.
+    pub protocol: Protocol,
+    /// Clients at once.
+    pub clients: usize,
+    /// pgbench's threads.
+    pub threads: usize,
+    /// Connects anew for each transaction.
+    pub reconnect: bool,
+    /// Clients use TLS.
+    pub tls: bool,
+    /// What a transaction is.
+    pub script: Script,
+    /// How contenders are started.
+    pub shape: Shape,
+    /// Transactions per second that are offered, as a part of capacity; none: as many as go.
+    pub rate: Option<f64>,
+}
+
+impl Cell {
+    /// Names it in records, for as long as designs are the same.
+    pub fn key(&self) -> String {
+        let rate = self
+            .rate
+            .map_or(String::new(), |rate| format!("/rate{rate}"));
+        format!(
+            "{}/c{}/p{}/w{}{rate}",
+            self.group, self.clients, self.shape.pool, self.shape.workers
+        )
+    }
+
+    /// The text beside a row of the table.
+    pub fn row(&self) -> String {
+        match self.rate {
+            Some(rate) => format!("{:.0} % of capacity", rate * 100.0),
+            None => self.clients.to_string(),
+        }
+    }
+}
+
+/// What can be chosen besides the design.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Fewer cells, and shorter.
+    pub quick: bool,
+    /// Worker threads of those poolers that have some; none: what the design says.
+    pub workers: Option<usize>,
+    /// The most clients.
+    pub most_clients: usize,
+}
+
+impl Design {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Matrix => "matrix",
+            Self::Classic => "classic",
+            Self::Threads => "threads",
+            Self::Scaling => "scaling",
+            Self::Login => "login",
+            Self::Latency => "latency",
+        }
+    }
+
+    /// Whose design it is, and what it fixes.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Matrix => {
+                "PgDoorman's matrix: `select :aid` without a table, three protocols, a pool of 40, \
+                 logins by trust, plain, reconnecting for each transaction, over TLS, and both; \
+                 half of the cores for workers"
+            }
+            Self::Classic => {
+                "PgDoorman's older table: 80 clients; prepared and simple plain, simple \
+                 reconnecting over TLS; cores used beside transactions per second"
+            }
+            Self::Threads => {
+                "PgDog's: pgbench -S, a pool of 10, 1, 10 and 100 clients, three protocols, one \
+                 worker thread and several"
+            }
+            Self::Scaling => {
+                "a community's: pgbench -S at scale 50 (here: 10), extended protocol, 16 to 512 \
+                 clients in powers of two, two pgbench threads"
+            }
+            Self::Login => {
+                "one login for each transaction, plain and over TLS: what a login costs the pooler"
+            }
+            Self::Latency => {
+                "waiting times at a fixed offered rate (pgbench --rate counts from when a \
+                 transaction should have begun), 40 clients, simple protocol"
+            }
+        }
+    }
+
+    /// How long a cell runs, in seconds: the design's own length, and the quick one's.
+    pub fn seconds(self, quick: bool) -> u64 {
+        match (self, quick) {
+            (Self::Classic, false) => 600,
+            (Self::Scaling | Self::Threads | Self::Latency, false) => 20,
+            (_, false) => 30,
+            (Self::Latency, true) => 6,
+            (_, true) => 4,
+        }
+    }
+
+    /// Its cells, in the order in which they are run.
+    pub fn cells(self, choice: Choice) -> Vec<Cell> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let half = choice.workers.unwrap_or((cores / 2).max(1));
+        let all = choice.workers.unwrap_or(cores);
+        match self {
+            Self::Matrix => matrix(choice, half),
+            Self::Classic => classic(half),
+            Self::Threads => threads(all),
+            Self::Scaling => scaling(choice, all),
+            Self::Login => login(half),
+            Self::Latency => latency(all),
+        }
+    }
+}
+
+/// A plain cell, to be changed.
+fn plain(protocol: Protocol, clients: usize, script: Script, shape: Shape) -> Cell {
+    Cell {
+        group: protocol.name().to_owned(),
+        protocol,
+        clients,
+        threads: if clients == 1 { 1 } else { 4 },
+        reconnect: false,
+        tls: false,
+        script,
+        shape,
+        rate: None,
+    }
+}
+
+fn matrix(choice: Choice, workers: usize) -> Vec<Cell> {
+    let shape = Shape { pool: 40, workers };
+    let numbers: &[usize] = match choice.quick {
+        true => &[1, 40, 500],
+        false => &[1, 40, 120, 500, 10_000],
+    };
+    let kinds = [
+        ("", false, false),
+        (", TLS", false, true),
+        (", reconnecting", true, false),
+        (", TLS and reconnecting", true, true),
+    ];
+    let mut cells = Vec::new();
+    for (suffix, reconnect, tls) in kinds {
+        for protocol in Protocol::ALL {
+            // The published matrix has both at once for the simple protocol only.
+            if reconnect && tls && protocol != Protocol::Simple {
+                continue;
+            }
+            for &clients in numbers.iter().filter(|n| **n <= choice.most_clients) {
+                cells.push(Cell {
+                    group: format!("{}{suffix}", protocol.name()),
+                    reconnect,
+                    tls,
+                    ..plain(protocol, clients, Script::Constant, shape)
+                });
+            }
+        }
+    }
+    cells
+}
+
+fn classic(workers: usize) -> Vec<Cell> {
+    let shape = Shape { pool: 40, workers };
+    vec![
+        plain(Protocol::Prepared, 80, Script::Select, shape),
+        plain(Protocol::Simple, 80, Script::Select, shape),
+        Cell {
+            group: "simple, TLS and reconnecting".to_owned(),
+            reconnect: true,
+            tls: true,
+            ..plain(Protocol::Simple, 80, Script::Select, shape)
+        },
+    ]
+}
+
+fn threads(all: usize) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut widths = vec![1, all];
+    widths.dedup();
+    for workers in widths {
+        let shape = Shape { pool: 10, workers };
+        for protocol in Protocol::ALL {
+            for clients in [1, 10, 100] {
+                cells.push(Cell {
+                    group: match workers {
+                        1 => format!("{}, one worker thread", protocol.name()),
+                        _ => format!("{}, {workers} worker threads", protocol.name()),
+                    },
+                    ..plain(protocol, clients, Script::Select, shape)
+                });
+            }
+        }
+    }
+    cells
+}
+
+fn scaling(choice: Choice, workers: usize) -> Vec<Cell> {
+    let shape = Shape { pool: 40, workers };
+    let numbers = (4..=9).map(|power| 1 << power);
+    let numbers = numbers.filter(|n| *n <= choice.most_clients);
+    let cell = |clients| Cell {
+        threads: 2,
+        ..plain(Protocol::Extended, clients, Script::Select, shape)
+    };
+    numbers.map(cell).collect()
+}
+
+fn login(workers: usize) -> Vec<Cell> {
+    let shape = Shape { pool: 40, workers };
+    let kinds = [("plain", false), ("TLS", true)];
+    let cells = kinds.into_iter().flat_map(|(name, tls)| {
+        [1, 40].map(|clients| Cell {
+            group: name.to_owned(),
+            reconnect: true,
+            tls,
+            ..plain(Protocol::Simple, clients, Script::Constant, shape)
+        })
+    });
+    cells.collect()
+}
+
+fn latency(workers: usize) -> Vec<Cell> {
+    let shape = Shape { pool: 40, workers };
+    // The first cell has no rate: it tells the capacity.
+    let rates = [None, Some(0.5), Some(0.7), Some(0.9), Some(1.0)];
+    let cell = |rate| Cell {
+        group: "simple, 40 clients".to_owned(),
+        rate,
+        ..plain(Protocol::Simple, 40, Script::Constant, shape)
+    };
+    rates.map(cell).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_matrix_is_the_published_one() {
+        let choice = Choice {
+            quick: false,
+            workers: None,
+            most_clients: 10_000,
+        };
+        assert_eq!(Design::Matrix.cells(choice).len(), 50);
+    }
+
+    #[test]
+    fn every_cell_has_a_name_of_its_own() {
+        for design in Design::value_variants() {
+            for quick in [false, true] {
+                let choice = Choice {
+                    quick,
+                    workers: Some(2),
+                    most_clients: 10_000,
+                };
+                let cells = design.cells(choice);
+                let keys: BTreeSet<_> = cells.iter().map(Cell::key).collect();
+                assert_eq!(keys.len(), cells.len(), "{}", design.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! A record as tables in Markdown, and as one HTML page with plots.
+
+use std::fmt::Write as _;
+
+use crate::record::{CellRecord, Figures, Record, Spread};
+
+/// One figure that is shown for every cell.
+struct Shown {
+    title: &'static str,
+    /// Which way is better.
+    better: &'static str,
+    figure: fn(&Figures) -> Option<f64>,
+    digits: usize,
+    most_is_best: bool,
+}
+
+const TPS: Shown = Shown {
+    title: "Transactions per second",
+    better: "more is better",
+    figure: |figures| Some(figures.tps),
+    digits: 0,
+    most_is_best: true,
+};
+
+const CPU: Shown = Shown {
+    title: "Pooler's CPU, microseconds per transaction",
+    better: "less is better",
+    figure: |figures| figures.cpu.or(figures.account),
+    digits: 1,
+    most_is_best: false,
+};
+
+const CORES: Shown = Shown {
+    title: "Pooler's cores in use",
+    better: "less is better at the same rate",
+    figure: |figures| Some(figures.cpu.or(figures.account)? * figures.tps / 1e6),
+    digits: 2,
+    most_is_best: false,
+};
+
+const MEDIAN: Shown = Shown {
+    title: "Waiting time, median, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[0]),
+    digits: 2,
+    most_is_best: false,
+};
+
+const TAIL: Shown = Shown {
+    title: "Waiting time, 99th percentile, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[2]),
+    digits: 2,
+    most_is_best: false,
+};
+
+const LONGEST: Shown = Shown {
+    title: "Waiting time, longest, milliseconds",
+    better: "less is better",
+    figure: |figures| Some(figures.waits?[4]),
+    digits: 1,
+    most_is_best: false,
+};
+
+/// What a report shows, in this order. The first two are plotted.
+const ALL: [&Shown; 6] = [&TPS, &CPU, &CORES, &MEDIAN, &TAIL, &LONGEST];
+
+/// What a cell of a table says.
+enum Told {
+    Nothing,
+    Failed(String),
+    Figure(Spread),
+}
+
+fn told(cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
+    match cell.spread(contender, shown.figure) {
+        Ok(Some(spread)) => Told::Figure(spread),
+        Ok(None) => Told::Nothing,
+        Err(cause) => Told::Failed(cause),
+    }
+}
+
+/// The contender with the best figure of a row; PostgreSQL itself is not in the race.
+fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<&'a str> {
+    let poolers = record.contenders.iter().skip(1);
+    let figures = poolers.filter_map(|name| match told(cell, name, shown) {
+        Told::Figure(spread) => Some((name.as_str(), spread.middle)),
+        _ => None,
+    });
+    let order = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
+    let best = match shown.most_is_best {
+        true => figures.max_by(order),
+        false => figures.min_by(order),
+    };
+    best.map(|(name, _)| name)
+}
+
+fn number(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if digits > 0 {
+        return text;
+    }
+    let mut grouped = String::new();
+    for (index, digit) in text.chars().enumerate() {
+        if index > 0 && (text.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// The spread over the rounds, in percent of the middle.
+fn wobble(spread: Spread) -> f64 {
+    if spread.middle == 0.0 {
+        return 0.0;
+    }
+    (spread.most - spread.least) / spread.middle * 100.0
+}
+
+/// The reasons for what is missing, each once.
+fn failures(record: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
+    for cell in &record.cells {
+        for run in &cell.runs {
+            let Err(cause) = &run.outcome else { continue };
+            let line = format!("{}, {}, {}: {cause}", run.contender, cell.group, cell.row);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+/// The clock, where the better one was not to be had.
+fn clock_note(record: &Record) -> &'static str {
+    let runs = record.cells.iter().flat_map(|cell| &cell.runs);
+    let mut fine = runs.filter_map(|run| run.outcome.as_ref().ok());
+    match fine.any(|figures| figures.cpu.is_none() && figures.account.is_some()) {
+        true => {
+            "CPU is user and system time by the scheduler's account in some cells: this kernel \
+             refused the task clock of performance events"
+        }
+        false => "CPU is the task clock of the pooler's whole process tree, logins not included",
+    }
+}
+
+/// As Markdown.
+pub fn markdown(record: &Record) -> String {
+    let mut text = format!("# {}\n\n{}.\n\n", record.design, record.about);
+    for (name, value) in &record.facts {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    let _ = writeln!(text, "- {}\n", clock_note(record));
+    for shown in ALL {
+        let _ = writeln!(text, "## {} ({})\n", shown.title, shown.better);
+        for group in record.groups() {
+            let _ = writeln!(text, "**{group}**\n");
+            let _ = writeln!(text, "| clients | {} |", record.contenders.join(" | "));
+            let _ = writeln!(text, "|---|{}", "---:|".repeat(record.contenders.len()));
+            for cell in record.cells_of(group) {
+                let best = best(record, cell, shown);
+                let line = record.contenders.iter().map(|name| {
+                    let text = match told(cell, name, shown) {
+                        Told::Nothing => "".to_owned(),
+                        Told::Failed(_) => "-".to_owned(),
+                        Told::Figure(spread) => number(spread.middle, shown.digits),
+                    };
+                    match best == Some(name) {
+                        true => format!("**{text}**"),
+                        false => text,
+                    }
+                });
+                let line: Vec<_> = line.collect();
+                let _ = writeln!(text, "| {} | {} |", cell.row, line.join(" | "));
+            }
+            text.push('\n');
+        }
+    }
+    let failures = failures(record);
+    if !failures.is_empty() {
+        text.push_str("## Not measured\n\n");
+        for line in failures {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    text
+}
+
+const STYLE: &str = include_str!("page.css");
+
+/// As one HTML page that needs nothing else.
+pub fn html(record: &Record) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{design}</title>\n<style>{STYLE}</style>\n<h1>{design}</h1>\n<p>{about}.</p>\n",
+        design = escaped(&record.design),
+        about = escaped(&record.about),
+    );
+    page.push_str("<ul class=facts>");
+    for (name, value) in &record.facts {
+        let _ = write!(page, "<li><b>{}</b> {}</li>", escaped(name), escaped(value));
+    }
+    let _ = write!(page, "<li>{}</li></ul>", clock_note(record));
+    page.push_str("<p class=legend>");
+    for (index, name) in record.contenders.iter().enumerate() {
+        let _ = write!(page, "<span><i class=c{index}></i>{}</span>", escaped(name));
+    }
+    page.push_str("</p>\n");
+    for group in record.groups() {
+        let _ = write!(page, "<section><h2>{}</h2><div class=pair>", escaped(group));
+        for shown in [&TPS, &CPU] {
+            page.push_str(&plot(record, group, shown));
+        }
+        page.push_str("</div>");
+        for shown in ALL {
+            page.push_str(&table(record, group, shown));
+        }
+        page.push_str("</section>\n");
+    }
+    let failures = failures(record);
+    if !failures.is_empty() {
+        page.push_str("<h2>Not measured</h2><ul>");
+        for line in failures {
+            let _ = write!(page, "<li>{}</li>", escaped(&line));
+        }
+        page.push_str("</ul>");
+    }
+    page.push_str("<h2>Configs</h2>");
+    for (name, text) in &record.configs {
+        let _ = write!(
+            page,
+            "<details><summary>{}</summary><pre>{}</pre></details>",
+            escaped(name),
+            escaped(text)
+        );
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+fn table(record: &Record, group: &str, shown: &Shown) -> String {
+    let head: String = record
+        .contenders
+        .iter()
+        .map(|name| format!("<th>{}", escaped(name)))
+        .collect();
+    let mut text = format!(
+        "<details{}><summary>{} <small>({})</small></summary><table><tr><th>clients{head}",
+        if std::ptr::eq(shown, &TPS) {
+            " open"
+        } else {
+            ""
+        },
+        shown.title,
+        shown.better
+    );
+    for cell in record.cells_of(group) {
+        let best = best(record, cell, shown);
+        let _ = write!(text, "<tr><th>{}", escaped(&cell.row));
+        for name in &record.contenders {
+            let class = if best == Some(name) {
+                " class=best"
+            } else {
+                ""
+            };
+            let _ = match told(cell, name, shown) {
+                Told::Nothing => write!(text, "<td>"),
+                Told::Failed(cause) => write!(text, "<td title=\"{}\">-", escaped(&cause)),
+                Told::Figure(spread) => write!(
+                    text,
+                    "<td{class}>{} <small>&plusmn;{:.0}%</small>",
+                    number(spread.middle, shown.digits),
+                    wobble(spread) / 2.0
+                ),
+            };
+        }
+    }
+    text.push_str("</table></details>");
+    text
+}
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 240.0;
+const FLOOR: f64 = 210.0;
+
+/// Bars by row and contender, each with a line from its smallest to its largest round.
+fn plot(record: &Record, group: &str, shown: &Shown) -> String {
+    let cells: Vec<_> = record.cells_of(group).collect();
+    let spreads: Vec<Vec<Option<Spread>>> = cells
+        .iter()
+        .map(|cell| {
+            let names = record.contenders.iter();
+            let spread = |name: &String| match told(cell, name, shown) {
+                Told::Figure(spread) => Some(spread),
+                _ => None,
+            };
+            names.map(spread).collect()
+        })
+        .collect();
+    let all = spreads.iter().flatten().flatten();
+    let top = all.map(|spread| spread.most).fold(0.0, f64::max);
+    let mut svg = format!(
+        "<figure><figcaption>{} <small>({})</small></figcaption>\
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img>",
+        shown.title, shown.better
+    );
+    if top > 0.0 {
+        let step = tick(top);
+        let height = |value: f64| value / top * (FLOOR - 15.0);
+        let mut at = 0.0;
+        while at <= top {
+            let y = FLOOR - height(at);
+            let _ = write!(
+                svg,
+                "<path class=grid d=\"M46 {y:.1}H{WIDTH}\"/><text x=42 y={:.1} class=axis>{}</text>",
+                y + 4.0,
+                number(at, if step < 1.0 { 1 } else { 0 })
+            );
+            at += step;
+        }
+        let room = (WIDTH - 50.0) / cells.len() as f64;
+        let bar = room * 0.85 / record.contenders.len() as f64;
+        for (row, (cell, spreads)) in cells.iter().zip(&spreads).enumerate() {
+            let left = 50.0 + room * row as f64 + room * 0.07;
+            for (index, spread) in spreads.iter().enumerate() {
+                let Some(spread) = spread else { continue };
+                let x = left + bar * index as f64;
+                let tall = height(spread.middle);
+                let _ = write!(
+                    svg,
+                    "<rect class=c{index} x={x:.1} y={:.1} width={:.1} height={tall:.1}><title>{}, {}: \
+                     {}</title></rect><path class=spread d=\"M{:.1} {:.1}V{:.1}\"/>",
+                    FLOOR - tall,
+                    bar * 0.9,
+                    escaped(&record.contenders[index]),
+                    escaped(&cell.row),
+                    number(spread.middle, shown.digits),
+                    x + bar * 0.45,
+                    FLOOR - height(spread.least),
+                    FLOOR - height(spread.most),
+                );
+            }
+            let _ = write!(
+                svg,
+                "<text class=row x={:.1} y=230>{}</text>",
+                left + room * 0.43,
+                escaped(&cell.row)
+            );
+        }
+    }
+    svg.push_str("</svg></figure>");
+    svg
+}
+
+/// A round distance between the lines of a grid.
+fn tick(top: f64) -> f64 {
+    let rough = top / 4.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let round = [1.0, 2.0, 5.0, 10.0].into_iter();
+    let mut round = round.map(|factor| factor * power);
+    round.find(|step| *step >= rough).unwrap_or(rough)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// What moved between two records beyond the spread of both, as Markdown; and how many cells did.
+pub fn against(now: &Record, before: &Record) -> (String, usize) {
+    let mut text = String::from(
+        "| cell | contender | figure | before | now | change |\n|---|---|---|---:|---:|---:|\n",
+    );
+    let mut moved = 0;
+    for cell in &now.cells {
+        let Some(earlier) = before.cells.iter().find(|earlier| earlier.key == cell.key) else {
+            continue;
+        };
+        for name in &now.contenders {
+            for shown in [&TPS, &CPU] {
+                let (Told::Figure(new), Told::Figure(old)) =
+                    (told(cell, name, shown), told(earlier, name, shown))
+                else {
+                    continue;
+                };
+                // Apart means that no round of one is within the rounds of the other.
+                if new.least <= old.most && old.least <= new.most {
+                    continue;
+                }
+                moved += 1;
+                let _ = writeln!(
+                    text,
+                    "| {}, {} | {name} | {} | {} | {} | {:+.0} % |",
+                    cell.group,
+                    cell.row,
+                    shown.title,
+                    number(old.middle, shown.digits),
+                    number(new.middle, shown.digits),
+                    (new.middle / old.middle - 1.0) * 100.0
+                );
+            }
+        }
+    }
+    (text, moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Run;
+
+    fn record(tps: &[f64]) -> Record {
+        let run = |name: &str, round, tps| Run {
+            contender: name.into(),
+            round,
+            outcome: Ok(Figures {
+                tps,
+                cpu: Some(20.0),
+                ..Figures::default()
+            }),
+        };
+        let mut runs: Vec<_> = tps
+            .iter()
+            .enumerate()
+            .map(|(round, tps)| run("howdah", round, *tps))
+            .collect();
+        runs.push(run("pgbouncer", 0, 900.0));
+        runs.push(Run {
+            contender: "odyssey".into(),
+            round: 0,
+            outcome: Err("it <died>".into()),
+        });
+        Record {
+            design: "matrix".into(),
+            contenders: ["postgresql", "howdah", "pgbouncer", "odyssey"]
+                .map(String::from)
+                .into(),
+            cells: vec![CellRecord {
+                key: "simple/c1".into(),
+                group: "simple".into(),
+                row: "1".into(),
+                runs,
+            }],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn the_best_is_marked_and_failures_have_their_reason() {
+        let text = markdown(&record(&[1000.0, 1200.0]));
+        assert!(text.contains("| 1 |  | **1,100** | 900 | - |"), "{text}");
+        assert!(text.contains("- odyssey, simple, 1: it <died>"), "{text}");
+    }
+
+    #[test]
+    fn a_page_has_plots_and_nothing_unescaped() {
+        let page = html(&record(&[1000.0]));
+        assert!(page.contains("<svg") && page.contains("it &lt;died&gt;"));
+        assert!(!page.contains("<died>"));
+    }
+
+    #[test]
+    fn only_what_is_beyond_the_spread_has_moved() {
+        let (_, moved) = against(&record(&[1000.0, 1200.0]), &record(&[1100.0]));
+        assert_eq!(moved, 0);
+        let (text, moved) = against(&record(&[1000.0, 1200.0]), &record(&[2000.0, 2200.0]));
+        assert_eq!(moved, 1);
+        assert!(text.contains("-48 %"), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_read_by_people() {
+        assert_eq!(number(1_234_567.4, 0), "1,234,567");
+        assert_eq!(number(12.34, 1), "12.3");
+        assert_eq!(tick(100.0), 50.0);
+        assert_eq!(tick(3.0), 1.0);
+    }
+}
