@@ -1,6 +1,7 @@
 //! A design played by all contenders, in turn inside each cell, round by round.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -130,12 +131,15 @@ impl Contest<'_> {
         record: &Record,
     ) -> io::Result<Figures> {
         let name = (contender.kind, cell.shape);
-        if !started.contains_key(&name) {
-            let running =
-                contender.start(cell.shape, self.machine, self.postgres, &self.certificate)?;
-            started.insert(name, running);
-        }
-        let running = &started[&name];
+        let running = match started.entry(name) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(contender.start(
+                cell.shape,
+                self.machine,
+                self.postgres,
+                &self.certificate,
+            )?),
+        };
         let load = self.load(cell, running.port(), record)?;
         let checking = Load {
             way: Way {

@@ -93,7 +93,7 @@ struct DesignFlags {
     #[arg(long, default_value_t = 10_000)]
     most_clients: usize,
     /// The folder for record.json, report.md and report.html; a record that is there already is
-    /// gone on with [default: bench/DESIGN]
+    /// gone on with [default: target/bench/DESIGN]
     #[arg(long)]
     out: Option<PathBuf>,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
@@ -170,7 +170,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
             "--rounds, --secs and --most-clients begin at 1",
         ));
     }
-    let default = || Path::new("bench").join(design.name());
+    let default = || Path::new("target/bench").join(design.name());
     let out = flags.out.clone().unwrap_or_else(default);
     std::fs::create_dir_all(&out)
         .map_err(|error| io::Error::other(format!("{}: {error}", out.display())))?;
