@@ -17,6 +17,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use howdah_pooler::event::{Address, Close, Ends, Event, LooseSocket, Peer, Time};
 use howdah_pooler::note::{Level, Note};
+use howdah_pooler::tls::TlsStart;
 
 use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
@@ -243,6 +244,12 @@ impl<D: Driver> Sockets<D> {
             }
             _ => self.begin_close(key),
         }
+    }
+
+    /// Begins TLS; `TlsDone` answers.
+    pub fn start_tls(&mut self, peer: Peer, _start: TlsStart) {
+        let why = "there is no TLS in this build".to_string();
+        self.tell(Event::TlsDone(peer, Err(why)));
     }
 
     /// Says `Flushed` as soon as nothing is queued for a peer; at once if it is gone.

@@ -251,6 +251,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 Action::Connect(server, address) => {
                     self.sockets.connect(Peer::Server(server), &address);
                 }
+                Action::StartTls(peer, start) => self.sockets.start_tls(peer, *start),
                 Action::Close { peer, how } => self.sockets.close(peer, how),
                 Action::Detach(peer) => self.sockets.detach(peer),
                 Action::Attach(peer, socket) => self.sockets.adopt(peer, socket),

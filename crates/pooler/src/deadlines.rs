@@ -223,6 +223,7 @@ impl Pooler {
             server::State::Linked(_) => self.repeat_cancel(id, out),
             server::State::Resolving
             | server::State::Connecting
+            | server::State::Securing(_)
             | server::State::Login(_)
             | server::State::ConnectQuery => {
                 self.login_failed(id, "08006", why, out);
@@ -255,6 +256,7 @@ impl Pooler {
         match server.state {
             server::State::Resolving
             | server::State::Connecting
+            | server::State::Securing(_)
             | server::State::Login(_)
             | server::State::ConnectQuery => {
                 let limit = nanos(globals.server_connect_timeout);

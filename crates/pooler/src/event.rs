@@ -14,6 +14,7 @@ use crate::note::Note;
 use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel};
 use crate::stats::Stats;
+use crate::tls::{TlsFacts, TlsStart};
 
 /// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -83,12 +84,19 @@ pub struct Ends {
 /// A socket on its way between two workers of one process: detached from one driver, not yet
 /// attached to the next. What is inside means something to the drivers only (a descriptor, or the
 /// simulator's handle), and has this one owner: dropping it drops what is inside.
-pub struct LooseSocket(Box<dyn Any + Send>);
+/// A TLS session travels with it.
+pub struct LooseSocket {
+    socket: Box<dyn Any + Send>,
+    session: Option<Box<dyn Any + Send>>,
+}
 
 impl LooseSocket {
     /// Owns what a driver takes for a socket.
     pub fn new<T: Any + Send>(socket: T) -> LooseSocket {
-        LooseSocket(Box::new(socket))
+        LooseSocket {
+            socket: Box::new(socket),
+            session: None,
+        }
     }
 
     /// What is inside.
@@ -96,7 +104,7 @@ impl LooseSocket {
     /// # Panics
     /// It is of another type: two kinds of drivers were mixed.
     pub fn into_inner<T: Any>(self) -> T {
-        match self.0.downcast() {
+        match self.socket.downcast() {
             Ok(socket) => *socket,
             Err(_) => panic!("a socket of another kind of driver"),
         }
@@ -107,8 +115,26 @@ impl LooseSocket {
     /// # Panics
     /// It is of another type.
     pub fn inside<T: Any>(&self) -> &T {
-        let socket = self.0.downcast_ref();
+        let socket = self.socket.downcast_ref();
         socket.expect("a socket of this kind of driver")
+    }
+
+    /// Puts a TLS session with it. What that is, only the layer that makes and takes it knows.
+    pub fn with_session<T: Any + Send>(mut self, session: T) -> LooseSocket {
+        self.session = Some(Box::new(session));
+        self
+    }
+
+    /// Takes the TLS session out, if there is one.
+    ///
+    /// # Panics
+    /// It is of another type: two kinds of layers were mixed.
+    pub fn take_session<T: Any>(&mut self) -> Option<Box<T>> {
+        let session = self.session.take()?;
+        match session.downcast() {
+            Ok(session) => Some(session),
+            Err(_) => panic!("a session of another kind of layer"),
+        }
     }
 }
 
@@ -130,6 +156,9 @@ pub enum Event<'a> {
     /// Bytes arrived, in stream order. May come after `Action::Receive{on: false}`, up to what was
     /// under way.
     Received(Peer, &'a [u8]),
+    /// The [`Action::StartTls`] of this peer ended: what is known of the session, or why there is none.
+    /// Then nothing more is received, and the answer is [`Action::Close`].
+    TlsDone(Peer, Result<Box<TlsFacts>, String>),
     /// The peer ended its stream (`None`) or the socket failed (the system's text). No `Received`
     /// follows. The answer is [`Action::Close`], now or later.
     Lost(Peer, Option<String>),
@@ -216,6 +245,9 @@ pub enum Action {
     TellFlushed(Peer),
     /// Open a connection; `Connected` answers. Receiving is on from then.
     Connect(ServerId, Address),
+    /// From here on, what this peer and we say to each other goes through TLS; `TlsDone` answers, or
+    /// `Lost`. Until then nothing is sent to it.
+    StartTls(Peer, Box<TlsStart>),
     /// End a connection; `Closed` answers. What is queued is sent first, or dropped.
     Close {
         /// Who.

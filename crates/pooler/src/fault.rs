@@ -19,6 +19,10 @@ pub enum Fault {
     Protocol(u16, u16),
     /// It sent bytes behind an SSLRequest or GSSENCRequest before our answer.
     BytesBeforeAnswer(&'static str),
+    /// It came in clear text, and `client_tls_sslmode` wants TLS.
+    TlsRequired,
+    /// Its TLS handshake failed: why.
+    TlsHandshake(String),
     /// It sent messages before its login was done.
     TooEarly,
     /// Its start-up packet names no user.
@@ -147,7 +151,7 @@ impl Fault {
                 | auth::BINDING_ATTRIBUTE,
             ) => "08P01",
             LoginFailed(_) => "28P01",
-            NoUser => "28000",
+            NoUser | TlsRequired => "28000",
             NoDatabase(_) => "3D000",
             TooManyClients(_) => "53300",
             StatementTooLong(_) => "54000",
@@ -192,6 +196,7 @@ impl Fault {
             self,
             Fault::ClientGone(_)
                 | Fault::ClientLength(_)
+                | Fault::TlsHandshake(_)
                 | Fault::ClientClosed
                 | Fault::CancelWait
                 | Fault::Told(_)
@@ -215,6 +220,8 @@ impl fmt::Display for Fault {
                 "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2"
             ),
             BytesBeforeAnswer(request) => write!(f, "received unencrypted data after {request}"),
+            TlsRequired => f.write_str("SSL required"),
+            TlsHandshake(why) => write!(f, "TLS handshake failed: {why}"),
             TooEarly => f.write_str("unexpected message before the end of the login"),
             NoUser => f.write_str("no PostgreSQL user name specified in startup packet"),
             NameTooLong(what) => write!(f, "{what} name too long"),

@@ -44,6 +44,7 @@ pub mod suspend;
 pub mod table;
 pub mod takeover;
 pub mod timers;
+pub mod tls;
 
 mod pooler;
 mod quotes;

@@ -7,6 +7,7 @@ use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
 use crate::parcel::{Estate, Parcel};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
+use crate::tls::TlsFacts;
 
 /// A message between workers of one process, or from a worker to itself.
 #[derive(Debug)]
@@ -70,6 +71,8 @@ pub struct ClientParcel {
     pub socket: LooseSocket,
     /// Its ends.
     pub ends: Ends,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
     /// Its number in the console.
     pub number: u64,
     /// When it connected.

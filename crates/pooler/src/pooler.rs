@@ -202,6 +202,8 @@ impl Pooler {
             }
             Event::Accepted(ends) => self.accepted(ends, out),
             Event::Connected(id, result) => self.connected(id, result, out),
+            Event::TlsDone(Peer::Client(id), result) => self.client_tls_done(id, result, out),
+            Event::TlsDone(Peer::Server(id), result) => self.server_tls_done(id, result, out),
             Event::Lost(Peer::Client(id), why) => self.client_lost(id, why, out),
             Event::Lost(Peer::Server(id), why) => self.server_lost(id, why, out),
             Event::Congested(peer) => self.congested(peer, out),
@@ -393,8 +395,11 @@ impl Pooler {
             assert_eq!(testing, pool.testing as usize, "servers being tested");
             assert_eq!(of_pool(|_| true), pool.servers as usize, "servers");
             let connecting = of_pool(|s| {
-                use State::{ConnectQuery, Connecting, Login, Resolving};
-                matches!(s, Resolving | Connecting | Login(_) | ConnectQuery)
+                use State::{ConnectQuery, Connecting, Login, Resolving, Securing};
+                matches!(
+                    s,
+                    Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
+                )
             });
             assert_eq!(connecting, pool.connecting as usize, "servers connecting");
             let clients = self.clients.iter();

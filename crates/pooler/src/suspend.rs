@@ -136,6 +136,7 @@ impl Pooler {
             server.state,
             State::Resolving
                 | State::Connecting
+                | State::Securing(_)
                 | State::Login(_)
                 | State::ConnectQuery
                 | State::Cancel(_)

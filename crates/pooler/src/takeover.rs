@@ -147,7 +147,11 @@ impl Pooler {
         self.servers.iter().any(|(_, server)| match server.state {
             State::Idle | State::Used | State::Packed | State::Closing => false,
             // They are closed: the successor opens its own.
-            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => false,
+            State::Resolving
+            | State::Connecting
+            | State::Securing(_)
+            | State::Login(_)
+            | State::ConnectQuery => false,
             State::Linked(client) => self.clients.get(client).is_some_and(|client| {
                 // Replication stays here, however long it lasts.
                 !client.parked && !client.replication.any()
@@ -228,7 +232,10 @@ impl Pooler {
         let server = self.servers.get_mut(id)?;
         let client_id = server.link()?;
         let client = self.clients.get_mut(client_id)?;
-        if !client.parked || client.leaving || !server.may_travel() {
+        if !client.parked || client.leaving || client.is_tls() {
+            return None;
+        }
+        if !server.may_travel() || server.is_tls() {
             return None;
         }
         client.state = client::State::Packed(Standing::Bound);
@@ -243,14 +250,19 @@ impl Pooler {
             return false;
         };
         match server.state {
-            State::Idle if server.may_travel() => {
+            // A session's keys stay in the process they were made in.
+            State::Idle if server.may_travel() && !server.is_tls() => {
                 server.state = State::Packed;
                 let pool = self.pools.at_mut(server.pool);
                 pool.idle.retain(|idle| *idle != id);
                 return true;
             }
             State::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
-            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
+            State::Resolving
+            | State::Connecting
+            | State::Securing(_)
+            | State::Login(_)
+            | State::ConnectQuery => {
                 self.close_server(id, "obsolete connection", Close::Abort, out);
             }
             _ => {}
@@ -265,7 +277,7 @@ impl Pooler {
             return false;
         };
         let standing = match &client.state {
-            _ if client.leaving || client.replication.any() => None,
+            _ if client.leaving || client.replication.any() || client.is_tls() => None,
             State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
             State::Idle | State::Waiting => Some(Standing::Ready),

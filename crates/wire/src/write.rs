@@ -1,7 +1,7 @@
 //! Writers: each appends one whole message to a buffer.
 
 use crate::backend::Status;
-use crate::startup::CANCEL_REQUEST;
+use crate::startup::{CANCEL_REQUEST, SSL_REQUEST};
 use crate::tag::{backend, frontend};
 
 /// Appends a message: the tag, a length that is filled in afterwards, and what `body` appends.
@@ -41,6 +41,12 @@ where
         }
         buf.push(0);
     });
+}
+
+/// SSLRequest.
+pub fn ssl_request(buf: &mut Vec<u8>) {
+    buf.extend_from_slice(&8u32.to_be_bytes());
+    buf.extend_from_slice(&SSL_REQUEST.to_be_bytes());
 }
 
 /// CancelRequest.

@@ -7,7 +7,9 @@ use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, 
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
+use crate::server::secure::SslAnswer;
 use crate::server::{self, Server};
+use crate::tls::TlsStart;
 
 /// How long a carrier may take, in nanoseconds.
 pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
@@ -21,6 +23,8 @@ pub struct Errand {
     askers: Vec<(WorkerId, ClientId)>,
     /// The request was handed to the driver.
     sent: bool,
+    /// PostgreSQL was asked for TLS, and its answer is awaited.
+    asked: bool,
 }
 
 impl Errand {
@@ -59,15 +63,18 @@ impl Pooler {
         };
         server.cancels += 1;
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
+        let host = server.host.clone();
         let errand = Errand {
             target,
             askers: asker.into_iter().collect(),
             sent: false,
+            asked: false,
         };
         let carrier = self.servers.insert(|_| Server {
             number,
             to: crate::place::whole(&to).into(),
             state: server::State::Cancel(Box::new(errand)),
+            host,
             ..Server::blank(pool, seeded, now)
         });
         self.pools.at_mut(pool).servers += 1;
@@ -99,19 +106,68 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        let server::State::Cancel(errand) = &mut server.state else {
-            return;
-        };
         let ends = match result {
             Ok(ends) => ends,
             Err(error) => {
-                let text = format!("cancel request failed: {error}");
-                self.note_server(Level::Warning, id, &text, out);
                 // It has signalled nobody.
-                return self.end_errand(id, true, out);
+                return self.carrier_failed(id, &error, out);
             }
         };
         server.ends = Some(ends);
+        let target = self.errand(id).map(|errand| errand.target);
+        let target = target.and_then(|target| self.servers.get(target));
+        let secured = target.is_some_and(Server::is_tls);
+        match self.tls_to(id).filter(|_| secured) {
+            None => self.carrier_ready(id, out),
+            Some(tls) if tls.direct => {
+                let start = Box::new(TlsStart::Connect(tls));
+                out.push(Action::StartTls(Peer::Server(id), start));
+            }
+            Some(_) => {
+                if let Some(errand) = self.errand(id) {
+                    errand.asked = true;
+                }
+                out.send_with(Peer::Server(id), write::ssl_request);
+            }
+        }
+    }
+
+    fn errand(&mut self, id: ServerId) -> Option<&mut Errand> {
+        match &mut self.servers.get_mut(id)?.state {
+            server::State::Cancel(errand) => Some(errand),
+            _ => None,
+        }
+    }
+
+    /// Bytes of PostgreSQL on a carrier: its answer to an SSLRequest, or nothing that matters.
+    pub(crate) fn carrier_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        let asked = self.errand(id).map(|errand| &mut errand.asked);
+        if bytes.is_empty() || !asked.is_some_and(std::mem::take) {
+            return;
+        }
+        match (self.ssl_answer(id, bytes), self.tls_to(id)) {
+            (SslAnswer::No, _) => self.carrier_ready(id, out),
+            (SslAnswer::Yes, Some(tls)) => {
+                let start = Box::new(TlsStart::Connect(tls));
+                out.push(Action::StartTls(Peer::Server(id), start));
+            }
+            (SslAnswer::Yes, None) => self.carrier_failed(id, "TLS was switched off", out),
+            (SslAnswer::Fails(why), _) => self.carrier_failed(id, why, out),
+        }
+    }
+
+    /// A carrier can't bring its request.
+    pub(crate) fn carrier_failed(&mut self, id: ServerId, why: &str, out: &mut Out) {
+        let text = format!("cancel request failed: {why}");
+        self.note_server(Level::Warning, id, &text, out);
+        self.end_errand(id, true, out);
+    }
+
+    /// The request can go.
+    pub(crate) fn carrier_ready(&mut self, id: ServerId, out: &mut Out) {
+        let Some(errand) = self.errand(id) else {
+            return;
+        };
         errand.sent = true;
         let target = errand.target;
         let key = self
@@ -130,11 +186,9 @@ impl Pooler {
 
     /// A carrier's stream ended: cleanly, if PostgreSQL has done its part.
     pub(crate) fn carrier_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
-        let sent = matches!(
-            self.servers.get(id).map(|server| &server.state),
-            Some(server::State::Cancel(errand)) if errand.sent
-        );
-        self.end_errand(id, sent && why.is_none(), out);
+        // Before it is sent, the request has signalled nobody.
+        let sent = self.errand(id).is_some_and(|errand| errand.sent);
+        self.end_errand(id, !sent || why.is_none(), out);
     }
 
     /// A carrier takes too long.

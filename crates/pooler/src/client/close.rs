@@ -29,7 +29,8 @@ impl Pooler {
             .link()
             .and_then(|server| self.servers.get(server))
             .is_none_or(|server| !server.inbox.relaying());
-        let told = fault.is_told() && between && !matches!(client.state, State::Canceller);
+        let mute = matches!(client.state, State::Canceller | State::Handshake);
+        let told = fault.is_told() && between && !mute;
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
             out.send_with(Peer::Client(id), |buf| {

@@ -20,12 +20,15 @@ use crate::inbox::Inbox;
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{Names, Statement};
+use crate::tls::TlsFacts;
 
 /// What a client is doing.
 #[derive(Debug)]
 pub enum State {
     /// Its first packet is awaited.
     Startup,
+    /// A TLS handshake is under way; its first packet is awaited behind that.
+    Handshake,
     /// It is on its way to another worker, with what it has sent.
     Moving(WorkerId),
     /// PostgreSQL is asked who its user is.
@@ -63,6 +66,8 @@ pub struct Client {
     pub number: u64,
     /// The two ends of its socket.
     pub ends: Ends,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
     /// Its stream.
     pub inbox: Inbox,
     /// The pool it takes servers from.
@@ -136,6 +141,11 @@ pub enum Replication {
 }
 
 impl Client {
+    /// What it says comes through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// It stands in its pool's line.
     pub fn waits(&self) -> bool {
         matches!(self.state, State::Waiting | State::Lookup)

@@ -6,8 +6,11 @@ use howdah_wire::startup::{FirstPacket, Startup, length, read};
 use howdah_wire::write;
 
 use super::{Client, Replication, State};
+use crate::config::SslMode;
 use crate::console;
-use crate::event::{Action, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use crate::event::{
+    Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
+};
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
@@ -16,6 +19,7 @@ use crate::params::Params;
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::statement::Names;
+use crate::tls::{TlsFacts, TlsStart};
 
 /// The newest minor version of protocol 3 that we speak.
 pub const MINOR: u16 = 2;
@@ -23,6 +27,9 @@ pub const MINOR: u16 = 2;
 /// PgBouncer's limits on names, in bytes.
 const DATABASE_MAX: usize = 63;
 const USER_MAX: usize = 127;
+
+/// The first byte of a TLS handshake: a record's type. As a length, it would be one of 369 MB.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// A pool smaller than this many servers a worker lives on one worker: spread thinner, clients
 /// would wait for servers that are idle elsewhere.
@@ -58,6 +65,7 @@ impl Pooler {
             state: State::Startup,
             number,
             ends,
+            tls: None,
             inbox: Inbox::default(),
             pool: None,
             user: nobody.clone(),
@@ -96,6 +104,9 @@ impl Pooler {
             return;
         };
         client.inbox.held.extend_from_slice(bytes);
+        if self.begins_with_tls(id) {
+            return self.accept_tls(id, true, out);
+        }
         while let Some(client) = self.clients.get_mut(id) {
             if !matches!(client.state, State::Startup) {
                 return;
@@ -132,6 +143,63 @@ impl Pooler {
         }
     }
 
+    fn is_tls(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(Client::is_tls)
+    }
+
+    /// A client may have TLS: it comes over a network, and there is a certificate for it.
+    fn takes_tls(&self, id: ClientId) -> bool {
+        let tcp = |client: &Client| matches!(client.ends.remote, Address::Tcp(..));
+        self.config.tls.clients != SslMode::Disable && self.clients.get(id).is_some_and(tcp)
+    }
+
+    /// A client must have TLS, and has none.
+    fn lacks_tls(&self, id: ClientId) -> bool {
+        self.config.tls.clients.is_required() && self.takes_tls(id) && !self.is_tls(id)
+    }
+
+    /// A client has begun with a handshake, without SSLRequest.
+    fn begins_with_tls(&self, id: ClientId) -> bool {
+        let record = |client: &Client| {
+            let fresh = matches!(client.state, State::Startup) && !client.is_tls();
+            fresh && client.inbox.held.first() == Some(&TLS_HANDSHAKE)
+        };
+        self.clients.get(id).is_some_and(record) && self.takes_tls(id)
+    }
+
+    /// The handshake of a client begins.
+    fn accept_tls(&mut self, id: ClientId, direct: bool, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.state = State::Handshake;
+        let received = std::mem::take(&mut client.inbox.held);
+        let start = Box::new(TlsStart::Accept { direct, received });
+        out.push(Action::StartTls(Peer::Client(id), start));
+    }
+
+    /// The handshake of a client ended.
+    pub(crate) fn client_tls_done(
+        &mut self,
+        id: ClientId,
+        result: Result<Box<TlsFacts>, String>,
+        out: &mut Out,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if !matches!(client.state, State::Handshake) {
+            return;
+        }
+        match result {
+            Ok(facts) => {
+                client.tls = Some(Arc::from(facts));
+                client.state = State::Startup;
+            }
+            Err(why) => self.disconnect(id, Fault::TlsHandshake(why), out),
+        }
+    }
+
     fn first_packet(&mut self, id: ClientId, packet: &[u8], out: &mut Out) {
         let more = self
             .clients
@@ -150,6 +218,14 @@ impl Pooler {
                     out,
                 );
             }
+            // PostgreSQL, too, takes the request inside TLS for a version of the protocol.
+            Ok(FirstPacket::Ssl) if self.is_tls(id) => {
+                self.disconnect(id, Fault::Protocol(1234, 5679), out);
+            }
+            Ok(FirstPacket::Ssl) if self.takes_tls(id) => {
+                out.send(Peer::Client(id), b"S");
+                self.accept_tls(id, false, out);
+            }
             Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
             Ok(FirstPacket::Cancel { pid, secret }) => {
                 if let Some(client) = self.clients.get_mut(id) {
@@ -161,6 +237,9 @@ impl Pooler {
             }
             Ok(FirstPacket::Unsupported(major, minor)) => {
                 self.disconnect(id, Fault::Protocol(major, minor), out);
+            }
+            Ok(FirstPacket::Startup(_)) if self.lacks_tls(id) => {
+                self.disconnect(id, Fault::TlsRequired, out);
             }
             Ok(FirstPacket::Startup(startup)) => match self.wish(id, startup) {
                 Err(fault) => self.disconnect(id, fault, out),
@@ -330,6 +409,7 @@ impl Pooler {
         let parcel = ClientParcel {
             socket,
             ends: client.ends,
+            tls: client.tls,
             number: client.number,
             connected: client.connected,
             bytes: client.inbox.held,
@@ -346,6 +426,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
+        client.tls = parcel.tls;
         if self.janitor.takeover.holds() {
             client.inbox.held = parcel.bytes;
             return;
@@ -394,8 +475,10 @@ impl Pooler {
                 Replication::Logical => "database",
                 Replication::Physical => "yes",
             };
+            let tls = client.tls.as_ref().map(|facts| facts.summary());
+            let tls = tls.as_deref().unwrap_or("no");
             let text = format!(
-                "login attempt: db={} user={} tls=no replication={replication}",
+                "login attempt: db={} user={} tls={tls} replication={replication}",
                 wish.database, wish.user
             );
             self.note_client(Level::Log, id, &text, out);

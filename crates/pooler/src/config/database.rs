@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::value::{ChannelBinding, LoadBalance, PoolMode, Value};
+use super::value::{ChannelBinding, LoadBalance, PoolMode, SslMode, SslNegotiation, Value};
 use crate::auth::RequireAuth;
 
 /// Where a server may be.
@@ -74,6 +74,10 @@ pub struct Database {
     pub server_lifetime: Option<Duration>,
     /// How several hosts are used.
     pub load_balance_hosts: LoadBalance,
+    /// What is demanded of TLS on the way to its servers.
+    pub sslmode: Option<SslMode>,
+    /// How TLS begins there.
+    pub sslnegotiation: SslNegotiation,
     /// When servers go back to their pool.
     pub pool_mode: Option<PoolMode>,
     /// Run once on each new server.
@@ -131,6 +135,8 @@ impl Database {
             && self.auth_dbname == other.auth_dbname
             && self.auth_query == other.auth_query
             && self.load_balance_hosts == other.load_balance_hosts
+            && self.sslmode == other.sslmode
+            && self.sslnegotiation == other.sslnegotiation
     }
 
     /// An entry that forces nobody any more goes on to force whom it did, as in PgBouncer: its
@@ -151,7 +157,8 @@ impl Database {
         let front = (self.target(), &self.host, &self.hosts, self.port);
         let back = (&self.forced_user, &self.connect_query, &self.auth_dbname);
         let rest = (&self.auth_query, self.load_balance_hosts);
-        Sha256::digest(format!("{front:?}{back:?}{rest:?}")).into()
+        let tls = (self.sslmode, self.sslnegotiation);
+        Sha256::digest(format!("{front:?}{back:?}{rest:?}{tls:?}")).into()
     }
 
     pub(super) fn new(name: &str) -> Database {
@@ -172,6 +179,8 @@ impl Database {
             max_db_client_connections: None,
             server_lifetime: None,
             load_balance_hosts: LoadBalance::RoundRobin,
+            sslmode: None,
+            sslnegotiation: SslNegotiation::Postgres,
             pool_mode: None,
             connect_query: None,
             client_encoding: None,
@@ -212,6 +221,8 @@ impl Database {
                 self.server_lifetime = Some(Duration::read(value)?).filter(|t| !t.is_zero());
             }
             "load_balance_hosts" => self.load_balance_hosts = LoadBalance::read(value)?,
+            "sslmode" => self.sslmode = Some(SslMode::read(value)?),
+            "sslnegotiation" => self.sslnegotiation = SslNegotiation::read(value)?,
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "connect_query" => self.connect_query = text(),
             "client_encoding" => self.client_encoding = text(),

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 pub use crate::auth::Secret;
 use crate::auth::{Authority, RequireAuth};
+use crate::tls::TlsInForce;
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
 pub use peer::Peer;
@@ -33,6 +34,7 @@ pub use table::Globals;
 pub use user::User;
 pub use value::{
     AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode,
+    SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -143,6 +145,8 @@ pub struct Config {
     pub hba: Option<Arc<Hba>>,
     /// Where the settings of `[pgbouncer]` that are not left at their defaults were written.
     pub written: HashMap<&'static str, Place>,
+    /// What of the TLS settings is in force.
+    pub tls: TlsInForce,
     /// Who knows the passwords of `auth_type = ldap` or `pam`.
     pub authority: Option<Arc<Authority>>,
 }

@@ -527,6 +527,24 @@ pub static ENTRY: &[Setting] = &[
         "An older name of reserve_pool_size.",
     ),
     entry(
+        "sslmode",
+        <SslMode as Value>::KIND,
+        None,
+        &[Database],
+        Built,
+        "What is demanded of TLS on the way to this database's servers; missing means \
+         server_tls_sslmode. Not in PgBouncer.",
+    ),
+    entry(
+        "sslnegotiation",
+        <super::value::SslNegotiation as Value>::KIND,
+        Some("postgres"),
+        &[Database],
+        Built,
+        "Whether TLS to this database's servers begins with an SSLRequest (postgres) or at once \
+         (direct; PostgreSQL 17 and newer). Not in PgBouncer.",
+    ),
+    entry(
         "timezone",
         Kind::Text,
         None,

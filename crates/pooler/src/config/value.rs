@@ -339,6 +339,23 @@ words! {
 }
 
 words! {
+    /// How TLS begins on the way to a server.
+    SslNegotiation {
+        /// By an SSLRequest.
+        Postgres = "postgres",
+        /// At once.
+        Direct = "direct",
+    }
+}
+
+impl SslNegotiation {
+    /// Without SSLRequest.
+    pub fn is_direct(self) -> bool {
+        self == SslNegotiation::Direct
+    }
+}
+
+words! {
     /// How several hosts of a database are used.
     LoadBalance {
         /// The first until it fails.

@@ -14,6 +14,7 @@ use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, Server};
 use crate::stats::Stats;
+use crate::tls::TlsFacts;
 
 /// Clients and servers of a pool, by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -222,9 +223,11 @@ impl Pooler {
             State::Idle | State::Lent(_) | State::Packed => Seen::Idle,
             State::Used => Seen::Used,
             State::Checking | State::Resetting | State::Draining => Seen::Tested,
-            State::Resolving | State::Connecting | State::Login(_) | State::ConnectQuery => {
-                Seen::New
-            }
+            State::Resolving
+            | State::Connecting
+            | State::Securing(_)
+            | State::Login(_)
+            | State::ConnectQuery => Seen::New,
             State::Closing => return None,
         })
     }
@@ -272,6 +275,7 @@ impl Pooler {
             replication: client.replication,
             state,
             ends: Some(&client.ends),
+            tls: client.tls.as_deref(),
             connected: client.connected,
             request: client.request,
             wait: if waits {
@@ -307,6 +311,7 @@ impl Pooler {
             replication: client.map_or(Replication::None, |client| client.replication),
             state,
             ends: server.ends.as_ref(),
+            tls: server.tls.as_deref(),
             connected: server.connected,
             request: server.request,
             wait: 0,
@@ -418,7 +423,7 @@ impl Pooler {
             pointer(socket.number),
             socket.link.map_or_else(String::new, pointer),
             socket.pid.to_string(),
-            String::new(),
+            socket.tls.map_or_else(String::new, TlsFacts::summary),
             application,
             socket.statements.to_string(),
             socket.number.to_string(),
@@ -435,6 +440,7 @@ struct Socket<'a> {
     replication: Replication,
     state: &'static str,
     ends: Option<&'a Ends>,
+    tls: Option<&'a TlsFacts>,
     connected: Time,
     request: Time,
     wait: u64,

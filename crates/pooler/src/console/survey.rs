@@ -129,6 +129,7 @@ impl Pooler {
                         server.state,
                         Server::Resolving
                             | Server::Connecting
+                            | Server::Securing(_)
                             | Server::Login(_)
                             | Server::ConnectQuery
                             | Server::Cancel(_)

@@ -254,6 +254,8 @@ impl World<'_> {
                 let end = End::Server(Postgres::new());
                 self.open(worker, Peer::Server(id), Stage::Connecting, end);
             }
+            // Nobody has asked for it: there is no TLS in these settings.
+            Action::StartTls(..) => panic!("TLS was never switched on"),
             Action::Close { peer, how } => {
                 let at = self.find(worker, peer).expect("who is there is closed");
                 let _: Close = how;

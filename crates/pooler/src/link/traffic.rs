@@ -68,7 +68,11 @@ impl Pooler {
             client::State::Moving(_) | client::State::Packed(_) => {
                 client.inbox.held.extend_from_slice(bytes)
             }
-            client::State::Canceller | client::State::Successor | client::State::Closing => {}
+            // What comes before the session stands is the daemon's.
+            client::State::Handshake
+            | client::State::Canceller
+            | client::State::Successor
+            | client::State::Closing => {}
         }
     }
 
@@ -178,9 +182,11 @@ impl Pooler {
             return;
         };
         match server.state {
+            server::State::Securing(_) => return self.securing_bytes(id, bytes, out),
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
             server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
-            server::State::Closing | server::State::Cancel(_) => return,
+            server::State::Cancel(_) => return self.carrier_bytes(id, bytes, out),
+            server::State::Closing => return,
             server::State::Resolving | server::State::Connecting => return,
             _ => {}
         }

@@ -536,6 +536,9 @@ impl Reader<'_> {
         Ok(ServerParcel {
             socket: self.socket()?,
             ends: self.ends()?,
+            // Whoever has TLS does not travel.
+            host: None,
+            tls: None,
             number: self.number()?,
             pool: self.pool_key()?,
             key: self.maybe(|r| Ok((r.small()?, r.string()?.into())))?,

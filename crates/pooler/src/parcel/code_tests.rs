@@ -59,6 +59,8 @@ fn freight() -> Freight {
     let server = |socket| ServerParcel {
         socket: LooseSocket::new(socket),
         ends: ends(5432),
+        host: None,
+        tls: None,
         number: 4,
         pool: key.clone(),
         key: Some((77, b"four"[..].into())),

@@ -133,13 +133,21 @@ impl Pooler {
 
     /// A server is there that clients may get yet.
     pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
-        use server::State::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving};
+        use server::State::{
+            Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing,
+        };
         self.servers.iter().any(|(_, server)| {
             server.pool == pool_id
                 && server.close_why.is_none()
                 && !matches!(
                     server.state,
-                    Resolving | Connecting | Login(_) | ConnectQuery | Cancel(_) | Closing
+                    Resolving
+                        | Connecting
+                        | Securing(_)
+                        | Login(_)
+                        | ConnectQuery
+                        | Cancel(_)
+                        | Closing
                 )
         })
     }

@@ -49,6 +49,7 @@ impl Pooler {
             Host::Name(host) => {
                 if let Some(server) = self.servers.get_mut(id) {
                     server.to = format!("{host}:{port}").into();
+                    server.host = Some(host.as_str().into());
                 }
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
@@ -116,7 +117,7 @@ impl Pooler {
             Ok(ends) => {
                 server.ends = Some(ends);
                 server.connected = self.now;
-                self.begin_server_login(id, out);
+                self.secure(id, out);
             }
             Err(error) => {
                 let text = format!("connect failed: {error}");
@@ -183,7 +184,7 @@ impl Pooler {
         match &server.state {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
-            State::Login(_) | State::ConnectQuery => {
+            State::Securing(_) | State::Login(_) | State::ConnectQuery => {
                 let text = why.unwrap_or_else(|| "server closed the connection".to_string());
                 self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
@@ -226,7 +227,9 @@ impl Pooler {
                 self.note_closing(id, why, out);
                 return self.server_closed(id, true, out);
             }
-            State::Connecting | State::Login(_) | State::ConnectQuery => pool.connecting -= 1,
+            State::Connecting | State::Securing(_) | State::Login(_) | State::ConnectQuery => {
+                pool.connecting -= 1;
+            }
             State::Checking => pool.testing -= 1,
             _ => {}
         }

@@ -1,16 +1,17 @@
 //! A server: our connection to PostgreSQL.
 //!
 //! ```text
-//!  Resolving -> Connecting -> Login -> (ConnectQuery) -> Idle <--> Linked
-//!                                                        ^  |         |
-//!                                       Used -> Checking-'  `- Lent   v
-//!                                                        ^         Resetting, Draining
-//!                                                        `------------'
+//!  Resolving -> Connecting -> (Securing) -> Login -> (ConnectQuery) -> Idle <--> Linked
+//!                                                                      ^  |         |
+//!                                                     Used -> Checking-'  `- Lent   v
+//!                                                                      ^         Resetting, Draining
+//!                                                                      `------------'
 //! ```
 
 pub mod connect;
 pub mod login;
 pub mod parcel;
+pub mod secure;
 pub mod task;
 
 pub use parcel::ServerParcel;
@@ -27,6 +28,7 @@ use crate::link::meaning::Changes;
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{ServerSet, Statement};
+use crate::tls::TlsFacts;
 use howdah_wire::backend::Status;
 
 /// What a server is doing.
@@ -36,6 +38,8 @@ pub enum State {
     Resolving,
     /// The socket is being opened.
     Connecting,
+    /// PostgreSQL is asked for TLS, or a handshake is under way.
+    Securing(secure::Securing),
     /// We prove who we are.
     Login(Box<login::Login>),
     /// `connect_query` runs.
@@ -116,6 +120,10 @@ pub struct Server {
     pub to: Box<str>,
     /// The two ends of its socket, once connected.
     pub ends: Option<Ends>,
+    /// The name of the host it was connected to, if the configuration has a name.
+    pub host: Option<Box<str>>,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
     /// Its stream.
     pub inbox: Inbox,
     /// What it owes.
@@ -190,6 +198,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// What we say to each other goes through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: Seeded, now: Time) -> Self {
         Server {
@@ -198,6 +211,8 @@ impl Server {
             pool,
             to: "(unconnected)".into(),
             ends: None,
+            host: None,
+            tls: None,
             inbox: Inbox::default(),
             ledger: Ledger::default(),
             status: Status::Idle,

@@ -11,6 +11,7 @@ use crate::pool::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::standby;
 use crate::statement::{Held, ServerSet, Shape, Statement};
+use crate::tls::TlsFacts;
 
 /// A server on its way, with the permit for it.
 #[derive(Debug)]
@@ -19,6 +20,10 @@ pub struct ServerParcel {
     pub socket: LooseSocket,
     /// Its ends.
     pub ends: Ends,
+    /// The name of its host, if the configuration has a name.
+    pub host: Option<Box<str>>,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
     /// Its number in the console.
     pub number: u64,
     /// Its pool.
@@ -85,6 +90,8 @@ impl Pooler {
         Some(ServerParcel {
             socket,
             ends: server.ends.take().expect("a server at rest is connected"),
+            host: server.host.take(),
+            tls: server.tls.take(),
             number: server.number,
             pool: pool.key.clone(),
             key: server.key.take(),
@@ -132,6 +139,8 @@ impl Pooler {
             number: parcel.number,
             served: parcel.served,
             ends: Some(parcel.ends),
+            host: parcel.host,
+            tls: parcel.tls,
             params,
             set,
             status: parcel.status,

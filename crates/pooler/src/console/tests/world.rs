@@ -244,6 +244,7 @@ impl World {
                 }
                 Action::Send(peer, range) => self.pass_on(worker, peer, &out.bytes[range]),
                 Action::Relay(peer, range) => self.pass_on(worker, peer, &bytes[range]),
+                Action::StartTls(..) => panic!("TLS was never switched on"),
                 Action::Close { peer, .. } => {
                     self.closed.push(self.socket(worker, peer));
                     self.events.push_back((worker, Happening::Closed(peer)));

@@ -1,0 +1,144 @@
+//! Whether a connection to PostgreSQL goes through TLS: from the open socket to the first message of the
+//! login, or of a cancel request.
+
+use std::sync::Arc;
+
+use howdah_wire::write;
+
+use super::State;
+use crate::config::SslMode;
+use crate::event::{Action, Address, Close, Out, Peer, ServerId};
+use crate::note::Level;
+use crate::pooler::Pooler;
+use crate::tls::{TlsConnect, TlsFacts, TlsStart};
+
+/// Where that stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Securing {
+    /// SSLRequest is sent, one byte is awaited.
+    Asked,
+    /// The handshake is under way.
+    Handshake,
+}
+
+/// PostgreSQL's answer to an SSLRequest.
+pub(crate) enum SslAnswer {
+    /// `S`: the handshake may begin.
+    Yes,
+    /// `N`: and the connection may go on in clear text.
+    No,
+    /// Why it can't go on.
+    Fails(&'static str),
+}
+
+impl Pooler {
+    /// The handshake that a connection to a server needs; `None` where there is no TLS.
+    pub(crate) fn tls_to(&self, id: ServerId) -> Option<TlsConnect> {
+        let server = self.servers.get(id)?;
+        let Address::Tcp(ip, _) = server.ends.as_ref()?.remote else {
+            return None;
+        };
+        let database = &self.pools.at(server.pool).terms.database;
+        let mode = database.sslmode.unwrap_or(self.config.tls.servers);
+        (mode != SslMode::Disable).then(|| TlsConnect {
+            mode,
+            host: server
+                .host
+                .as_deref()
+                .map_or_else(|| ip.to_string(), str::to_string),
+            direct: database.sslnegotiation.is_direct(),
+        })
+    }
+
+    /// The socket of a server is open: TLS begins, or the login.
+    pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
+        let Some(tls) = self.tls_to(id) else {
+            return self.begin_server_login(id, out);
+        };
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        if tls.direct {
+            server.state = State::Securing(Securing::Handshake);
+            let start = Box::new(TlsStart::Connect(tls));
+            return out.push(Action::StartTls(Peer::Server(id), start));
+        }
+        server.state = State::Securing(Securing::Asked);
+        out.send_with(Peer::Server(id), write::ssl_request);
+    }
+
+    /// PostgreSQL's answer to an SSLRequest, and what follows from it for this connection.
+    pub(crate) fn ssl_answer(&self, id: ServerId, bytes: &[u8]) -> SslAnswer {
+        let required = self.tls_to(id).is_some_and(|tls| tls.mode.is_required());
+        match bytes {
+            b"S" => SslAnswer::Yes,
+            b"N" if required => SslAnswer::Fails("server refused SSL"),
+            b"N" => SslAnswer::No,
+            // Whoever put them there, they were not encrypted.
+            [b'S' | b'N', ..] => SslAnswer::Fails("received unencrypted data after SSL response"),
+            [b'E', ..] => SslAnswer::Fails("server answered the SSL request with an error"),
+            _ => SslAnswer::Fails("server gave no answer to the SSL request"),
+        }
+    }
+
+    /// Bytes of a server before its login.
+    pub(crate) fn securing_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
+        let asked = self
+            .servers
+            .get(id)
+            .is_some_and(|server| matches!(server.state, State::Securing(Securing::Asked)));
+        if !asked || bytes.is_empty() {
+            return;
+        }
+        match self.ssl_answer(id, bytes) {
+            SslAnswer::No => self.begin_server_login(id, out),
+            SslAnswer::Fails(why) => self.not_secured(id, why, why, out),
+            SslAnswer::Yes => {
+                let Some(tls) = self.tls_to(id) else {
+                    return self.not_secured(id, "server refused SSL", "TLS was switched off", out);
+                };
+                if let Some(server) = self.servers.get_mut(id) {
+                    server.state = State::Securing(Securing::Handshake);
+                    let start = Box::new(TlsStart::Connect(tls));
+                    out.push(Action::StartTls(Peer::Server(id), start));
+                }
+            }
+        }
+    }
+
+    /// A handshake with a server ended.
+    pub(crate) fn server_tls_done(
+        &mut self,
+        id: ServerId,
+        result: Result<Box<TlsFacts>, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let facts = match result {
+            Ok(facts) => facts,
+            Err(why) => {
+                let text = format!("TLS handshake failed: {why}");
+                return match server.state {
+                    State::Cancel(_) => self.carrier_failed(id, &text, out),
+                    State::Securing(_) => self.not_secured(id, "TLS startup failed", &text, out),
+                    _ => {}
+                };
+            }
+        };
+        server.tls = Some(Arc::from(facts));
+        match server.state {
+            State::Cancel(_) => self.carrier_ready(id, out),
+            State::Securing(_) => self.begin_server_login(id, out),
+            _ => {}
+        }
+    }
+
+    fn not_secured(&mut self, id: ServerId, why: &str, detail: &str, out: &mut Out) {
+        self.note_server(Level::Warning, id, detail, out);
+        self.login_failed(id, "08006", detail, out);
+        // The alert that tells PostgreSQL why is still sent.
+        self.close_server(id, why, Close::Flush, out);
+    }
+}

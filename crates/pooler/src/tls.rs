@@ -1,0 +1,134 @@
+//! What the decisions know of TLS: how a session is asked for, and what is known of one that stands.
+//!
+//! Keys, certificates and records are the daemon's. It sits between the socket and the decisions, which
+//! see plain bytes; [`crate::event::Action::StartTls`] has it begin and
+//! [`crate::event::Event::TlsDone`] tells how that ended.
+
+use std::net::IpAddr;
+
+use crate::config::{Config, SslMode};
+
+/// Which part we play in a handshake, and what with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TlsStart {
+    /// We are the TLS server: the peer is a client. What was sent to it so far (the `S` that answers an
+    /// SSLRequest) leaves in clear text before.
+    Accept {
+        /// The client began the handshake without SSLRequest: it must offer the protocol `postgresql`.
+        direct: bool,
+        /// What it has sent of the handshake so far.
+        received: Vec<u8>,
+    },
+    /// We are the TLS client: the peer is a server.
+    Connect(TlsConnect),
+}
+
+/// A handshake with a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsConnect {
+    /// What is demanded of the server's certificate.
+    pub mode: SslMode,
+    /// The host as the configuration names it: told to the server (SNI) if it is a name, and what the
+    /// certificate must be for under `verify-full`.
+    pub host: String,
+    /// The handshake begins without SSLRequest.
+    pub direct: bool,
+}
+
+/// What is known of a TLS session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TlsFacts {
+    /// `TLSv1.3`, `TLSv1.2` and so on.
+    pub version: Box<str>,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: Box<str>,
+    /// The group of the key exchange, if the library tells.
+    pub group: Option<Box<str>>,
+    /// The name that the client wanted to reach (SNI), or that we told the server.
+    pub sni: Option<Box<str>>,
+    /// The protocol agreed on (ALPN).
+    pub alpn: Option<Box<str>>,
+    /// `tls-server-end-point` (RFC 5929): the hash of the certificate that the TLS server has served in
+    /// this session. `None` where the RFC has none (Ed25519).
+    pub binding: Option<Box<[u8]>>,
+    /// The other side's certificate, if it showed one that an authority of ours has signed.
+    pub peer: Option<Box<PeerCertificate>>,
+}
+
+/// A certificate that was verified: whom it names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PeerCertificate {
+    /// The subject's common name; the last, if there are several.
+    pub common_name: Option<Box<str>>,
+    /// Alternative names.
+    pub names: Vec<AlternativeName>,
+    /// The subject as PostgreSQL shows it (`/CN=user`), from the first part to the last.
+    pub subject: Box<str>,
+    /// The subject by RFC 2253 (`CN=user,O=org`), as HBA's `clientname=DN` compares it.
+    pub distinguished_name: Box<str>,
+}
+
+/// An alternative name of a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AlternativeName {
+    /// A host, wildcards included.
+    Dns(Box<str>),
+    /// An address.
+    Ip(IpAddr),
+}
+
+impl TlsFacts {
+    /// As the log and the console have it: `TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=X25519`.
+    pub fn summary(&self) -> String {
+        match &self.group {
+            Some(group) => format!("{}/{}/ECDH={group}", self.version, self.cipher),
+            None => format!("{}/{}", self.version, self.cipher),
+        }
+    }
+}
+
+/// What of the TLS settings is in force. A reload with files that can't be used changes the settings, as
+/// the console shows them, but not this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TlsInForce {
+    /// What is demanded of clients.
+    pub clients: SslMode,
+    /// What is demanded of servers, where their database does not say.
+    pub servers: SslMode,
+    /// Counts how often what servers are connected with has changed: those from before are replaced.
+    pub generation: u64,
+}
+
+impl Default for TlsInForce {
+    /// No TLS.
+    fn default() -> Self {
+        TlsInForce {
+            clients: SslMode::Disable,
+            servers: SslMode::Disable,
+            generation: 0,
+        }
+    }
+}
+
+impl TlsInForce {
+    /// What the settings ask for.
+    pub fn asked(config: &Config, generation: u64) -> TlsInForce {
+        TlsInForce {
+            clients: config.globals.client_tls_sslmode,
+            servers: config.globals.server_tls_sslmode,
+            generation,
+        }
+    }
+}
+
+impl SslMode {
+    /// The other side must use TLS.
+    pub fn is_required(self) -> bool {
+        self.is_verified() || self == SslMode::Require
+    }
+
+    /// The other side's certificate must be signed by a known authority.
+    pub fn is_verified(self) -> bool {
+        matches!(self, SslMode::VerifyCa | SslMode::VerifyFull)
+    }
+}
