@@ -9,6 +9,9 @@
 //!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them.
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
 //! - In what PostgreSQL says `#1` stands for the server's name of a statement.
+//! - `a connect`: a client connects and says nothing yet; `a login` logs it in. `a ssl request`,
+//!   `a ssl request, more` (with a byte behind), `a client hello`: it asks for TLS. `a tls`, `a tls
+//!   fails`: how the handshake ended. `s1 raw S`: PostgreSQL sends that byte.
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
@@ -37,6 +40,7 @@ use howdah_pooler::event::{
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Parcel};
+use howdah_pooler::tls::{TlsInForce, TlsStart};
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
 
@@ -190,7 +194,11 @@ impl World {
              auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n{settings}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
-        let (config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
+        let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
+        // The daemon says what is in force; here that is what is written, if anything is.
+        if text.contains("tls") {
+            config.tls = TlsInForce::asked(&config, 0);
+        }
         Arc::new(config)
     }
 
@@ -331,7 +339,13 @@ impl World {
             Some((name, worker)) => (name, worker.parse().unwrap()),
             None => (who, 0),
         };
+        if what == "connect" {
+            return self.accept(name, worker);
+        }
         if let Some(parameters) = what.strip_prefix("login") {
+            if self.peers.contains_key(name) {
+                return self.start_up(name, parameters);
+            }
             return self.log_in(name, worker, parameters);
         }
         let Some(&(at, peer)) = self.peers.get(name) else {
@@ -370,6 +384,12 @@ impl World {
             "congested" => self.handle(at, Event::Congested(peer), &[]),
             "drained" => self.handle(at, Event::Drained(peer), &[]),
             "flushed" => self.handle(at, Event::Flushed(peer), &[]),
+            "tls" => self.handle(at, Event::TlsDone(peer, Ok(Box::default())), &[]),
+            "tls fails" => self.handle(at, Event::TlsDone(peer, Err("so it is".into())), &[]),
+            "ssl request" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f"),
+            "ssl request, more" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f\x16"),
+            "client hello" => self.receive(name, b"\x16\x03\x01\x02"),
+            _ if what.starts_with("raw ") => self.receive(name, what[4..].as_bytes()),
             "rest" => {
                 let rest = self.rests.remove(name).unwrap();
                 self.receive(name, &rest);
@@ -380,6 +400,10 @@ impl World {
 
     fn log_in(&mut self, name: &str, worker: usize, parameters: &str) {
         self.accept(name, worker);
+        self.start_up(name, parameters);
+    }
+
+    fn start_up(&mut self, name: &str, parameters: &str) {
         let mut all = vec![("user", "u"), ("database", "d")];
         let more = parameters.split_whitespace();
         all.extend(more.map(|word| word.split_once('=').unwrap()));
@@ -475,6 +499,26 @@ impl World {
                 self.peers.remove(&name);
                 self.streams.remove(&name);
                 self.closed.push_back((worker, peer));
+            }
+            Action::StartTls(peer, start) => {
+                let name = self.name(worker, peer);
+                self.flush();
+                self.streams.remove(&name);
+                self.tell(&match *start {
+                    TlsStart::Accept { direct, received } => {
+                        format!(
+                            "{name} accept tls, direct {direct}, {} bytes",
+                            received.len()
+                        )
+                    }
+                    TlsStart::Connect(tls) => {
+                        let mode = format!("{:?}", tls.mode);
+                        format!(
+                            "{name} connect tls, {mode}, {}, direct {}",
+                            tls.host, tls.direct
+                        )
+                    }
+                });
             }
             Action::TellFlushed(peer) => {
                 self.tell(&format!("{} tell when flushed", self.name(worker, peer)));
@@ -576,8 +620,11 @@ impl World {
         let mut line = String::new();
         // Start-up packets and cancel requests have no tag.
         if !from_server && stream.first() == Some(&0) {
-            let cancel = stream.get(4..6) == Some(&[0x04, 0xd2]);
-            line.push_str(if cancel { " cancel" } else { " startup" });
+            line.push_str(match stream.get(4..8) {
+                Some(&[0x04, 0xd2, 0x16, 0x2e]) => " cancel",
+                Some(&[0x04, 0xd2, 0x16, 0x2f]) => " ssl request",
+                _ => " startup",
+            });
             stream.clear();
         }
         while let Some((word, size)) = word(&stream, from_server) {
