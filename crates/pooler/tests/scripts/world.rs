@@ -389,7 +389,7 @@ impl World {
             "ssl request" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f"),
             "ssl request, more" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f\x16"),
             "client hello" => self.receive(name, b"\x16\x03\x01\x02"),
-            _ if what.starts_with("raw ") => self.receive(name, what[4..].as_bytes()),
+            _ if what.starts_with("raw ") => self.receive(name, &what.as_bytes()[4..]),
             "rest" => {
                 let rest = self.rests.remove(name).unwrap();
                 self.receive(name, &rest);
