@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import signal
 import struct
 
@@ -160,6 +161,15 @@ def test_console(with_rules):
     assert refusal(howdah.connect, database="pgbouncer") == REJECTED
     assert refusal(howdah.connect, database="pgbouncer", user="ann") == "not allowed"
     assert howdah.console("SHOW VERSION")
+
+
+@pytest.mark.parametrize("name", ["pgbouncer", "howdah"])
+def test_console_by_its_other_name(with_rules, name):
+    """A rule for one of the console's names holds for both."""
+    howdah = with_rules(f"host {name} ann all reject", "host all all all trust",
+                        admin_users="admin,ann")
+    for database in ("pgbouncer", "howdah"):
+        assert refusal(howdah.connect, database=database, user="ann") == REJECTED
 
 
 # auth_query -------------------------------------------------------------------------------------
@@ -339,21 +349,23 @@ def test_to_hba_and_back(with_rules):
     ("host all all all kerberos", "unsupported method kerberos"),
     ("local all all peer map=none", "there is no ident map none"),
     ("local all all md5 clientcert=verify-full", "unsupported parameter clientcert"),
-    ("host all all 10.0.0.1/8 trust", "address does not match mask"),
-    ("host /^db all all trust", "regular expressions are not supported"),
+    ("host all all 10.0.0.1/8 reject", "address does not match mask"),
+    ("host /^db all all reject", "regular expressions are not supported"),
+    ("host all all 127.0.0.1/32 rejct", "unsupported method rejct"),
+    ("host all all 127.0.0.1/32 \\", "continued lines are not supported"),
+    ("\ufeffhost all all 127.0.0.1/32 reject", "begins with a byte-order mark"),
 ])
 def test_mistakes(with_rules, rule, said):
-    """--check names each with file, line and remedy and ends with 1. At start it is a warning, as
-    in PgBouncer, and the other lines hold."""
-    howdah = with_rules("# 2", rule, "host all bob all trust", start=False)
+    """A line that can't be read stops the start, as in PostgreSQL: were it skipped, who is
+    rejected by it would come in by the next. --check names each with file, line and remedy."""
+    howdah = with_rules("# 2", rule, "host all all all trust", start=False)
     code, output = howdah.check()
     assert code == 1
     line = next(line for line in output.splitlines() if "hba.conf:3)" in line)
     assert line.startswith("ERROR ")
-    howdah.start()
-    howdah.wait_for_log(f"WARNING .*{said}.*hba.conf:3\\): .+")
-    assert refusal(howdah.connect, user="ann") == NO_RULE
-    howdah.connect(user="bob").close()
+    code, output = howdah.run_to_end(howdah.ini_path)
+    assert code == 1
+    assert re.search(f"ERROR .*{said}.*hba.conf:3\\): .+", output), output
 
 
 def test_all_mistakes_at_once(with_rules):
@@ -379,10 +391,9 @@ def test_good_rules(with_rules):
     {"auth_hba_file": None}, {"auth_hba_file": ""}, {"auth_hba_file": "/nowhere/hba.conf"},
 ])
 def test_no_rules(with_rules, changes):
-    """Without rules nobody gets in, and --check says so."""
+    """Without rules there is no start, and --check says so."""
     howdah = with_rules("host all all all trust", start=False)
     howdah.write(**changes)
     code, output = howdah.check()
     assert code == 1 and "hba" in output
-    howdah.start()
-    assert refusal(howdah.connect, user="ann") == NO_RULE
+    assert howdah.run_to_end(howdah.ini_path)[0] == 1

@@ -94,12 +94,9 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
 /// have been told to do so after we had, and nobody tells us. What a reload would refuse, it has
 /// refused.
 pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
-    let Ok((mut newer, warnings)) = source.load(None) else {
+    let Ok((mut newer, _)) = source.load(None) else {
         return config;
     };
-    if warnings.iter().any(|warning| warning.stops_reload) {
-        return config;
-    }
     for text in newer.keep_fixed(&config) {
         log.say(Level::Warning, text);
     }

@@ -100,8 +100,7 @@ fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
 
 /// What may stand at start may still be too little to replace what is in force.
 fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
-    let stops = warnings.iter().any(|warning| warning.stops_reload);
-    if stops || config.loses_users(in_force) {
+    if config.loses_users(in_force) {
         let broken = warnings.into_iter().filter(|warning| warning.broken);
         return Err(broken.map(|warning| warning.text).collect());
     }

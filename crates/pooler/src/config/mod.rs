@@ -25,6 +25,7 @@ use std::time::Duration;
 
 pub use crate::auth::Secret;
 use crate::auth::{Authority, RequireAuth};
+use crate::console::is_console;
 use crate::tls::TlsInForce;
 pub use access::{Hba, HbaMethod, IdentMap};
 pub use database::{Database, Host};
@@ -101,8 +102,6 @@ pub struct Warning {
     pub text: String,
     /// It is about a file that is broken or missing: `--check` takes it for a mistake.
     pub broken: bool,
-    /// A reload with it is refused: what is in force is better than what could be read.
-    pub stops_reload: bool,
 }
 
 impl fmt::Display for Warning {
@@ -271,7 +270,7 @@ impl Config {
         if let Some(database) = self.databases.get(name) {
             return Some(database.clone());
         }
-        let fallback = self.fallback.as_ref().filter(|_| name != CONSOLE)?;
+        let fallback = self.fallback.as_ref().filter(|_| !is_console(name))?;
         Some(Arc::new(Database {
             name: name.into(),
             auto: true,

@@ -315,7 +315,8 @@ impl Resolver {
             self.read_users(read_file);
         }
         self.find_authority();
-        let findings = self.read_rules(read_file);
+        let mut findings = self.read_rules(read_file);
+        self.mistakes.append(&mut findings.unreadable);
         if !self.mistakes.is_empty() {
             let broken = self.warnings.into_iter().filter(|warning| warning.broken);
             let users = broken.map(|warning| Mistake {
@@ -324,7 +325,6 @@ impl Resolver {
                 remedy: "write one \"user\" \"password\" a line".into(),
             });
             self.mistakes.extend(users);
-            self.mistakes.extend(findings.left_out);
             self.mistakes.extend(findings.doubtful);
             return Err(self.mistakes);
         }
@@ -482,15 +482,10 @@ impl Resolver {
     }
 
     fn warn_of_rules(&mut self, findings: access::Findings) {
-        for (mistakes, broken, stops_reload) in [
-            (findings.left_out, true, true),
-            (findings.doubtful, true, false),
-            (findings.not_built, false, false),
-        ] {
+        for (mistakes, broken) in [(findings.doubtful, true), (findings.not_built, false)] {
             let warning = |mistake: Mistake| Warning {
                 text: mistake.to_string(),
                 broken,
-                stops_reload,
             };
             self.warnings.extend(mistakes.into_iter().map(warning));
         }
@@ -500,16 +495,11 @@ impl Resolver {
         self.warnings.push(Warning {
             text,
             broken: false,
-            stops_reload: false,
         });
     }
 
     fn warn_broken(&mut self, text: String) {
-        self.warnings.push(Warning {
-            text,
-            broken: true,
-            stops_reload: false,
-        });
+        self.warnings.push(Warning { text, broken: true });
     }
 }
 

@@ -28,6 +28,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::write;
 
 use crate::client::State;
+use crate::config::CONSOLE;
 use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::note::Level;
@@ -52,9 +53,12 @@ const WELCOME: [(&str, &str); 7] = [
     ("is_superuser", "on"),
 ];
 
-/// True for the console's databases.
+/// The names of the console's database.
+pub const NAMES: [&str; 2] = [CONSOLE, "howdah"];
+
+/// True for the console's database.
 pub fn is_console(database: &str) -> bool {
-    matches!(database, "pgbouncer" | "howdah")
+    NAMES.contains(&database)
 }
 
 /// What all consoles of a worker share.

@@ -17,7 +17,7 @@ pub fn access_files(input: &[u8]) {
     let (maps, rules) = text.split_once(PART).unwrap_or(("", &text));
     let mut findings = Findings::default();
     let maps = ident::parse("ident", maps, &mut findings);
-    let wrong_in_maps = findings.left_out.len();
+    let wrong_in_maps = findings.unreadable.len();
     // A file of names may be any part of the input, itself included.
     let mut read_file = |path: &str| match path.len() % 3 {
         0 => Err("no such file".to_owned()),
@@ -26,9 +26,9 @@ pub fn access_files(input: &[u8]) {
     let hba = hba::parse("hba", rules, &maps, &mut read_file, &mut findings);
     let worded = |line: &&str| !split(line).is_ok_and(|tokens| tokens.is_empty());
     let lines = rules.lines().filter(worded).count();
-    let wrong = findings.left_out.len() - wrong_in_maps;
+    let wrong = findings.unreadable.len() - wrong_in_maps;
     assert_eq!(hba.len() + wrong, lines, "each line is a rule or a mistake");
-    for mistake in findings.left_out.iter().chain(&findings.doubtful) {
+    for mistake in findings.unreadable.iter().chain(&findings.doubtful) {
         let place = mistake.place.as_ref().expect("a mistake is in a line");
         assert!(place.line >= 1 && !mistake.text.is_empty() && !mistake.remedy.is_empty());
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::ident::{IdentMap, IdentMaps};
 use super::tokens::{Token, Tokens};
-use super::{Findings, NO_UTF8, TLS_TWICE, Wrong};
+use super::{Findings, TLS_TWICE, Wrong};
 use crate::auth::Authority;
 use crate::auth::authority::PAM_SERVICE;
 use crate::config::{Mistake, Place};
+use crate::console::{self, is_console};
 use crate::event::Address;
 use crate::ldap::LdapOptions;
 
@@ -83,7 +84,7 @@ pub struct Candidate<'a> {
     pub tls: bool,
     /// It asked for physical replication, which only the word `replication` stands for.
     pub physical_replication: bool,
-    /// The database it asked for.
+    /// The database it asked for. A rule for one of the console's names holds for both.
     pub database: &'a str,
     /// The user it wants to be.
     pub user: &'a str,
@@ -102,7 +103,7 @@ enum From {
     },
 }
 
-/// Addresses. One with bits outside of its mask fits nobody, as in PgBouncer.
+/// Addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Network {
     All,
@@ -155,8 +156,12 @@ impl Rule {
         let (database, user) = (candidate.database, candidate.user);
         let wanted = if candidate.physical_replication {
             self.databases.replication
+        } else if is_console(database) {
+            console::NAMES
+                .iter()
+                .any(|name| self.databases.fit(name, user))
         } else {
-            self.databases.has(database) || (self.databases.same_user && database == user)
+            self.databases.fit(database, user)
         };
         from && wanted && self.users.has(user)
     }
@@ -182,6 +187,11 @@ impl Network {
 }
 
 impl Names {
+    /// Of databases: whether a user's login to this one is among what is meant.
+    fn fit(&self, database: &str, user: &str) -> bool {
+        self.has(database) || (self.same_user && database == user)
+    }
+
     fn has(&self, name: &str) -> bool {
         self.all || self.named.contains(name)
     }
@@ -210,7 +220,7 @@ pub(super) fn parse(
         reader.place.line = number;
         match reader.line(line) {
             Ok(rule) => hba.rules.extend(rule),
-            Err(wrong) => reader.findings.left_out("hba", &reader.place, wrong),
+            Err(wrong) => reader.findings.unreadable("hba", &reader.place, wrong),
         }
     }
     hba
@@ -238,14 +248,9 @@ fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wro
 impl Reader<'_> {
     /// A line; nothing for one without words.
     fn line(&mut self, line: &str) -> Result<Option<Rule>, Wrong> {
-        let Ok(mut tokens) = Tokens::of(line) else {
-            return wrong("a quote is not closed", "close it");
-        };
+        let mut tokens = Tokens::of(line)?;
         if tokens.is_empty() {
             return Ok(None);
-        }
-        if tokens.are_broken() {
-            return wrong(NO_UTF8, "write the file in UTF-8");
         }
         let kind = tokens.word();
         let tls = match kind.as_deref() {
@@ -263,6 +268,13 @@ impl Reader<'_> {
             From::Unix
         } else {
             let network = network(&mut tokens)?;
+            if network.is_empty() {
+                // PostgreSQL disregards such bits, for PgBouncer nobody is there.
+                return wrong(
+                    "address does not match mask",
+                    "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8",
+                );
+            }
             From::Tcp { tls, network }
         };
         let method = method(&mut tokens)?;
@@ -336,13 +348,13 @@ impl Reader<'_> {
                 );
             }
             _ if word.starts_with('@') => return self.file(&word[1..], file, field, depth, names),
+            _ if word.starts_with('/') => {
+                return wrong(
+                    format!("{word}: regular expressions are not supported, here or in PgBouncer"),
+                    "name what is meant, or all; a name that begins with a slash goes into quotes",
+                );
+            }
             _ => {
-                if word.starts_with('/') {
-                    let text = "regular expressions are not supported, here or in PgBouncer";
-                    let remedy = format!("name all; this line is for what is named {word}");
-                    let doubt = Mistake::at(&self.place, text, remedy);
-                    self.findings.doubtful.push(doubt);
-                }
                 names.named.insert(word.into());
             }
         }
@@ -375,16 +387,9 @@ impl Reader<'_> {
             wrong(format!("could not open {path}: {why}"), remedy)
         })?;
         for (number, line) in (1..).zip(text.lines()) {
-            let Ok(mut tokens) = Tokens::of(line) else {
-                return wrong(
-                    format!("a quote is not closed in {path}:{number}"),
-                    "close it",
-                );
-            };
-            if tokens.are_broken() {
-                let text = format!("{NO_UTF8}, in {path}:{number}");
-                return wrong(text, "write the file in UTF-8");
-            }
+            let tokens = Tokens::of(line);
+            let mut tokens =
+                tokens.map_err(|(text, remedy)| (format!("{text}, in {path}:{number}"), remedy))?;
             while let Some(token) = tokens.take() {
                 match token {
                     Token::Word(word) => self.word(&word, &path, field, depth + 1, names)?,
@@ -424,16 +429,6 @@ impl Reader<'_> {
     /// Says what a rule can't mean, or can't have.
     fn judge(&mut self, rule: &Rule) {
         let place = &self.place;
-        if let From::Tcp { network, .. } = &rule.from
-            && network.is_empty()
-        {
-            let text = "address does not match mask, so nobody is there";
-            let remedy =
-                "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8";
-            self.findings
-                .doubtful
-                .push(Mistake::at(place, text, remedy));
-        }
         if let Some(Authority::Ldap(options)) = rule.authority.as_deref()
             && options.wants_tls_twice()
         {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::tokens::Tokens;
-use super::{Findings, NO_UTF8, Wrong};
+use super::{Findings, Wrong};
 use crate::config::{Mistake, Place};
 
 /// The maps of an `auth_ident_file`, by name.
@@ -54,7 +54,7 @@ pub(super) fn parse(path: &str, text: &str, findings: &mut Findings) -> IdentMap
                 let map = maps.entry(name.clone()).or_insert_with(fresh);
                 map.mappings.push(mapping);
             }
-            Err(wrong) => findings.left_out("ident", &place, wrong),
+            Err(wrong) => findings.unreadable("ident", &place, wrong),
         }
     }
     let share = |(name, map)| (name, Arc::new(map));
@@ -66,14 +66,9 @@ fn parse_line(line: &str) -> Result<Option<(String, Mapping)>, Wrong> {
         let remedy = "write `map system-user database-user`, or all for the last";
         (text.to_owned(), remedy.to_owned())
     };
-    let Ok(mut tokens) = Tokens::of(line) else {
-        return Err(("a quote is not closed".into(), "close it".into()));
-    };
+    let mut tokens = Tokens::of(line)?;
     if tokens.is_empty() {
         return Ok(None);
-    }
-    if tokens.are_broken() {
-        return Err((NO_UTF8.into(), "write the file in UTF-8".into()));
     }
     let name = tokens.word();
     let name = name.ok_or_else(|| wrong("it does not begin with a map's name, unquoted"))?;

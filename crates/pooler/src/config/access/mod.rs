@@ -1,7 +1,8 @@
 //! Who may log in from where, and how: the files of `auth_type = hba`.
 //!
-//! The grammar is PostgreSQL's as PgBouncer 1.25 reads it: a line that cannot be read is left out,
-//! and what comes behind it holds all the same. That is warned of at start; a reload is refused.
+//! The grammar is PostgreSQL's as PgBouncer 1.25 reads it. A line that can't be read stops the
+//! start or the reload, as in PostgreSQL: were it skipped, who is rejected by it would come in by
+//! the next.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -20,17 +21,14 @@ pub use ident::IdentMap;
 pub(super) const TLS_TWICE: &str =
     "ldaps and ldaptls=1 exclude each other: no server begins TLS within TLS, so nobody gets in";
 
-/// Said of a line that would mean something else than it shows.
-const NO_UTF8: &str = "there are bytes in it that are not UTF-8";
-
 /// What is wrong with a line, and how to right it.
 type Wrong = (String, String);
 
 /// What was found on the way.
 #[derive(Default, Debug)]
 pub(super) struct Findings {
-    /// Lines, or whole files, that were left out.
-    pub(super) left_out: Vec<Mistake>,
+    /// Lines, or whole files, that can't be read.
+    pub(super) unreadable: Vec<Mistake>,
     /// Lines that hold, but can hardly mean what they say.
     pub(super) doubtful: Vec<Mistake>,
     /// Lines that ask for what is not built; each kind once.
@@ -39,17 +37,16 @@ pub(super) struct Findings {
 
 impl Findings {
     fn missing(&mut self, what: &str, path: &str, why: &str, remedy: &str) {
-        self.left_out.push(Mistake {
+        self.unreadable.push(Mistake {
             place: None,
             text: format!("could not open {what} config file {path}: {why}"),
             remedy: remedy.into(),
         });
     }
 
-    fn left_out(&mut self, what: &str, place: &Place, (why, remedy): Wrong) {
+    fn unreadable(&mut self, what: &str, place: &Place, (why, remedy): Wrong) {
         let text = format!("could not parse {what} config line {}: {why}", place.line);
-        let remedy = format!("{remedy}; such a line is skipped at start, and stops a reload");
-        self.left_out.push(Mistake::at(place, text, remedy));
+        self.unreadable.push(Mistake::at(place, text, remedy));
     }
 }
 
@@ -72,7 +69,7 @@ pub(super) fn load(
     }
     let path = &globals.auth_hba_file;
     if path.is_empty() {
-        findings.left_out.push(Mistake {
+        findings.unreadable.push(Mistake {
             place: None,
             text: "auth_type = hba without auth_hba_file lets nobody in".into(),
             remedy: "name the file of the rules".into(),

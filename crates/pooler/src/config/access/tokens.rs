@@ -1,7 +1,11 @@
 //! The words of a line.
 
 use super::super::resolve::NO_TEXT;
+use super::Wrong;
 use crate::quotes::quoted;
+
+/// What some editors put at the beginning of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A word, or what stands between words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +16,16 @@ pub(super) enum Token {
     Quoted(String),
     /// `,`
     Comma,
+}
+
+impl Token {
+    /// There were bytes that are no UTF-8 in it; in a comment they do no harm.
+    fn is_broken(&self) -> bool {
+        match self {
+            Token::Word(text) | Token::Quoted(text) => text.contains(NO_TEXT),
+            Token::Comma => false,
+        }
+    }
 }
 
 /// Splits a line. A word ends at white space, a comma, a quote or a `#`, which begins a comment;
@@ -69,9 +83,27 @@ impl<'a> Tokens<'a> {
     /// Of a line.
     ///
     /// # Errors
-    /// As [`split`].
-    pub(super) fn of(line: &'a str) -> Result<Tokens<'a>, ()> {
-        let tokens = split_with_rest(line)?.into_iter().peekable();
+    /// It can't be read as what it seems to say.
+    pub(super) fn of(line: &'a str) -> Result<Tokens<'a>, Wrong> {
+        let wrong = |text: &str, remedy: &str| Err((text.to_owned(), remedy.to_owned()));
+        if line.starts_with(BYTE_ORDER_MARK) {
+            let remedy = "write the file in UTF-8 without one";
+            return wrong("the file begins with a byte-order mark", remedy);
+        }
+        let Ok(tokens) = split_with_rest(line) else {
+            return wrong("a quote is not closed", "close it");
+        };
+        if tokens.iter().any(|(token, _)| token.is_broken()) {
+            let text = "there are bytes in it that are not UTF-8";
+            return wrong(text, "write the file in UTF-8");
+        }
+        if let Some((Token::Word(last), _)) = tokens.last()
+            && last.ends_with('\\')
+        {
+            let text = "continued lines are not supported, here or in PgBouncer";
+            return wrong(text, "write all of it on one line");
+        }
+        let tokens = tokens.into_iter().peekable();
         Ok(Tokens { tokens, rest: line })
     }
 
@@ -112,15 +144,6 @@ impl<'a> Tokens<'a> {
     /// Takes a comma, if one is next.
     pub(super) fn comma(&mut self) -> bool {
         self.take_if(|token| *token == Token::Comma).is_some()
-    }
-
-    /// Bytes that are no UTF-8 are among what is left; in a comment they do no harm.
-    pub(super) fn are_broken(&self) -> bool {
-        let broken = |(token, _): (Token, &str)| match token {
-            Token::Word(text) | Token::Quoted(text) => text.contains(NO_TEXT),
-            Token::Comma => false,
-        };
-        self.tokens.clone().any(broken)
     }
 
     /// Nothing is left.
