@@ -4,6 +4,7 @@ mod clock;
 mod contender;
 mod contest;
 mod crowd;
+mod decisions;
 mod design;
 mod load;
 mod machine;
@@ -58,6 +59,12 @@ enum What {
     Login(DesignFlags),
     /// Waiting times at a fixed rate, 50 to 100 % of capacity
     Latency(DesignFlags),
+    /// Instructions of the decision ring per transaction, by callgrind (needs valgrind)
+    Decisions {
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
     /// Tells what moved between two records of a design, beyond the spread of both
     Against {
         /// The record from before: a record.json
@@ -146,6 +153,9 @@ fn main() -> ExitCode {
             println!("\n{passed} of {rows} rows pass");
         }),
         Some(What::Against { before, now }) => against(before, now),
+        Some(What::Decisions { json }) => {
+            decisions::count().map(|counts| println!("{}", decisions::shown(&counts, *json)))
+        }
         Some(What::Matrix(flags)) => play(Design::Matrix, flags),
         Some(What::Classic(flags)) => play(Design::Classic, flags),
         Some(What::Threads(flags)) => play(Design::Threads, flags),

@@ -1,0 +1,261 @@
+//! `howdah-decisions ROW TIMES`: plays transactions against the decision ring alone, in one thread,
+//! without a kernel. `./bench decisions` counts its instructions under callgrind: they are the same
+//! in every run of the same binary, however busy the machine is.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use howdah_bench::session::message;
+use howdah_pooler::config::Config;
+use howdah_pooler::event::{Action, Address, ClientId, Ends, Event, Out, Peer, ServerId, Time};
+use howdah_pooler::{Pooler, PoolerSetup};
+
+/// What one transaction is: what the client sends, and what PostgreSQL answers.
+struct Row {
+    name: &'static str,
+    request: fn() -> Vec<u8>,
+    /// PostgreSQL's answer.
+    reply: fn() -> Vec<u8>,
+}
+
+/// The rows, as `./bench decisions` shows them.
+const ROWS: [Row; 6] = [
+    Row {
+        name: "simple",
+        request: || query("select 1"),
+        reply: || [rows(1), ready()].concat(),
+    },
+    Row {
+        name: "simple-480-bytes",
+        request: || query(&format!("select 1 where '{}' <> ''", "x".repeat(456))),
+        reply: || [rows(1), ready()].concat(),
+    },
+    Row {
+        name: "simple-101-rows",
+        request: || query("select 1"),
+        reply: || [rows(101), ready()].concat(),
+    },
+    Row {
+        name: "transaction-block",
+        request: || query("begin"),
+        reply: || [complete("BEGIN"), message(b'Z', b"T")].concat(),
+    },
+    Row {
+        name: "extended",
+        request: || [message(b'P', b"\0select 1\0\0\0"), execute("")].concat(),
+        reply: || [message(b'1', b""), bound(), ready()].concat(),
+    },
+    Row {
+        name: "prepared",
+        request: || execute("s"),
+        reply: || [bound(), ready()].concat(),
+    },
+];
+
+fn query(text: &str) -> Vec<u8> {
+    message(b'Q', format!("{text}\0").as_bytes())
+}
+
+/// Bind, Describe, Execute and Sync.
+fn execute(statement: &str) -> Vec<u8> {
+    let bind = format!("\0{statement}\0\0\0\0\0\0\0");
+    [
+        message(b'B', bind.as_bytes()),
+        message(b'D', b"P\0"),
+        message(b'E', b"\0\0\0\0\0"),
+        message(b'S', b""),
+    ]
+    .concat()
+}
+
+fn bound() -> Vec<u8> {
+    [message(b'2', b""), rows(1)].concat()
+}
+
+fn rows(number: usize) -> Vec<u8> {
+    let column = b"\0\x01?column?\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+    let mut bytes = message(b'T', column);
+    for _ in 0..number {
+        bytes.extend(message(b'D', b"\0\x01\0\0\0\x011"));
+    }
+    bytes.extend(complete(&format!("SELECT {number}")));
+    bytes
+}
+
+fn complete(tag: &str) -> Vec<u8> {
+    message(b'C', format!("{tag}\0").as_bytes())
+}
+
+fn ready() -> Vec<u8> {
+    message(b'Z', b"I")
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+    if arguments == ["--rows"] {
+        println!("{}", names.join("\n"));
+        return ExitCode::SUCCESS;
+    }
+    let row = arguments
+        .first()
+        .and_then(|name| ROWS.iter().find(|row| row.name == name));
+    let times = arguments.get(1).and_then(|times| times.parse().ok());
+    let (Some(row), Some(times)) = (row, times) else {
+        eprintln!(
+            "howdah-decisions: say ROW TIMES; ROW is one of {}",
+            names.join(", ")
+        );
+        return ExitCode::from(2);
+    };
+    match play(row, times) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("howdah-decisions: {}: {error}", row.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn play(row: &Row, times: usize) -> Result<(), String> {
+    let mut world = World::new()?;
+    world.log_in()?;
+    world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
+    let parse = [message(b'P', b"s\0select 1\0\0\0"), message(b'S', b"")].concat();
+    world.transaction(&parse, &[message(b'1', b""), ready()].concat())?;
+    let (request, reply) = ((row.request)(), (row.reply)());
+    let (commit, committed) = (query("commit"), [complete("COMMIT"), ready()].concat());
+    let in_block = reply.ends_with(b"T");
+    for _ in 0..times {
+        world.transaction(&request, &reply)?;
+        if in_block {
+            world.transaction(&commit, &committed)?;
+        }
+    }
+    Ok(())
+}
+
+/// One worker's decisions with one client and one server.
+struct World {
+    pooler: Pooler,
+    now: u64,
+    out: Out,
+    client: Option<ClientId>,
+    server: Option<ServerId>,
+    /// Bytes that the client and the server were sent by the event at hand.
+    sent: [usize; 2],
+}
+
+impl World {
+    fn new() -> Result<World, String> {
+        let text = "[databases]\nd = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
+                    auth_file = list\npool_mode = transaction\n";
+        let list = |_: &str| Ok("\"u\" \"\"\n".to_string());
+        let (config, _) = Config::load("bench.ini", text, &mut { list })
+            .map_err(|mistakes| format!("{mistakes:?}"))?;
+        let setup = PoolerSetup::repeatable(1, &Arc::new(config)).next();
+        Ok(World {
+            pooler: Pooler::new(setup.ok_or("no worker")?),
+            now: 1_000_000_000,
+            out: Out::default(),
+            client: None,
+            server: None,
+            sent: [0; 2],
+        })
+    }
+
+    fn log_in(&mut self) -> Result<(), String> {
+        self.happen(Event::Accepted(ends(1)));
+        let client = self.client.ok_or("the client is not adopted")?;
+        let names = b"\0\x03\0\0user\0u\0database\0d\0\0";
+        let startup = [&(names.len() as u32 + 4).to_be_bytes()[..], names].concat();
+        self.happen(Event::Received(Peer::Client(client), &startup));
+        self.settle();
+        let server = self.server.ok_or("no server is opened")?;
+        self.happen(Event::Connected(server, Ok(ends(2))));
+        let mut welcome = message(b'R', &[0; 4]);
+        for (name, value) in [
+            ("server_version", "17.0"),
+            ("client_encoding", "UTF8"),
+            ("DateStyle", "ISO, MDY"),
+            ("TimeZone", "GMT"),
+            ("standard_conforming_strings", "on"),
+        ] {
+            welcome.extend(message(b'S', format!("{name}\0{value}\0").as_bytes()));
+        }
+        welcome.extend(message(b'K', &[0, 0, 0, 9, 1, 2, 3, 4]));
+        welcome.extend(ready());
+        self.happen(Event::Received(Peer::Server(server), &welcome));
+        self.settle();
+        match self.sent[0] {
+            0 => Err("the client is not let in".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn transaction(&mut self, request: &[u8], reply: &[u8]) -> Result<(), String> {
+        let client = self.client.ok_or("the client is gone")?;
+        self.sent = [0; 2];
+        self.happen(Event::Received(Peer::Client(client), request));
+        if self.sent[1] == 0 {
+            return Err("nothing reached the server".into());
+        }
+        let server = self.server.ok_or("the server is gone")?;
+        self.happen(Event::Received(Peer::Server(server), reply));
+        match self.sent[0] {
+            0 => Err("nothing reached the client".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ticks until what the worker has told itself is through.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.happen(Event::Tick);
+        }
+    }
+
+    fn happen(&mut self, event: Event<'_>) {
+        self.now += 1_000;
+        self.pooler.handle(Time(self.now), event, &mut self.out);
+        let mut mail = Vec::new();
+        for action in self.out.actions.drain(..) {
+            match action {
+                Action::Adopt(id) => self.client = Some(id),
+                Action::Connect(id, ..) => self.server = Some(id),
+                Action::Send(peer, range) | Action::Relay(peer, range) => {
+                    let side = usize::from(matches!(peer, Peer::Server(_)));
+                    self.sent[side] += range.len();
+                }
+                Action::Post(_, letter) => mail.push(letter),
+                _ => {}
+            }
+        }
+        self.out.clear();
+        for letter in mail {
+            self.happen(Event::Mail(letter));
+        }
+    }
+}
+
+fn ends(port: u16) -> Ends {
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    Ends {
+        remote: Address::Tcp(here, 40_000 + port),
+        local: Address::Tcp(here, 6432),
+        unix_peer: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_reaches_the_server_and_comes_back() {
+        for row in &ROWS {
+            play(row, 3).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        }
+    }
+}
