@@ -9,6 +9,7 @@ pub mod auth;
 pub mod broker;
 pub mod cancel;
 pub mod census;
+pub mod certificate;
 pub mod client;
 pub mod command;
 pub mod config;
