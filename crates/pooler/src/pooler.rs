@@ -324,6 +324,9 @@ impl Pooler {
             (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
             (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
             (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
+            (Asker::Server(id), Answer::UserNamed(_, name)) => {
+                self.server_peer_named(id, name, out);
+            }
             (Asker::Client(id), Answer::PasswordChecked(_, verdict)) => {
                 self.password_checked(id, verdict, out);
             }

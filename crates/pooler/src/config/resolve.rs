@@ -310,6 +310,7 @@ impl Resolver {
     ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
         self.judge_what_is_not_built();
         self.judge_peers();
+        self.judge_certificates();
         self.place_hosts();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -376,6 +377,20 @@ impl Resolver {
                 self.path
             ));
         }
+    }
+
+    /// Logins by certificates alone are for nobody where clients need not show any.
+    fn judge_certificates(&mut self) {
+        let globals = &self.config.globals;
+        if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
+            return;
+        }
+        let written = self.written.get("auth_type");
+        self.mistakes.push(Mistake {
+            place: written.map(|(_, place)| place.clone()),
+            text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
+            remedy: "set that, and client_tls_ca_file".into(),
+        });
     }
 
     /// A database without a host is where our own unix socket is.
@@ -482,7 +497,7 @@ impl Resolver {
     }
 
     fn warn_of_rules(&mut self, findings: access::Findings) {
-        for (mistakes, broken) in [(findings.doubtful, true), (findings.not_built, false)] {
+        for (mistakes, broken) in [(findings.doubtful, true), (findings.idle, false)] {
             let warning = |mistake: Mistake| Warning {
                 text: mistake.to_string(),
                 broken,

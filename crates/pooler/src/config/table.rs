@@ -146,19 +146,6 @@ const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
     why: "TLS is not built yet, and going on in the clear would be unsafe",
 };
-const AUTH_STOPS: Status = Status::Stops {
-    unless: &[
-        "any",
-        "trust",
-        "plain",
-        "md5",
-        "hba",
-        "ldap",
-        "pam",
-        "scram-sha-256",
-    ],
-    why: "this way to log in is not built yet",
-};
 
 globals! {
     admin_users: List = "", G, reload, Built,
@@ -180,7 +167,7 @@ globals! {
         "The query that finds the secret of a user who is not in auth_file.";
     auth_query_cache: Duration = "0", G, reload, Built,
         "For how long what auth_query told of a user is believed without asking again, on each worker; 0 for not at all. A wrong password has it asked anew, for the next login. Not in PgBouncer.";
-    auth_type: AuthType = "md5", G, reload, AUTH_STOPS,
+    auth_type: AuthType = "md5", G, reload, Built,
         "How clients prove who they are.";
     auth_user: Option<String> = unset, GD, reload, Built,
         "The role that runs auth_query.";

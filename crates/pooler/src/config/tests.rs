@@ -401,7 +401,10 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     for (line, word) in [
         ("client_tls_sslmode = require", "TLS"),
         ("server_tls_sslmode = verify-full", "TLS"),
-        ("auth_type = cert", "not built"),
+        (
+            "auth_type = cert",
+            "requires client_tls_sslmode = verify-full",
+        ),
     ] {
         let seen = mistakes(&format!("[pgbouncer]\n{line}"));
         assert!(

@@ -295,7 +295,7 @@ words! {
         Plain = "plain",
         /// MD5 challenge, or SCRAM when the stored secret is one.
         Md5 = "md5",
-        /// A TLS client certificate. Not built.
+        /// A TLS client certificate that names the user.
         Cert = "cert",
         /// By rules in a file.
         Hba = "hba",

@@ -211,16 +211,18 @@ impl Names {
     }
 }
 
-/// Reads a file of rules.
+/// Reads a file of rules. tls: clients may have TLS.
 pub(super) fn parse(
     path: &str,
     text: &str,
+    tls: bool,
     maps: &IdentMaps,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     findings: &mut Findings,
 ) -> Hba {
     let file: Arc<str> = path.into();
     let mut reader = Reader {
+        tls,
         maps,
         read_file,
         findings,
@@ -248,6 +250,8 @@ enum Field {
 }
 
 struct Reader<'a> {
+    /// Clients may have TLS.
+    tls: bool,
     maps: &'a IdentMaps,
     read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
     findings: &'a mut Findings,
@@ -302,7 +306,13 @@ impl Reader<'_> {
             HbaMethod::Pam => authority = Some(Arc::new(Authority::Pam(pam_service(&mut tokens)?))),
             _ => options = self.options(&mut tokens)?,
         }
-        let is_tls = matches!(from, From::Tcp { tls: Some(true), .. });
+        let is_tls = matches!(
+            from,
+            From::Tcp {
+                tls: Some(true),
+                ..
+            }
+        );
         if options.client_cert.is_some() && !is_tls {
             return wrong(
                 "clientcert needs TLS",
@@ -317,6 +327,9 @@ impl Reader<'_> {
                 );
             }
             options.client_cert = Some(ClientCert::VerifyFull);
+        } else if options.client_cert.is_some() && options.client_name == ClientName::Any {
+            // PgBouncer has no clientcert: it means what PostgreSQL means by it.
+            options.client_name = ClientName::CommonName;
         }
         let rule = Rule {
             line: self.place.line,
@@ -485,17 +498,16 @@ impl Reader<'_> {
             self.findings.doubtful.push(doubt);
         }
         let text = match (&rule.from, rule.method) {
-            (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
+            _ if self.tls => return,
+            (_, HbaMethod::Cert) => "client_tls_sslmode is disable: cert refuses its clients",
             (From::Tcp { tls, .. }, _) if *tls == Some(true) => {
-                "TLS is not built yet: hostssl lines match nobody"
+                "client_tls_sslmode is disable: hostssl lines match nobody"
             }
             _ => return,
         };
-        if !self.findings.not_built.iter().any(|seen| seen.text == text) {
-            let remedy = "such clients need another line";
-            self.findings
-                .not_built
-                .push(Mistake::at(place, text, remedy));
+        if !self.findings.idle.iter().any(|seen| seen.text == text) {
+            let remedy = "switch TLS on, or give such clients another line";
+            self.findings.idle.push(Mistake::at(place, text, remedy));
         }
     }
 }
