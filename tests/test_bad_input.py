@@ -718,7 +718,7 @@ BAD_SETTINGS = {
     "bad auth_type": ("auth_type = palm-reading", "auth_type"),
     "auth_type ldap, no options": ("auth_type = ldap", "auth_ldap_options"),
     "auth_type ldap, bad options": ("auth_type = ldap\nauth_ldap_options = x=y", "LDAP option"),
-    "auth_type not built: cert": ("auth_type = cert", "cert"),
+    "auth_type cert without TLS": ("auth_type = cert", "cert"),
     "TLS not built, clients": ("client_tls_sslmode = require", "client_tls_sslmode"),
     "TLS not built, servers": ("server_tls_sslmode = verify-full", "server_tls_sslmode"),
     "no equals sign": ("pool_mode", "key = value"),
