@@ -368,6 +368,7 @@ impl Control {
                     leave(0);
                 }
             }
+            Question::Busy(worker) => drop(self.idle.remove(&worker)),
             Question::Accept(on) => self.accept(on),
             Question::HandOver(socket) => self.begin_handover(socket),
             Question::Packed(parcel) => self.handover.take(from, *parcel),

@@ -120,6 +120,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             log: log.clone(),
             driver,
             driver_story,
+            cores,
         },
         freight,
     )?;

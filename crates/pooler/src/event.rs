@@ -368,6 +368,8 @@ pub enum Question {
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId, Ending),
+    /// It has something to wait for again: a client came from another worker. No answer.
+    Busy(WorkerId),
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
     /// A successor talks on this socket, a console's that was told so: everything goes there.

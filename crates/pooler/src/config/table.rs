@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, PoolSpread, SslMode, Value,
 };
 use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
@@ -265,6 +265,10 @@ globals! {
         "When a server goes back to its pool.";
     pool_idle_timeout: Duration = "0", G, reload, Built,
         "Forgets a pool that had neither clients nor servers for this long.";
+    pool_spread: PoolSpread = "always", G, reload, Built,
+        "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
+         one for every four servers of the pool, `random` moves them at random between all workers \
+         all the time, for tests. Not in PgBouncer.";
     query_timeout: Duration = "0", GU, reload, Built,
         "Ends queries that run longer.";
     query_wait_notify: Duration = "5", G, reload, Built,
@@ -602,7 +606,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 7, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 8, "PgBouncer's on Linux and ours");
     }
 
     #[test]

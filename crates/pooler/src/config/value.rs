@@ -396,6 +396,18 @@ words! {
 }
 
 words! {
+    /// On how many workers a pool's clients are.
+    PoolSpread {
+        /// As few as their load needs.
+        Load = "load",
+        /// As many as the pool's size allows.
+        Always = "always",
+        /// On all, and they are moved at random all the time.
+        Random = "random",
+    }
+}
+
+words! {
     /// How the process talks to the kernel.
     IoDriver {
         /// io_uring where the system allows it, else epoll.

@@ -68,6 +68,9 @@ const WORKERS: Columns = &[
     ("servers", 'i'),
     ("xact_count", 'n'),
     ("lends", 'n'),
+    ("pools", 'i'),
+    ("moves_in", 'n'),
+    ("moves_out", 'n'),
 ];
 
 const FDS: Columns = &[

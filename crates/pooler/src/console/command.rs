@@ -530,7 +530,7 @@ impl Pooler {
     }
 
     /// KILL_CLIENT. True if the client was here.
-    pub(super) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
+    pub(crate) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
         let found = self.clients.iter().find(|(_, client)| {
             client.number == number && !matches!(client.state, crate::client::State::Closing)
         });

@@ -56,6 +56,8 @@ pub struct PoolShare {
     pub states: States,
     /// Servers that count against limits.
     pub connections: u32,
+    /// Clients, in every state.
+    pub clients: u32,
     /// Counts since the start.
     pub stats: Stats,
     /// Counts as of when the averages begin.
@@ -83,6 +85,8 @@ pub struct Holdings {
     pub servers: u32,
     /// Free slots for servers.
     pub free_servers: u32,
+    /// Clients that have come from other workers, and left for them.
+    pub moves: (u64, u64),
     /// Cancel requests for peers, by peer.
     pub peers: Vec<PeerCounts>,
     /// What its consoles count.
@@ -170,6 +174,7 @@ impl Pooler {
             free_clients: self.clients.free() as u32,
             servers: self.servers.len() as u32,
             free_servers: self.servers.free() as u32,
+            moves: (self.moves.arrived, self.moves.departed),
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,
@@ -189,6 +194,7 @@ impl Pooler {
                 ..States::default()
             },
             connections: 0,
+            clients: pool.clients,
             stats: pool.stats,
             older: pool.older_stats,
         }
@@ -251,7 +257,7 @@ impl Pooler {
         use client::State;
         let state = match (&client.state, client.pool) {
             (State::Linked(_) | State::Preparing(_), _) => "active",
-            (State::Idle | State::Console(_), _) => "idle",
+            (State::Idle | State::Console(_) | State::Leaving { .. }, _) => "idle",
             (State::Waiting, _) | (State::Welcome, Some(_)) => "waiting",
             (State::Canceller, _) => "active_cancel_req",
             _ => return None,

@@ -542,6 +542,9 @@ fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
             number(holding.servers),
             number(sum(|share| share.stats.transactions)),
             number(sum(|share| share.stats.lends)),
+            number(sum(|share| (share.clients > 0).into())),
+            number(holding.moves.0),
+            number(holding.moves.1),
         ]
     };
     holdings.iter().map(row).collect()

@@ -372,6 +372,7 @@ impl World<'_> {
             }
             Question::LogStats { .. }
             | Question::Idle(..)
+            | Question::Busy(_)
             | Question::Accept(_)
             | Question::StopListening { .. } => {}
         }

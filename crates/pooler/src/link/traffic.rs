@@ -68,6 +68,12 @@ impl Pooler {
             client::State::Moving(_) | client::State::Packed(_) => {
                 client.inbox.held.extend_from_slice(bytes)
             }
+            client::State::Leaving { waits, .. } => {
+                if client.inbox.held.is_empty() && !waits {
+                    client.request = self.now;
+                }
+                client.inbox.held.extend_from_slice(bytes);
+            }
             // What comes before the session stands is the daemon's.
             client::State::Handshake
             | client::State::Canceller
