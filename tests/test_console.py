@@ -251,14 +251,19 @@ def test_disabled_database_of_the_star(make_howdah):
 
 
 def test_set_in_vain(make_howdah):
-    """The log says which setting is wrong, how, and who wanted it; what is not built says so."""
+    """It is said which setting is wrong, and how, also in the log. What is not built says so, and
+    what takes a restart."""
     howdah = make_howdah()
     for command, why in (("query_timeout=soon", "write a number of seconds"),
                          ("nosuch=1", "unknown setting nosuch")):
-        with pytest.raises(wire.Refused, match="SET failed"):
+        said = f"SET failed: {command.split('=')[0]}: {why}"
+        with pytest.raises(wire.Refused, match=said):
             howdah.console(f"SET {command}")
-        howdah.wait_for_log(rf"WARNING SET {command.split('=')[0]}: {why}")
-        howdah.wait_for_log(r"WARNING C-0x\w+: pgbouncer/admin@\S+ pooler error: SET failed")
+        howdah.wait_for_log(rf"WARNING C-0x\w+: pgbouncer/admin@\S+ pooler error: {said}")
+    with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
+        got = console.ask(wire.query("SET listen_port=1"))
+    notices = [message.fields()["M"] for message in got if message.tag == "N"]
+    assert len(notices) == 1 and "takes a restart" in notices[0]
     with howdah.connect(user="admin", database="pgbouncer", password="secret") as console:
         got = console.ask(wire.query("SET server_tls_ciphers=HIGH"))
     notices = [message.fields()["M"] for message in got if message.tag == "N"]

@@ -77,6 +77,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     for warning in warnings {
         log.say(Level::Warning, warning.text);
     }
+    for text in boot::advice(&config) {
+        log.say(Level::Warning, text);
+    }
     leave::leave_on_panic(log);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
@@ -84,7 +87,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let (driver, driver_story) = workers::choose_driver(globals)?;
     log.say(
         Level::Log,
-        format!("{count} workers on {cores} cores, {driver_story}"),
+        format!(
+            "{count} {} on {cores} {}, {driver_story}",
+            if count == 1 { "worker" } else { "workers" },
+            if cores == 1 { "core" } else { "cores" },
+        ),
     );
 
     let desk = control::Desk::open(cores)?;

@@ -710,7 +710,13 @@ fn reload_and_set_ask_the_control_thread() {
     assert_eq!(world.told(console), "C SET verbose=1\nZ Idle");
     assert_eq!(world.query(console, "set verbose = x"), "");
     world.answer(Err("no".into()));
-    assert_eq!(world.told(console), "ERROR 08P01 SET failed\nZ Idle");
+    let error = "ERROR 08P01 SET failed: verbose: no\nZ Idle";
+    assert_eq!(world.told(console), error);
+    world.query(console, "set listen_port = 7");
+    world.answer(Ok(()));
+    let told = world.told(console);
+    let why = "this has no effect: it takes a restart, write it into the configuration file";
+    assert!(told.contains(why), "{told}");
 }
 
 #[test]
