@@ -106,7 +106,6 @@ impl Pooler {
             State::Console(_)
                 | State::Canceller
                 | State::Moving(_)
-                | State::Leaving { .. }
                 | State::Successor
                 | State::Packed(_)
                 | State::Closing

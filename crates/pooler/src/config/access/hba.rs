@@ -10,7 +10,6 @@ use super::tokens::{Token, Tokens};
 use super::{Findings, TLS_TWICE, Wrong};
 use crate::auth::Authority;
 use crate::auth::authority::PAM_SERVICE;
-use crate::certificate::ClientName;
 use crate::config::{Mistake, Place};
 use crate::console::{self, is_console};
 use crate::event::Address;
@@ -35,12 +34,8 @@ pub struct Rule {
     users: Names,
     /// How clients it fits log in.
     pub method: HbaMethod,
-    /// `map=`, for the methods peer and cert, and for `clientcert=verify-full`.
+    /// `map=`, for the methods peer and cert.
     pub map: Option<Arc<IdentMap>>,
-    /// `clientcert=`: a certificate that the client must show besides. With the method cert always.
-    pub client_cert: Option<ClientCert>,
-    /// `clientname=`: what of a certificate is compared with the user's name.
-    pub client_name: ClientName,
     /// Who knows the passwords, for the methods ldap and pam.
     pub authority: Option<Arc<Authority>>,
 }
@@ -60,7 +55,7 @@ pub enum HbaMethod {
     ScramSha256,
     /// By the system's user at the other end of a unix socket.
     Peer,
-    /// By a TLS client certificate that names the user.
+    /// A TLS client certificate. Not built.
     Cert,
     /// By a directory server.
     Ldap,
@@ -79,15 +74,6 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("ldap", HbaMethod::Ldap),
     ("pam", HbaMethod::Pam),
 ];
-
-/// What a rule demands of a client's certificate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClientCert {
-    /// `verify-ca`: an authority of ours has signed it.
-    VerifyCa,
-    /// `verify-full`: and it names the user.
-    VerifyFull,
-}
 
 /// A client, as far as rules look at it.
 #[derive(Clone, Copy, Debug)]
@@ -211,18 +197,16 @@ impl Names {
     }
 }
 
-/// Reads a file of rules. tls: clients may have TLS.
+/// Reads a file of rules.
 pub(super) fn parse(
     path: &str,
     text: &str,
-    tls: bool,
     maps: &IdentMaps,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     findings: &mut Findings,
 ) -> Hba {
     let file: Arc<str> = path.into();
     let mut reader = Reader {
-        tls,
         maps,
         read_file,
         findings,
@@ -250,8 +234,6 @@ enum Field {
 }
 
 struct Reader<'a> {
-    /// Clients may have TLS.
-    tls: bool,
     maps: &'a IdentMaps,
     read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
     findings: &'a mut Findings,
@@ -296,40 +278,14 @@ impl Reader<'_> {
             From::Tcp { tls, network }
         };
         let method = method(&mut tokens)?;
-        let mut options = Options::default();
-        let mut authority = None;
+        let (mut map, mut authority) = (None, None);
         match method {
             HbaMethod::Ldap => {
                 let options = LdapOptions::parse(tokens.take_rest())?;
                 authority = Some(Arc::new(Authority::Ldap(options)));
             }
             HbaMethod::Pam => authority = Some(Arc::new(Authority::Pam(pam_service(&mut tokens)?))),
-            _ => options = self.options(&mut tokens)?,
-        }
-        let is_tls = matches!(
-            from,
-            From::Tcp {
-                tls: Some(true),
-                ..
-            }
-        );
-        if options.client_cert.is_some() && !is_tls {
-            return wrong(
-                "clientcert needs TLS",
-                "begin the line with hostssl, or leave clientcert out",
-            );
-        }
-        if method == HbaMethod::Cert {
-            if options.client_cert == Some(ClientCert::VerifyCa) {
-                return wrong(
-                    "clientcert=verify-ca is less than cert asks for",
-                    "leave clientcert out, or write verify-full",
-                );
-            }
-            options.client_cert = Some(ClientCert::VerifyFull);
-        } else if options.client_cert.is_some() && options.client_name == ClientName::Any {
-            // PgBouncer has no clientcert: it means what PostgreSQL means by it.
-            options.client_name = ClientName::CommonName;
+            _ => map = self.options(&mut tokens)?,
         }
         let rule = Rule {
             line: self.place.line,
@@ -337,9 +293,7 @@ impl Reader<'_> {
             databases,
             users,
             method,
-            map: options.map,
-            client_cert: options.client_cert,
-            client_name: options.client_name,
+            map,
             authority,
         };
         self.judge(&rule);
@@ -449,40 +403,24 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What follows the method: nothing, or `name=value` once or several times.
-    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Options, Wrong> {
-        let only = "map=, clientcert= and clientname= may follow the method";
-        let mut options = Options::default();
-        while let Some(word) = tokens.word() {
-            match word.split_once('=') {
-                Some(("map", name)) => {
-                    let Some(map) = self.maps.get(name) else {
-                        return wrong(
-                            format!("there is no ident map {name}"),
-                            "write its lines into the file that auth_ident_file names",
-                        );
-                    };
-                    options.map = Some(map.clone());
-                }
-                Some(("clientcert", "verify-ca")) => {
-                    options.client_cert = Some(ClientCert::VerifyCa);
-                }
-                Some(("clientcert", "verify-full")) => {
-                    options.client_cert = Some(ClientCert::VerifyFull);
-                }
-                Some(("clientname", "CN")) => options.client_name = ClientName::CommonName,
-                Some(("clientname", "DN")) => options.client_name = ClientName::DistinguishedName,
-                Some(("clientcert", _)) => {
-                    return wrong(format!("invalid {word}"), "write verify-ca or verify-full");
-                }
-                Some(("clientname", _)) => {
-                    return wrong(format!("invalid {word}"), "write CN or DN");
-                }
-                _ => return wrong(format!("unsupported parameter {word}"), only),
-            }
+    /// What follows the method: nothing, or `map=`.
+    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Option<Arc<IdentMap>>, Wrong> {
+        let only = "only map=name may follow the method";
+        let mut found = None;
+        if let Some(word) = tokens.word() {
+            let Some(name) = word.strip_prefix("map=") else {
+                return wrong(format!("unsupported parameter {word}"), only);
+            };
+            let Some(map) = self.maps.get(name) else {
+                return wrong(
+                    format!("there is no ident map {name}"),
+                    "write its lines into the file that auth_ident_file names",
+                );
+            };
+            found = Some(map.clone());
         }
         if tokens.is_empty() {
-            Ok(options)
+            Ok(found)
         } else {
             wrong("unsupported parameters", only)
         }
@@ -498,26 +436,19 @@ impl Reader<'_> {
             self.findings.doubtful.push(doubt);
         }
         let text = match (&rule.from, rule.method) {
-            _ if self.tls => return,
-            (_, HbaMethod::Cert) => "client_tls_sslmode is disable: cert refuses its clients",
+            (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
             (From::Tcp { tls, .. }, _) if *tls == Some(true) => {
-                "client_tls_sslmode is disable: hostssl lines match nobody"
+                "TLS is not built yet: hostssl lines match nobody"
             }
             _ => return,
         };
-        if !self.findings.idle.iter().any(|seen| seen.text == text) {
-            let remedy = "switch TLS on, or give such clients another line";
-            self.findings.idle.push(Mistake::at(place, text, remedy));
+        if !self.findings.not_built.iter().any(|seen| seen.text == text) {
+            let remedy = "such clients need another line";
+            self.findings
+                .not_built
+                .push(Mistake::at(place, text, remedy));
         }
     }
-}
-
-/// What may follow a method.
-#[derive(Default)]
-struct Options {
-    map: Option<Arc<IdentMap>>,
-    client_cert: Option<ClientCert>,
-    client_name: ClientName,
 }
 
 fn method(tokens: &mut Tokens<'_>) -> Result<HbaMethod, Wrong> {
