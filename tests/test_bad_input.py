@@ -718,7 +718,7 @@ BAD_SETTINGS = {
     "bad auth_type": ("auth_type = palm-reading", "auth_type"),
     "auth_type ldap, no options": ("auth_type = ldap", "auth_ldap_options"),
     "auth_type ldap, bad options": ("auth_type = ldap\nauth_ldap_options = x=y", "LDAP option"),
-    "auth_type not built: cert": ("auth_type = cert", "cert"),
+    "auth_type cert without TLS": ("auth_type = cert", "cert"),
     "TLS not built, clients": ("client_tls_sslmode = require", "client_tls_sslmode"),
     "TLS not built, servers": ("server_tls_sslmode = verify-full", "server_tls_sslmode"),
     "no equals sign": ("pool_mode", "key = value"),
@@ -730,6 +730,10 @@ BAD_SETTINGS = {
     "no such address": ("listen_addr = 127.0.0.1, 999.1.1.1", "999.1.1.1"),
     "a socket's path too long": ("unix_socket_dir = /tmp/" + "x" * 120, "unix socket path"),
     "no such user": ("user = nobody_of_that_name", "nobody_of_that_name"),
+    "no folder for the log": ("logfile = /no/such/folder/log", "/no/such/folder/log"),
+    "no folder for the pid file": ("pidfile = /no/such/folder/pid", "/no/such/folder/pid"),
+    "no folder for the socket": ("unix_socket_dir = /no/such/folder", "/no/such/folder"),
+    "a word nearly right": ("auth_type = scram", "did you mean scram-sha-256?"),
     "bytes that are no text": ("syslog_ident = caf\udce9", "UTF-8"),
     "user settings": ("[users]\nann = pool_mode=carpool", "pool_mode"),
     "unknown user setting": ("[users]\nann = colour=red", "colour"),
@@ -816,8 +820,34 @@ def test_check_reports_every_mistake(make_howdah):
     _, code, said = checked(make_howdah, settings="colour = red\npool_mode = carpool",
                             databases="x = shape=round", users="rubbish\n")
     assert code == 1
-    for word in ("colour", "carpool", "shape", "userlist.txt"):
-        assert word in said, said
+    words = ("shape", "colour", "carpool", "userlist.txt")
+    assert [word for line in said.splitlines() for word in words if word in line] == list(words)
+
+
+def test_check_reports_paths_beside_other_mistakes(make_howdah):
+    """What can't be opened is found although the file has other mistakes, in the order of lines."""
+    settings = "logfile = /no/such/folder/log\npool_mode = carpool\npidfile = /proc/nothing/pid"
+    _, code, said = checked(make_howdah, settings=settings)
+    assert code == 1
+    found = re.findall(r"pgbouncer\.ini:(\d+)\)", said)
+    assert found == [str(SETTINGS_LINE + n) for n in range(3)], said
+
+
+@pytest.mark.parametrize("far", [True, False])
+def test_what_is_hardly_meant(make_howdah, far):
+    """--check and the start warn of a pooler that lets nobody in, and of servers that are far away
+    and not encrypted though the default asks for that."""
+    host = "db.example.com" if far else "127.0.0.1"
+    howdah = make_howdah(start=False, auth_type="md5", auth_file=None if far else "users",
+                         databases={"x": f"host={host}"})
+    warnings = ["WARNING auth_type = md5 without auth_file or auth_user lets nobody in",
+                "WARNING server_tls_sslmode = prefer, but TLS is not built yet"]
+    howdah._write_file(os.path.join(howdah.folder, "users"), "")
+    code, said = howdah.check()
+    howdah.start()
+    for text in warnings:
+        assert (text in said) == (text in howdah.log()) == far, (said, howdah.log())
+    assert code == 0
 
 
 def test_check_of_a_group(make_howdah):

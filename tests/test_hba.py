@@ -348,7 +348,7 @@ def test_to_hba_and_back(with_rules):
     ("host all all 10.0.0.0/8", "no method"),
     ("host all all all kerberos", "unsupported method kerberos"),
     ("local all all peer map=none", "there is no ident map none"),
-    ("local all all md5 clientcert=verify-full", "unsupported parameter clientcert"),
+    ("local all all md5 clientcert=verify-full", "clientcert needs TLS"),
     ("host all all 10.0.0.1/8 reject", "address does not match mask"),
     ("host /^db all all reject", "regular expressions are not supported"),
     ("host all all 127.0.0.1/32 rejct", "unsupported method rejct"),
@@ -379,12 +379,12 @@ def test_all_mistakes_at_once(with_rules):
 
 
 def test_good_rules(with_rules):
-    """--check is content with what is right, and only warns of what is not built."""
+    """--check is content with what is right, and only warns of what needs TLS without it."""
     howdah = with_rules("local all all peer map=m", "hostssl all all all md5",
                         maps=["m root all"], start=False)
     code, output = howdah.check()
     assert code == 0
-    assert "WARNING TLS is not built yet: hostssl lines match nobody" in output
+    assert "WARNING client_tls_sslmode is disable: hostssl lines match nobody" in output
 
 
 @pytest.mark.parametrize("changes", [

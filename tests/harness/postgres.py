@@ -121,6 +121,16 @@ class Postgres:
             hba.write("\n".join(lines) + "\n")
         machine.hand_over(path)
 
+    def use_tls(self, certificate, authority=None, hba=("host all all 127.0.0.1/32 trust",)):
+        """Has the cluster speak TLS with this certificate from now on (key and chain are files).
+        authority: the file of those who sign clients' certificates. hba: rules for TCP."""
+        settings = {"ssl": "on", "ssl_cert_file": certificate.chain,
+                    "ssl_key_file": certificate.key, "ssl_ca_file": authority or ""}
+        for key, value in settings.items():
+            self.sql(f"alter system set {key} = '{value}'")
+        self.write_hba("local all all trust", "local replication all trust", *hba)
+        self.reload()
+
     def start(self):
         """Starts the cluster and waits until it answers."""
         log = open(self.log_path, "a")

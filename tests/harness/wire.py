@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 import socket
+import ssl
 import struct
 import termios
 from typing import NamedTuple
@@ -225,6 +226,7 @@ class Wire:
             self.socket.close()
             raise
         self._received = bytearray()
+        self.binding = None
         self.parameters = {}
         self.protocol = None
         self.pid = None
@@ -248,6 +250,20 @@ class Wire:
     def send(self, *parts):
         """Sends bytes, all in one go."""
         self.socket.sendall(b"".join(parts))
+
+    def start_tls(self, context, name="localhost", direct=False):
+        """Has all that follows go through TLS, after an SSLRequest or without it (direct). name:
+        whom the other side is asked for, by SNI, and whom its certificate must be for where the
+        context checks that."""
+        if not direct:
+            self.send(ssl_request())
+            answer = self.read_bytes(1)
+            if answer != b"S":
+                raise Ended(f"{answer!r} to the SSLRequest")
+        self.socket = context.wrap_socket(self.socket, server_hostname=name)
+        # tls-server-end-point: the tests' certificates are signed with SHA-256.
+        self.binding = hashlib.sha256(self.socket.getpeercert(True)).digest()
+        return self
 
     def _fill(self):
         data = self.socket.recv(65536)
@@ -287,7 +303,7 @@ class Wire:
         try:
             while True:
                 found.append(self.read())
-        except (Ended, ConnectionResetError):
+        except (Ended, ConnectionResetError, ssl.SSLEOFError):
             return found
 
     def ends(self):
@@ -295,7 +311,7 @@ class Wire:
         try:
             self.read_bytes(1)
             return False
-        except (Ended, ConnectionResetError):
+        except (Ended, ConnectionResetError, ssl.SSLEOFError):
             return True
 
     def taken(self):
@@ -352,7 +368,9 @@ class Wire:
         elif kind == 5:
             self.send(password_message(md5_password(user, password, body[4:8])))
         elif kind == 10:
-            scram = Scram(password)
+            offered = body[4:].split(b"\0")
+            bound = self.binding if b"SCRAM-SHA-256-PLUS" in offered else None
+            scram = Scram(password, bound)
             self.send(scram.first())
         elif kind == 11:
             self.send(scram.final(body[4:]))
@@ -396,10 +414,13 @@ class Wire:
             assert other.ends()
 
 
-def connect(address, user="postgres", database=None, password=None, seconds=SECONDS, **startup_keys):
-    """A logged-in connection."""
+def connect(address, user="postgres", database=None, password=None, seconds=SECONDS, tls=None,
+            **startup_keys):
+    """A logged-in connection. tls: the ssl.SSLContext of a connection that goes through TLS."""
     client = Wire(address, seconds)
     try:
+        if tls:
+            client.start_tls(tls)
         client.login(user, database, password, **startup_keys)
     except BaseException:
         client.close()
@@ -436,23 +457,28 @@ def scram_secret(password, iterations=4096, salt=None):
 
 
 class Scram:
-    """A SCRAM-SHA-256 login without channel binding, as the client."""
+    """A SCRAM-SHA-256 login as the client; binding: the hash that binds the channel, if it is
+    to be bound. header: what is said of that instead of what is true."""
 
-    def __init__(self, password):
+    def __init__(self, password, binding=None, header=None):
         self.password = password
+        self.binding = binding or b""
+        self.header = header or (b"p=tls-server-end-point,," if binding else b"n,,")
+        self.mechanism = "SCRAM-SHA-256-PLUS" if binding else "SCRAM-SHA-256"
         self.bare = "n=,r=" + base64.b64encode(os.urandom(18)).decode()
 
     def first(self):
         """SASLInitialResponse."""
-        text = ("n,," + self.bare).encode()
-        return message("p", cstr("SCRAM-SHA-256") + struct.pack("!i", len(text)) + text)
+        text = self.header + self.bare.encode()
+        return message("p", cstr(self.mechanism) + struct.pack("!i", len(text)) + text)
 
     def final(self, challenge):
         """SASLResponse to the server's first message."""
         parts = dict(part.split("=", 1) for part in challenge.decode().split(","))
         salt, rounds = base64.b64decode(parts["s"]), int(parts["i"])
         salted = hashlib.pbkdf2_hmac("sha256", self.password.encode(), salt, rounds)
-        without_proof = "c=biws,r=" + parts["r"]
+        bound = base64.b64encode(self.header + self.binding).decode()
+        without_proof = f"c={bound},r=" + parts["r"]
         self.exchange = ",".join((self.bare, challenge.decode(), without_proof)).encode()
         client_key = hmac.digest(salted, b"Client Key", "sha256")
         signature = hmac.digest(hashlib.sha256(client_key).digest(), self.exchange, "sha256")

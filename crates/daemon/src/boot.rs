@@ -1,10 +1,11 @@
 //! Before the work begins: the configuration, who we are, where we are, how much we may open.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-use howdah_pooler::config::{Config, Globals, Mistake, Warning};
+use howdah_pooler::config::{AuthType, Config, Globals, Host, Mistake, Reading, SslMode, Warning};
 use howdah_pooler::note::Level;
 use nix::unistd::{Gid, Uid, User};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,14 +40,8 @@ impl Source {
     /// Everything that is wrong with it.
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
         let path = path.unwrap_or(&self.arguments.config);
-        // Bytes that are no UTF-8 are for the configuration to judge: in a comment they do no harm.
-        let read = |path: &str| match fs::read(path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(why) => Err(log::text(&why)),
-        };
-        let text =
-            read(path).map_err(|why| vec![format!("could not load file \"{path}\": {why}")])?;
-        let (config, warnings) = Config::load(path, &text, &mut { read })
+        let text = read_file(path).map_err(|why| vec![not_read(path, &why)])?;
+        let (config, warnings) = Config::load(path, &text, &mut read_file)
             .map_err(|mistakes| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
         if let Some(missing) = crate::authority::missing(&config) {
             return Err(vec![missing]);
@@ -73,6 +68,19 @@ impl Source {
         }
         Ok(config)
     }
+}
+
+/// A file's text. Bytes that are no UTF-8 are for the configuration to judge: in a comment they do
+/// no harm.
+fn read_file(path: &str) -> Result<String, String> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(why) => Err(log::text(&why)),
+    }
+}
+
+fn not_read(path: &str, why: &str) -> String {
+    format!("could not load file \"{path}\": {why}")
 }
 
 /// Reads the configuration at start and logs what is odd or wrong.
@@ -223,11 +231,7 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
     let current = if raised { limit.maximum } else { limit.current };
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
-    let http = match config.globals.http_listen_port {
-        0 => 0,
-        _ => crate::http::CONNECTIONS as u64 + 1,
-    };
-    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers) + http;
+    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers);
     let servers = expected_servers(config);
     let expected = u64::from(config.globals.max_client_conn)
         .saturating_add(servers)
@@ -285,31 +289,84 @@ fn expected_servers(config: &Config) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// `howdah --check`: what is wrong with the configuration, on standard error.
+/// `howdah --check`: everything that is wrong with the configuration, on standard error.
 pub fn check(arguments: &Arguments) -> bool {
-    match Source::new(arguments).load(None) {
-        Ok((config, warnings)) => {
-            let mistakes = judge_machine(&config);
-            let right = mistakes.is_empty() && !warnings.iter().any(|warning| warning.broken);
-            for mistake in mistakes {
-                eprintln!("ERROR {mistake}");
-            }
-            for warning in warnings {
-                let level = if warning.broken { "ERROR" } else { "WARNING" };
-                eprintln!("{level} {warning}");
-            }
-            if right {
-                println!("{}: the configuration is right", arguments.config);
-            }
-            right
+    let path = &arguments.config;
+    let text = match read_file(path) {
+        Ok(text) => text,
+        Err(why) => {
+            eprintln!("ERROR {}", not_read(path, &why));
+            return false;
         }
-        Err(mistakes) => {
-            for mistake in mistakes {
-                eprintln!("ERROR {mistake}");
-            }
-            false
-        }
+    };
+    let Reading {
+        config,
+        mut mistakes,
+        warnings,
+    } = Config::read(path, &text, &mut read_file);
+    mistakes.extend(judge_machine(&config));
+    Mistake::sort(&mut mistakes, path);
+    let mut errors: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+    let broken = warnings.iter().filter(|warning| warning.broken);
+    errors.extend(broken.map(Warning::to_string));
+    errors.extend(crate::authority::missing(&config));
+    let advice = advice(&config);
+    errors.extend(Source::new(arguments).with_arguments(config).err());
+    for error in &errors {
+        eprintln!("ERROR {error}");
     }
+    for warning in warnings.iter().filter(|warning| !warning.broken) {
+        eprintln!("WARNING {warning}");
+    }
+    for text in advice {
+        eprintln!("WARNING {text}");
+    }
+    if errors.is_empty() {
+        println!("{path}: the configuration is right");
+    }
+    errors.is_empty()
+}
+
+/// What is hardly meant: said by `--check` and at start.
+pub fn advice(config: &Config) -> Vec<String> {
+    let globals = &config.globals;
+    let databases = || config.databases.values().chain(&config.fallback);
+    let shown = |key| {
+        let mut settings = config.show();
+        let setting = settings.find(|setting| setting.key == key);
+        setting
+            .and_then(|setting| setting.value)
+            .unwrap_or_default()
+    };
+    let mut advice = Vec::new();
+    let asks_file = matches!(
+        globals.auth_type,
+        AuthType::Trust | AuthType::Plain | AuthType::Md5 | AuthType::ScramSha256
+    );
+    let looks_up =
+        globals.auth_user.is_some() || databases().any(|database| database.auth_user.is_some());
+    if asks_file && !looks_up && globals.auth_file.as_deref().unwrap_or("").is_empty() {
+        advice.push(format!(
+            "auth_type = {} without auth_file or auth_user lets nobody in: name the file of \
+             users and passwords (auth_file), or who looks them up in PostgreSQL (auth_user)",
+            shown("auth_type")
+        ));
+    }
+    let far = |host: &Host| match host {
+        Host::Name(name) => name != "localhost",
+        Host::Ip(ip) => !ip.is_loopback(),
+        Host::Unix(_) => false,
+    };
+    // Everything stronger stops the start.
+    let would_encrypt = globals.server_tls_sslmode != SslMode::Disable;
+    if would_encrypt && databases().any(|database| database.hosts.iter().any(far)) {
+        advice.push(format!(
+            "server_tls_sslmode = {}, but TLS is not built yet: connections to PostgreSQL are not \
+             encrypted; with server_tls_sslmode = disable this is not said",
+            shown("server_tls_sslmode")
+        ));
+    }
+    advice
 }
 
 /// What this machine makes of settings that name something of it, and would stop the start.
@@ -342,10 +399,60 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
         let remedy = "name a group of this machine, or its number";
         wrong("unix_socket_group", text, remedy);
     }
+    for (setting, path) in [("logfile", &globals.logfile), ("pidfile", &globals.pidfile)] {
+        if let Err(why) = may_write(path) {
+            let remedy = "name a file in a folder that is there and that Howdah may write to";
+            wrong(
+                setting,
+                format!("could not open {setting} {path}: {why}"),
+                remedy,
+            );
+        }
+    }
+    let folder = &globals.unix_socket_dir;
+    if !folder.is_empty()
+        && let Some(path) = is_file_path(folder)
+        && let Err(why) = may_create_in(path)
+    {
+        let text = format!("could not open unix_socket_dir {folder}: {why}");
+        let remedy = "name a folder that is there and that Howdah may write to, or none";
+        wrong("unix_socket_dir", text, remedy);
+    }
     if let Err(Fatal(text)) = find_user(globals.user.as_deref()) {
         wrong("user", text, "name a user of this machine");
     }
     mistakes
+}
+
+/// Whether a file can be opened for writing, or created. Nothing is changed.
+fn may_write(path: &str) -> Result<(), String> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let path = Path::new(path);
+    match fs::OpenOptions::new().append(true).open(path) {
+        Err(why) if why.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => may_create_in(folder),
+            _ => may_create_in(Path::new(".")),
+        },
+        opened => opened.map(drop).map_err(|why| log::text(&why)),
+    }
+}
+
+/// Whether files can be created in a folder.
+fn may_create_in(folder: &Path) -> Result<(), String> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let what = fs::metadata(folder).map_err(|why| log::text(&why))?;
+    if !what.is_dir() {
+        return Err("Not a directory".into());
+    }
+    let allowed = accessat(
+        CWD,
+        folder,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    );
+    allowed.map_err(|why| log::text(&why.into()))
 }
 
 /// Whether a path names something in the file system.

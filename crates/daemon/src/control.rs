@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
@@ -21,7 +21,6 @@ use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Sent};
-use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::reload::Loaded;
@@ -30,9 +29,6 @@ use crate::systemd;
 
 /// Threads for what blocks, at most.
 const BLOCKING_THREADS: usize = 16;
-
-/// How often workers are asked for metrics, while there is an endpoint.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// The worker that asked, and the ticket of its question.
 pub type Asker = (WorkerId, u64);
@@ -132,10 +128,6 @@ impl Desk {
             mut heard,
             deriver,
         } = self;
-        let http = {
-            let _inside = runtime.enter();
-            Http::start(&config.globals, &log)
-        };
         let resolver = Arc::new(resolver);
         let mut control = Control {
             log,
@@ -150,8 +142,6 @@ impl Desk {
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
             handover: HandOver::new(listeners),
-            http,
-            sampler: Sampler::new(),
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -159,17 +149,12 @@ impl Desk {
         };
         runtime.block_on(async {
             let mut zones_at = Instant::now();
-            let mut samples = tokio::time::interval(SAMPLE_EVERY);
-            samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 let period = control.config.globals.dns_zone_check_period;
                 let next = zones_at.checked_add(period).unwrap_or(zones_at);
                 tokio::select! {
                     wish = signals.next() => control.grant(wish),
                     Some(heard) = heard.recv() => control.hear(heard),
-                    _ = samples.tick(), if control.http.is_on() => {
-                        control.sampler.ask(&control.workers);
-                    }
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
                         control.check_zones();
@@ -196,8 +181,6 @@ pub struct Control {
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     pub reloads: VecDeque<Option<Asker>>,
     pub handover: HandOver,
-    pub http: Http,
-    sampler: Sampler,
     /// The process ends as soon as it may.
     pub ending: bool,
     /// Workers that wait for nothing more.
@@ -375,15 +358,6 @@ impl Control {
                 self.answer(from, Answer::Reloaded(ticket, set));
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
-            Question::Surveyed { serial, holdings } => {
-                let globals = &self.config.globals;
-                let sight = self
-                    .sampler
-                    .answered(serial, *holdings, self.ending, globals);
-                if let Some(sight) = sight {
-                    self.http.publish(sight);
-                }
-            }
             Question::Idle(worker, ending) => {
                 self.idle.insert(worker);
                 if self.ending && self.idle.len() == self.workers.len() {
@@ -394,6 +368,7 @@ impl Control {
                     leave(0);
                 }
             }
+            Question::Busy(worker) => drop(self.idle.remove(&worker)),
             Question::Accept(on) => self.accept(on),
             Question::HandOver(socket) => self.begin_handover(socket),
             Question::Packed(parcel) => self.handover.take(from, *parcel),

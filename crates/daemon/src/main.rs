@@ -11,7 +11,6 @@ mod derive;
 mod dns;
 mod forward;
 mod handover;
-mod http;
 mod leave;
 mod listen;
 mod log;
@@ -42,7 +41,6 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
-        Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
         Ok(Command::Check(_)) => return ExitCode::FAILURE,
@@ -79,6 +77,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     for warning in warnings {
         log.say(Level::Warning, warning.text);
     }
+    for text in boot::advice(&config) {
+        log.say(Level::Warning, text);
+    }
     leave::leave_on_panic(log);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
@@ -86,7 +87,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let (driver, driver_story) = workers::choose_driver(globals)?;
     log.say(
         Level::Log,
-        format!("{count} workers on {cores} cores, {driver_story}"),
+        format!(
+            "{count} {} on {cores} {}, {driver_story}",
+            if count == 1 { "worker" } else { "workers" },
+            if cores == 1 { "core" } else { "cores" },
+        ),
     );
 
     let desk = control::Desk::open(cores)?;
@@ -122,6 +127,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             log: log.clone(),
             driver,
             driver_story,
+            cores,
         },
         freight,
     )?;

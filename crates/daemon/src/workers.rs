@@ -39,6 +39,8 @@ pub struct Common {
     pub driver: Choice,
     /// Why so.
     pub driver_story: String,
+    /// So many cores the process may use.
+    pub cores: usize,
 }
 
 /// Chooses how to talk to the kernel, and says why.
@@ -199,6 +201,7 @@ impl Seat {
             ear,
             log,
             driver_story,
+            cores,
             ..
         } = self.common;
         let options = socket_options(&config.globals);
@@ -207,6 +210,7 @@ impl Seat {
         let decisions = Pooler::new(PoolerSetup {
             worker: self.id,
             workers: self.count,
+            usable: u16::try_from(cores).unwrap_or(u16::MAX),
             config,
             seed: self.seed,
             shared_seed: self.shared_seed,

@@ -42,7 +42,14 @@ impl Pooler {
                 out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
                 self.server_arrived(*parcel, out);
             }
-            Parcel::Client(passenger) => self.adopt_client(*passenger, out),
+            Parcel::Client(passenger) => {
+                let id = self.adopt_client(*passenger, true, out);
+                // It may have moved before the takeover, or there were more workers.
+                let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
+                if let Some(key) = key.cloned() {
+                    self.tell_home(key, None, out);
+                }
+            }
         }
     }
 
@@ -52,7 +59,7 @@ impl Pooler {
         database.is_some_and(|database| database.fingerprint() == fingerprint)
     }
 
-    fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
+    pub(crate) fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
         let Some(database) = self.config.database(&lore.key.database) else {
             return;
         };
@@ -63,26 +70,35 @@ impl Pooler {
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(id);
-        pool.scram_keys = pool.scram_keys.take().or(lore.scram_keys);
-        pool.found_secret = pool.found_secret.take().or(lore.found_secret);
+        // Logins that fail may want what others have learnt since.
+        let keeps = pool.failure.is_none();
+        pool.scram_keys = pool.scram_keys.take().filter(|_| keeps).or(lore.scram_keys);
+        let found = pool.found_secret.take().filter(|_| keeps);
+        pool.found_secret = found.or(lore.found_secret);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(id, welcome, out);
         }
     }
 
-    fn adopt_client(&mut self, passenger: Passenger, out: &mut Out) {
+    /// A client goes on here. `enters` has the Broker count it: not if it comes from another worker.
+    pub(crate) fn adopt_client(
+        &mut self,
+        passenger: Passenger,
+        enters: bool,
+        out: &mut Out,
+    ) -> ClientId {
         let id = self.new_client(passenger.ends, passenger.number, passenger.connected);
         out.push(Action::Attach(Peer::Client(id), passenger.socket));
         let database = self.consoles.name(&passenger.database);
         let user = self.consoles.name(&passenger.user);
-        if passenger.admitted {
+        if passenger.admitted && enters {
             let (database, user) = (database.clone(), user.clone());
             let login = Arc::new(PoolKey { database, user });
             let entered = ToBroker::ClientEntered { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         }
         let Some(client) = self.clients.get_mut(id) else {
-            return;
+            return id;
         };
         client.inbox.held = passenger.held;
         client.request = passenger.request;
@@ -94,13 +110,15 @@ impl Pooler {
         match passenger.standing {
             Standing::Startup => {
                 self.watch_client(id);
-                return self.startup_bytes(id, b"", out);
+                self.startup_bytes(id, b"", out);
+                return id;
             }
             Standing::Console { admin } => {
                 client.welcomed = true;
                 client.state = client::State::Console(Box::new(Session::of(admin)));
                 self.keep_key(id, passenger.key);
-                return self.console_run(id, out);
+                self.console_run(id, out);
+                return id;
             }
             Standing::Newcomer | Standing::Ready | Standing::Bound => {}
         }
@@ -120,10 +138,11 @@ impl Pooler {
             named.statement = statements.adopt(named.statement);
             client.names.insert(name, named);
         }
-        if let Some(server) = passenger.server {
-            return self.seat_session(id, server, passenger.key, out);
+        match passenger.server {
+            Some(server) => self.seat_session(id, server, passenger.key, out),
+            None => self.seat(id, passenger.standing, passenger.key, out),
         }
-        self.seat(id, passenger.standing, passenger.key, out);
+        id
     }
 
     /// Gives a client its place in its pool, with the server of its session.

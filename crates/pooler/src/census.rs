@@ -39,6 +39,8 @@ pub struct Census {
     pub admitted: usize,
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
+    /// Notes of where clients are that have moved.
+    pub notes: usize,
 }
 
 impl Pooler {
@@ -84,6 +86,7 @@ impl Pooler {
             permits: broker.map_or(0, |broker| broker.permits()),
             admitted: broker.map_or(0, |broker| broker.clients() as usize),
             hungry: broker.map_or(0, |broker| broker.hungry()),
+            notes: self.moves.under_way() + self.keys.absent(),
         }
     }
 }
@@ -168,5 +171,6 @@ impl std::ops::AddAssign for Census {
         self.permits += other.permits;
         self.admitted += other.admitted;
         self.hungry += other.hungry;
+        self.notes += other.notes;
     }
 }

@@ -116,13 +116,12 @@ impl Pooler {
         match due {
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Notify => {
-                let detail = self.wait_detail(id);
                 if let Some(client) = self.clients.get_mut(id) {
                     client.notified = true;
                     let text = "No server connection available in postgres backend, \
                                 client being queued";
                     out.send_with(Peer::Client(id), |buf| {
-                        write::notice(buf, "NOTICE", "00000", text, detail.as_deref());
+                        write::notice(buf, "NOTICE", "00000", text, None);
                     });
                 }
                 self.watch_client(id);
@@ -141,6 +140,7 @@ impl Pooler {
                 let limit = nanos(globals.cancel_wait_timeout);
                 deadlines.add(client.request, limit, Fault::CancelWait);
             }
+            (client::State::Leaving { .. }, _) => return None,
             (client::State::Closing | client::State::Console(_), _) => return None,
             (client::State::Idle, Some(pool)) => {
                 let limit = pool.terms.client_idle_timeout;
@@ -235,8 +235,7 @@ impl Pooler {
                 // would keep as many.
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
-                let (database, user) = (&pool.key.database, &pool.key.user);
-                let keeps = self.keys.home(database, user, self.workers) == self.worker;
+                let keeps = self.first_seat(&pool.key) == self.worker;
                 if why == "server idle timeout" && pool.servers <= min && keeps {
                     if let Some(server) = self.servers.get_mut(id) {
                         server.since = self.now;

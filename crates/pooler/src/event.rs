@@ -9,7 +9,6 @@ use std::sync::{Arc, Weak};
 
 use crate::auth::{Authority, Secret};
 use crate::config::{Config, Host};
-use crate::console::gather::Holdings;
 use crate::mail::Mail;
 use crate::note::Note;
 use crate::orders::Ending;
@@ -369,6 +368,8 @@ pub enum Question {
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId, Ending),
+    /// It has something to wait for again: a client came from another worker. No answer.
+    Busy(WorkerId),
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
     /// A successor talks on this socket, a console's that was told so: everything goes there.
@@ -378,13 +379,6 @@ pub enum Question {
     Packed(Box<Parcel>),
     /// That was all of this worker, and this is what it knows besides. No answer.
     AllPacked(Box<Estate>),
-    /// A worker's answer to [`crate::console::Survey::for_metrics`]. No answer.
-    Surveyed {
-        /// The survey's.
-        serial: u64,
-        /// What it has.
-        holdings: Box<Holdings>,
-    },
     /// End the process with this exit code, now.
     Exit(i32),
     /// Close the listening sockets; those of unix kind may stay for the console.

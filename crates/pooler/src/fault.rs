@@ -136,6 +136,7 @@ impl Fault {
                 auth::TRUST_FAILED
                 | auth::PEER_FAILED
                 | auth::CERT_FAILED
+                | auth::CERT_REQUIRED
                 | auth::LDAP_FAILED
                 | auth::PAM_FAILED
                 | auth::REJECTED

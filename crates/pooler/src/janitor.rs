@@ -1,10 +1,10 @@
 //! What happens several times a second: the Broker hears of needs, pools are kept at their minimum or
 //! forgotten, averages are taken. And what administrators' orders have put in force ([`Janitor`]).
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use crate::config::nanos;
-use crate::event::{Action, Out, Peer, Question, Time, WorkerId};
+use crate::event::{Action, Out, Peer, Question, Time};
 use crate::mail::{Mail, ToBroker};
 use crate::note::{Level, Note};
 use crate::orders::Ending;
@@ -34,7 +34,9 @@ pub struct Janitor {
     pub(crate) told_idle: bool,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
-    turn: u16,
+    /// How often clients were killed: all, and those of a database.
+    kills: u64,
+    kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
     stats_at: Time,
     older_stats_at: Time,
 }
@@ -113,11 +115,18 @@ impl Janitor {
         self.next = now;
     }
 
-    /// Workers in turn, beginning with the one that asks.
-    pub fn next_turn(&mut self, worker: WorkerId, workers: u16) -> WorkerId {
-        let to = WorkerId((worker.0 + self.turn) % workers);
-        self.turn = (self.turn + 1) % workers;
-        to
+    /// KILL is obeyed.
+    pub(crate) fn count_kill(&mut self, database: Option<&str>) {
+        match database {
+            None => self.kills += 1,
+            Some(name) => *self.kills_of.entry(name.to_string()).or_default() += 1,
+        }
+    }
+
+    /// How many KILLs of a database were obeyed here: a client that comes from a worker that has
+    /// obeyed fewer has escaped some.
+    pub(crate) fn kills_of(&self, database: &str) -> u64 {
+        self.kills + self.kills_of.get(database).copied().unwrap_or(0)
     }
 }
 
@@ -130,6 +139,9 @@ impl Pooler {
                 Peer::Client(id) => self.client_due(id, at, out),
                 Peer::Server(id) => self.server_due(id, at, out),
             }
+        }
+        if self.moves.next().is_some_and(|at| at <= now) {
+            self.move_due(out);
         }
         if self.janitor.next_hunger.is_some_and(|at| at <= now) {
             self.janitor.next_hunger = None;
@@ -148,6 +160,9 @@ impl Pooler {
     /// Several times a second.
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
+        if self.moves.next().is_none() {
+            self.move_at_random(out);
+        }
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.trim_newcomers(id);
@@ -213,21 +228,23 @@ impl Pooler {
     }
 
     /// `min_pool_size` of a database with a forced user holds without clients, too: that database
-    /// has one pool only, which is then founded on its home worker.
+    /// has one pool only, which is then founded on one worker.
     fn found_forced_pools(&mut self) {
         let config = self.config.clone();
         for database in config.databases.values() {
             let Some(user) = &database.forced_user else {
                 continue;
             };
-            let home = self.keys.home(&database.name, user, self.workers);
-            if config.min_pool_size(database) == 0 || home != self.worker {
+            if config.min_pool_size(database) == 0 {
                 continue;
             }
             let key = PoolKey {
                 database: self.consoles.name(&database.name),
                 user: self.consoles.name(user),
             };
+            if self.first_seat(&key) != self.worker {
+                continue;
+            }
             self.pool_for(key, database);
         }
     }

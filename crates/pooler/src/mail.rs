@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::cancel::OldKey;
 use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
+use crate::moving::{Departure, Traveller};
 use crate::parcel::{Estate, Parcel};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
@@ -14,6 +16,35 @@ use crate::tls::TlsFacts;
 pub enum Mail {
     /// A client that this worker shall serve.
     Client(Box<ClientParcel>),
+    /// A client that goes on here, between two transactions.
+    Move(Box<Traveller>),
+    /// So many clients of a pool shall go to another worker.
+    Shed {
+        /// Which pool.
+        pool: Arc<PoolKey>,
+        /// Where to.
+        to: WorkerId,
+        /// How many.
+        clients: u32,
+    },
+    /// Where newcomers of a pool go.
+    Seats(Arc<PoolKey>, Arc<[WorkerId]>),
+    /// To the worker that a client's key names: the client has come to another.
+    KeyAt {
+        /// The key.
+        key: OldKey,
+        /// Where the client is.
+        at: WorkerId,
+        /// Where it comes from: that one may forget it now.
+        left: Option<Departure>,
+    },
+    /// To the worker that such a client has left: its note of this number has done its duty.
+    KeyNoted(u64),
+    /// To the worker that a client's key names: the client is no more.
+    KeyGone(OldKey),
+    /// The client of this number in the console is to be disconnected: it was elsewhere when that
+    /// was asked.
+    KillMoved(u64),
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
     /// What PostgreSQL told another worker at the login of a pool's last server: clients need not
@@ -34,6 +65,8 @@ pub enum Mail {
         from: (WorkerId, ClientId),
         /// Nothing ran when it came, and all that came before it has been handled since.
         again: bool,
+        /// It may not be at the worker that the key names: the client has moved, or it is `again`.
+        forwarded: bool,
     },
     /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
     Cancelled(ClientId, bool),
@@ -236,19 +269,6 @@ impl Evict {
     }
 }
 
-/// A bound that is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldBy {
-    /// `pool_size`, with the reserve as far as that may be used yet.
-    Pool,
-    /// `max_db_connections`.
-    Database,
-    /// `max_user_connections`.
-    User,
-    /// Those two.
-    DatabaseAndUser,
-}
-
 /// What the Broker tells.
 #[derive(Debug)]
 pub enum FromBroker {
@@ -293,14 +313,6 @@ pub enum FromBroker {
     Content {
         /// The pool that wanted to grow.
         pool: Arc<PoolKey>,
-    },
-    /// Which bound holds back the pool of a `Need`: for those who ask why clients wait. Said when it
-    /// is another than before.
-    HeldBack {
-        /// The pool that wants to grow.
-        pool: Arc<PoolKey>,
-        /// By what.
-        by: HeldBy,
     },
     /// How many servers of a pool the worker may keep, because its bounds were lowered; those above
     /// it go when they are idle.

@@ -89,6 +89,7 @@ impl Pooler {
 
     /// KILL: clients and servers go at once, and PAUSE holds from then.
     fn kill(&mut self, database: Option<&str>, out: &mut Out) {
+        self.janitor.count_kill(database);
         if let Some(name) = database {
             self.pause(Some(name), out);
         }
@@ -167,7 +168,10 @@ impl Pooler {
             )
         };
         let busy = match ending {
-            Ending::Clients => self.clients.iter().any(|(_, client)| counted(client)),
+            Ending::Clients => {
+                let here = self.clients.iter().any(|(_, client)| counted(client));
+                here || self.moves.under_way() > 0
+            }
             Ending::Servers => self
                 .servers
                 .iter()

@@ -26,7 +26,7 @@ use rand_chacha::rand_core::RngCore;
 use subtle::ConstantTimeEq;
 
 use crate::Seeded;
-use crate::cancel::Keys;
+use crate::cancel::{Keys, OldKey};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
 use crate::fault::Fault;
@@ -183,6 +183,19 @@ impl Peering {
     }
 }
 
+/// A request's key is this one; in the form of peers, however often it may still be forwarded.
+pub(crate) fn same_key(key: &OldKey, pid: u32, secret: &[u8]) -> bool {
+    key.pid == pid && is_secret(&key.secret, secret)
+}
+
+fn is_secret(own: &[u8], secret: &[u8]) -> bool {
+    let mut fresh = secret.to_vec();
+    if let Some(last) = fresh.get_mut(3) {
+        *last |= TTL_MASK;
+    }
+    bool::from(own.ct_eq(secret) | own.ct_eq(&fresh))
+}
+
 impl Pooler {
     /// The settings are new, or the first.
     pub(crate) fn peers_changed(&mut self) {
@@ -239,35 +252,36 @@ impl Pooler {
             let rest = secret.len() == length && bool::from(secret[4..].ct_eq(&mine[4..length]));
             rest.then_some(id)
         };
-        let inherited = || {
-            self.keys.inherited(pid, secret).or_else(|| {
-                let mut fresh = secret.to_vec();
-                let key = PeerKey::read(pid, secret)?.fresh();
-                fresh[..4].copy_from_slice(&key.0[4..]);
-                self.keys.inherited(pid, &fresh)
-            })
-        };
+        let inherited = || self.keys.inherited(pid, |own| is_secret(own, secret));
         let welcomed = |id: &ClientId| self.clients.get(*id).is_some_and(|c| c.welcomed);
         plain.or_else(peered).or_else(inherited).filter(welcomed)
     }
 
     /// A client sent a CancelRequest.
     pub(crate) fn find_cancelled(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
-        let Some(key) = key else {
-            return self.route_cancel(id, pid, secret, out);
-        };
-        let search = Search {
-            pid,
-            secret: secret.into(),
-            plain: false,
-        };
-        self.peering.searches.insert(id, search);
-        if key.worker().0 < self.workers {
-            self.post_cancel(key.worker(), id, pid, secret, out);
-        } else {
-            self.search_on(id, out);
+        if self.peering.ever && PeerKey::read(pid, secret).is_some() {
+            let search = Search {
+                pid,
+                secret: secret.into(),
+                plain: false,
+            };
+            self.peering.searches.insert(id, search);
         }
+        let worker = self.first_asked(pid, secret);
+        self.post_cancel(worker, id, pid, secret, out);
+    }
+
+    /// The worker that a key names: it is asked first.
+    pub(crate) fn first_asked(&self, pid: u32, secret: &[u8]) -> WorkerId {
+        let key = PeerKey::read(pid, secret).filter(|_| self.peering.ever);
+        let named = key.map(PeerKey::worker);
+        let named = named.filter(|worker| worker.0 < self.workers);
+        named.unwrap_or_else(|| self.plainly_named(pid))
+    }
+
+    /// A process before us may have had more workers: its clients were spread like that.
+    fn plainly_named(&self, pid: u32) -> WorkerId {
+        WorkerId(Keys::worker(pid).0 % self.workers)
     }
 
     fn post_cancel(&self, to: WorkerId, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
@@ -276,6 +290,7 @@ impl Pooler {
             secret: secret.into(),
             from: (self.worker, id),
             again: false,
+            forwarded: false,
         };
         out.push(Action::Post(to, mail));
     }
@@ -299,10 +314,9 @@ impl Pooler {
             return;
         };
         if !search.plain {
-            // A process before us may have had more workers: its clients were spread like that.
-            let worker = WorkerId(Keys::worker(search.pid).0 % self.workers);
             search.plain = true;
             let (pid, secret) = (search.pid, search.secret.clone());
+            let worker = self.plainly_named(pid);
             return self.post_cancel(worker, id, pid, &secret, out);
         }
         let Some(search) = self.peering.searches.remove(&id) else {

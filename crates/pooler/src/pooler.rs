@@ -18,11 +18,13 @@ use crate::event::{
 use crate::janitor::Janitor;
 use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail, ToBroker};
+use crate::moving::Moves;
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
 use crate::pool::Pools;
 use crate::server::Server;
+use crate::spread::Spread;
 use crate::statement::Interner;
 use crate::table::Table;
 use crate::timers::Timers;
@@ -35,6 +37,8 @@ pub struct PoolerSetup {
     pub worker: WorkerId,
     /// How many workers there are.
     pub workers: u16,
+    /// How many of them, from the first, clients are on: as many as the process may use cores.
+    pub usable: u16,
     /// The settings.
     pub config: Arc<Config>,
     /// Entropy: different for each worker, never told.
@@ -60,6 +64,7 @@ impl PoolerSetup {
         (0..workers).map(move |worker| PoolerSetup {
             worker: WorkerId(worker),
             workers,
+            usable: workers,
             config: config.clone(),
             seed: [worker as u8; 32],
             shared_seed: [7; 32],
@@ -113,6 +118,8 @@ pub struct Pooler {
     pub(crate) broker: Option<Broker>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
+    pub(crate) spread: Spread,
+    pub(crate) moves: Moves,
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
     /// Who asked the control thread, by ticket.
@@ -174,6 +181,8 @@ impl Pooler {
             broker,
             consoles: Consoles::default(),
             janitor: Janitor::default(),
+            spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
+            moves: Moves::default(),
             random,
             seeded,
             asks: HashMap::with_hasher(seeded),
@@ -233,6 +242,13 @@ impl Pooler {
     fn mail(&mut self, mail: Mail, out: &mut Out) {
         match mail {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
+            Mail::Move(traveller) => self.moved_in(*traveller, out),
+            Mail::Shed { pool, to, clients } => self.shed(pool, to, clients, out),
+            Mail::Seats(pool, seats) => self.spread.seat(&pool, seats),
+            Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
+            Mail::KeyNoted(note) => self.moves.noted(note),
+            Mail::KeyGone(key) => self.keys.away(key, None),
+            Mail::KillMoved(number) => drop(self.kill_client(number, out)),
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
             Mail::Welcome(key, welcome, epoch) => {
                 if let Some(id) = self.pools.find(&key)
@@ -254,6 +270,7 @@ impl Pooler {
                 secret,
                 from,
                 again,
+                forwarded: _,
             } => self.cancel_wanted(pid, secret, from, again, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
@@ -293,7 +310,6 @@ impl Pooler {
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
-            FromBroker::HeldBack { pool, by } => self.held_back(&pool, by),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {
                 client,
@@ -325,6 +341,9 @@ impl Pooler {
             (Asker::Server(id), Answer::Resolved(_, result)) => self.resolved(id, result, out),
             (Asker::Client(id), Answer::Derived(_, key)) => self.client_derived(id, key, out),
             (Asker::Client(id), Answer::UserNamed(_, name)) => self.peer_named(id, name, out),
+            (Asker::Server(id), Answer::UserNamed(_, name)) => {
+                self.server_peer_named(id, name, out);
+            }
             (Asker::Client(id), Answer::PasswordChecked(_, verdict)) => {
                 self.password_checked(id, verdict, out);
             }
@@ -355,12 +374,10 @@ impl Pooler {
 
     /// When `Tick` is due; `None` if nothing waits for time.
     pub fn next_deadline(&self) -> Option<Time> {
+        let due = [self.timers.next(), self.moves.next()];
+        let due = due.into_iter().flatten().min();
         let janitor = self.janitor.next();
-        Some(
-            self.timers
-                .next()
-                .map_or(janitor, |timer| timer.min(janitor)),
-        )
+        Some(due.map_or(janitor, |due| due.min(janitor)))
     }
 
     /// How many things [`Pooler::check`] looks at.

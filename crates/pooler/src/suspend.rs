@@ -106,6 +106,7 @@ impl Pooler {
             State::Console(_)
                 | State::Canceller
                 | State::Moving(_)
+                | State::Leaving { .. }
                 | State::Successor
                 | State::Packed(_)
                 | State::Closing

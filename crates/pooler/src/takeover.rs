@@ -18,7 +18,7 @@ use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, Se
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
 use crate::orders::Ending;
-use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
+use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{self, Server, ServerParcel};
@@ -139,7 +139,8 @@ impl Pooler {
         let Takeover::Holding { since, until, .. } = self.janitor.takeover else {
             return true;
         };
-        self.now >= until || !(self.a_server_works() || self.a_client_logs_in(since))
+        let moves = self.moves.under_way() > 0;
+        self.now >= until || !(moves || self.a_server_works() || self.a_client_logs_in(since))
     }
 
     fn a_server_works(&self) -> bool {
@@ -166,6 +167,7 @@ impl Pooler {
         patient
             && self.clients.iter().any(|(_, client)| match client.state {
                 State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
+                State::Leaving { .. } => true,
                 State::Welcome => client.pool.is_none(),
                 _ => false,
             })
@@ -182,14 +184,8 @@ impl Pooler {
             carried: BTreeMap::new(),
         };
         self.hold_pools(out);
-        for (_, pool) in self.pools.iter() {
-            let lore = PoolLore {
-                key: pool.key.clone(),
-                database: pool.terms.database.fingerprint(),
-                welcome: pool.welcome.clone(),
-                scram_keys: pool.scram_keys.clone(),
-                found_secret: pool.found_secret.clone(),
-            };
+        for id in self.pools.ids() {
+            let lore = self.lore(id);
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
         let (mut leaving, mut sessions) = (BTreeSet::new(), BTreeMap::new());
@@ -204,7 +200,8 @@ impl Pooler {
         }
         for id in self.clients.keys() {
             let state = self.clients.get(id).map(|client| &client.state);
-            let moves = matches!(state, Some(client::State::Moving(_)));
+            use client::State::{Leaving, Moving};
+            let moves = matches!(state, Some(Moving(_) | Leaving { .. }));
             if self.pack_client(id) {
                 leaving.insert(Peer::Client(id));
                 // Of one on its way to another worker the driver lets go already.
@@ -280,7 +277,7 @@ impl Pooler {
             _ if client.leaving || client.replication.any() || client.is_tls() => None,
             State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
-            State::Idle | State::Waiting => Some(Standing::Ready),
+            State::Idle | State::Waiting | State::Leaving { .. } => Some(Standing::Ready),
             State::Console(session) => session.at_rest(),
             // In the middle of proving who it is: nobody could go on there.
             _ => None,
@@ -313,11 +310,6 @@ impl Pooler {
         socket: LooseSocket,
         out: &mut Out,
     ) {
-        if let Some(pool) = client.pool {
-            let pool = self.pools.at_mut(pool);
-            pool.clients -= 1;
-            pool.quiet = self.now;
-        }
         if client.admitted {
             let login = Arc::new(PoolKey {
                 database: client.database.clone(),
@@ -326,6 +318,29 @@ impl Pooler {
             let left = ToBroker::Left { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
         }
+        self.drop_key(client.old_key.clone(), id, out);
+        self.settle_cancels(id, out);
+        let mut passenger = self.take_passenger(id, client, standing, socket);
+        if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
+            passenger.server = carried.remove(&id);
+        }
+        out.push(packed(Parcel::Client(Box::new(passenger))));
+        self.unpacked(Peer::Client(id), out);
+    }
+
+    /// All that travels of a client that is in no table any more, but for its server.
+    pub(crate) fn take_passenger(
+        &mut self,
+        id: ClientId,
+        client: Client,
+        standing: Standing,
+        socket: LooseSocket,
+    ) -> Passenger {
+        if let Some(pool) = client.pool {
+            let pool = self.pools.at_mut(pool);
+            pool.clients -= 1;
+            pool.quiet = self.now;
+        }
         let (pid, secret, length) = self.own_key(id, client.long_key);
         self.peering.forget(id);
         let own = || OldKey {
@@ -333,12 +348,10 @@ impl Pooler {
             secret: secret[..length].into(),
         };
         let key = client.old_key.as_deref().cloned().unwrap_or_else(own);
-        self.keys.forget(client.old_key, id);
-        let server = match &mut self.janitor.takeover {
-            Takeover::Packing { carried, .. } => carried.remove(&id),
-            _ => None,
-        };
-        let passenger = Passenger {
+        if let Some(key) = client.old_key {
+            self.keys.forget(&key, id);
+        }
+        Passenger {
             socket,
             standing,
             ends: client.ends,
@@ -362,10 +375,8 @@ impl Pooler {
             held: client.inbox.held,
             left: client.inbox.left,
             tag: client.inbox.tag,
-            server,
-        };
-        out.push(packed(Parcel::Client(Box::new(passenger))));
-        self.unpacked(Peer::Client(id), out);
+            server: None,
+        }
     }
 
     /// Likewise of a server, which is in the table still.

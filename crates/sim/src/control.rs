@@ -138,6 +138,9 @@ impl Control {
                 Question::Idle(worker, _) => {
                     self.idle.insert(worker.0);
                 }
+                Question::Busy(worker) => {
+                    self.idle.remove(&worker.0);
+                }
                 Question::Accept(on) => {
                     for post in &self.posts {
                         post.post(Letter::Order(Instruction::Accept(on)));
@@ -157,7 +160,6 @@ impl Control {
                 | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }
-                | Question::Surveyed { .. }
                 | Question::Exit(_)
                 | Question::StopListening { .. } => {}
             }

@@ -38,7 +38,8 @@ fn main() -> ExitCode {
     // Panics are violations, told with their seed.
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
-    let (mut seed, mut runs, mut statements, mut turns, mut lends) = (options.seed, 0, 0, 0, 0);
+    let (mut seed, mut runs, mut statements, mut turns) = (options.seed, 0, 0, 0);
+    let (mut lends, mut moves) = (0, 0);
     let mut failures = Vec::new();
     loop {
         let over = match (options.minutes, options.runs) {
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         statements += outcome.statements;
         turns += outcome.turns;
         lends += outcome.lends;
+        moves += outcome.moves;
         if let Some(violation) = outcome.violation {
             failures.push((seed, violation.checker));
             if options.brief {
@@ -74,13 +76,13 @@ fn main() -> ExitCode {
             .map(|(seed, checker)| format!("{{\"seed\":{seed},\"checker\":\"{checker}\"}}"))
             .collect();
         println!(
-            "{{\"runs\":{runs},\"statements\":{statements},\"turns\":{turns},\"lends\":{lends},\
+            "{{\"runs\":{runs},\"statements\":{statements},\"turns\":{turns},\"lends\":{lends},\"moves\":{moves},\
              \"seconds\":{seconds:.1},\"failures\":[{}]}}",
             failed.join(",")
         );
     } else {
         println!(
-            "{runs} runs, {statements} statements, {turns} turns, {lends} lends, {seconds:.1} s, \
+            "{runs} runs, {statements} statements, {turns} turns, {lends} lends, {moves} moves, {seconds:.1} s, \
              {} failed",
             failures.len()
         );

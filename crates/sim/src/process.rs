@@ -53,6 +53,7 @@ impl Process {
             let pooler = Pooler::new(PoolerSetup {
                 worker: WorkerId(id),
                 workers: scenario.workers,
+                usable: scenario.workers,
                 config: config.clone(),
                 seed: [(id + 1 + before * WORKERS_MAX) as u8; 32],
                 shared_seed: [(scenario.seed as u8).wrapping_add(before as u8); 32],

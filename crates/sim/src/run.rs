@@ -54,8 +54,10 @@ pub struct Outcome {
     pub turns: u64,
     /// Virtual time, in nanoseconds.
     pub time: u64,
-    /// Servers lent from worker to worker, cancels that were sent, and so on: what the run reached.
+    /// Servers lent from worker to worker.
     pub lends: u64,
+    /// Clients that have moved from worker to worker.
+    pub moves: u64,
 }
 
 /// Plays a seed. A panic of the code under test is a violation.
@@ -84,7 +86,7 @@ pub fn run(seed: u64, told: bool) -> Outcome {
             if let Ok(mut world) = world.try_borrow_mut() {
                 world.story.violation.get_or_insert(violation);
             }
-            (0, 0, 0)
+            (0, 0, 0, 0)
         }
     };
     let world = world.borrow();
@@ -96,6 +98,7 @@ pub fn run(seed: u64, told: bool) -> Outcome {
         turns: figures.1,
         time: world.now.0,
         lends: figures.2,
+        moves: figures.3,
     }
 }
 
@@ -180,9 +183,10 @@ impl Play {
         }
     }
 
-    fn figures(&mut self) -> (usize, u64, u64) {
+    fn figures(&mut self) -> (usize, u64, u64, u64) {
         let lends = self.workers().map(|w| w.decisions().lends).sum();
-        (self.postgres.journal.len(), self.turns, lends)
+        let moves = self.workers().map(|w| w.decisions().moves).sum();
+        (self.postgres.journal.len(), self.turns, lends, moves)
     }
 
     /// The workers of all processes.

@@ -141,6 +141,7 @@ impl Scenario {
                 format!("server_idle_timeout = {idle_seconds}"),
                 "pool_idle_timeout = 2".into(),
                 "query_wait_notify = 0".into(),
+                "pool_spread = always".into(),
                 "query_wait_timeout = 0".into(),
                 "log_connections = 0".into(),
                 "log_disconnections = 1".into(),
@@ -171,6 +172,10 @@ impl Scenario {
         scenario.choose_faults(chance);
         scenario.choose_ddl(chance);
         // Drawn apart: what other seeds give stays as it is.
+        let chance = &mut Chance::new(seed ^ 0x3011_1e5e);
+        if scenario.workers > 1 && chance.once_in(2) {
+            scenario.settings.push("pool_spread = random".into());
+        }
         let chance = &mut Chance::new(seed ^ 0x0c04_7e57);
         if scenario.mode != "session" && chance.once_in(12) {
             scenario.contend(chance);

@@ -18,6 +18,8 @@ pub struct Watched {
     pub pooler: Pooler,
     /// Servers given to other workers.
     pub lends: u64,
+    /// Clients sent to other workers.
+    pub moves: u64,
     /// Servers that the driver was told to let go of for that.
     pub parting: u64,
     /// Who waited, and who had a server, after the last event.
@@ -45,6 +47,7 @@ impl Watched {
         Watched {
             pooler,
             lends: 0,
+            moves: 0,
             parting: 0,
             waiters: Vec::new(),
             links: Vec::new(),
@@ -106,7 +109,11 @@ impl Watched {
     fn check_address(&self, mail: &Mail) {
         let right = match mail {
             // A process before this one may have had more workers.
-            Mail::Cancel { pid, .. } => Keys::worker(*pid).0 % self.place.1,
+            Mail::Cancel {
+                pid,
+                forwarded: false,
+                ..
+            } => Keys::worker(*pid).0 % self.place.1,
             Mail::Broker(_) => 0,
             _ => return,
         };
@@ -226,6 +233,8 @@ impl Decide for Watched {
         self.pooler.check();
         let lent = |action: &&Action| matches!(action, Action::Post(_, Mail::Server(_)));
         self.lends += out.actions.iter().filter(lent).count() as u64;
+        let sent = |action: &&Action| matches!(action, Action::Post(_, Mail::Move(_)));
+        self.moves += out.actions.iter().filter(sent).count() as u64;
         let parts = |action: &&Action| matches!(action, Action::Detach(Peer::Server(_)));
         self.parting += out.actions.iter().filter(parts).count() as u64;
         self.excuse_late(out);

@@ -202,6 +202,8 @@ pub const TRUST_FAILED: &str = "\"trust\" authentication failed";
 pub const PEER_FAILED: &str = "unix socket login rejected";
 /// What is told where a client certificate is asked for.
 pub const CERT_FAILED: &str = "certificate authentication failed";
+/// What is told where a certificate is asked for besides another proof.
+pub const CERT_REQUIRED: &str = "connection requires a valid client certificate";
 /// What is told where a rule says so.
 pub const REJECTED: &str = "login rejected";
 /// What is told where no rule fits.

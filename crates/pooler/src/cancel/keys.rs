@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use crate::event::{ClientId, WorkerId};
 
@@ -21,12 +20,15 @@ pub struct Keys {
     lasting: [u8; 32],
     /// Keys that clients were given by processes before this one, by their first halves.
     old: BTreeMap<u32, Vec<Inherited>>,
+    /// Where clients are whose keys name this worker and who are not here, by the first halves of
+    /// their keys.
+    away: BTreeMap<u32, Vec<(OldKey, WorkerId)>>,
 }
 
 /// The second half of a key that another process gave, and whose it is.
 type Inherited = (Box<[u8]>, ClientId);
 
-/// A cancel key that was given by another process.
+/// A cancel key that was given by another worker, or by another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OldKey {
     /// Its first half.
@@ -43,6 +45,7 @@ impl Keys {
             secret,
             lasting: secret,
             old: BTreeMap::new(),
+            away: BTreeMap::new(),
         }
     }
 
@@ -61,9 +64,8 @@ impl Keys {
         self.old.entry(key.pid).or_default().push((key.secret, id));
     }
 
-    /// A client that may have had a key of another process is gone.
-    pub fn forget(&mut self, key: Option<Box<OldKey>>, id: ClientId) {
-        let Some(key) = key else { return };
+    /// A client that had a key of another process, or worker, is gone.
+    pub fn forget(&mut self, key: &OldKey, id: ClientId) {
         if let Some(keys) = self.old.get_mut(&key.pid) {
             keys.retain(|(_, of)| *of != id);
             if keys.is_empty() {
@@ -72,11 +74,32 @@ impl Keys {
         }
     }
 
-    /// The client that was given this key by another process.
-    pub(crate) fn inherited(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
+    /// The client of a key that names this worker is at another; or here, or gone, if at none.
+    pub(crate) fn away(&mut self, key: OldKey, at: Option<WorkerId>) {
+        let keys = self.away.entry(key.pid).or_default();
+        keys.retain(|(other, _)| *other != key);
+        let pid = key.pid;
+        keys.extend(at.map(|at| (key, at)));
+        if keys.is_empty() {
+            self.away.remove(&pid);
+        }
+    }
+
+    /// Where the client of such a key is.
+    pub(crate) fn away_at(&self, pid: u32, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
+        let mut keys = self.away.get(&pid)?.iter();
+        keys.find(|(key, _)| is_it(key)).map(|(_, at)| *at)
+    }
+
+    /// How many clients of such keys are away.
+    pub(crate) fn absent(&self) -> usize {
+        self.away.values().map(Vec::len).sum()
+    }
+
+    /// The client that was given this key elsewhere.
+    pub(crate) fn inherited(&self, pid: u32, is_it: impl Fn(&[u8]) -> bool) -> Option<ClientId> {
         let mut keys = self.old.get(&pid)?.iter();
-        let found = keys.find(|(of, _)| bool::from(secret.ct_eq(of)));
-        found.map(|(_, id)| *id)
+        keys.find(|(secret, _)| is_it(secret)).map(|(_, id)| *id)
     }
 
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
@@ -110,17 +133,5 @@ impl Keys {
     /// The slot that a key names; one that never exists if it names none.
     pub fn slot(pid: u32) -> u32 {
         (pid & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
-    }
-
-    /// The worker where a small pool lives: all workers find the same.
-    pub fn home(&self, database: &str, user: &str, workers: u16) -> WorkerId {
-        let mut hash = Sha256::new();
-        hash.update(self.lasting);
-        hash.update(b"home");
-        hash.update(database.as_bytes());
-        hash.update([0]);
-        hash.update(user.as_bytes());
-        let digest = hash.finalize();
-        WorkerId(u16::from_be_bytes([digest[0], digest[1]]) % workers)
     }
 }

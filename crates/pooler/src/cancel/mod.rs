@@ -1,7 +1,8 @@
 //! Cancel keys, and requests to cancel.
 //!
 //! A key names the worker and the slot of its client; its secret is a hash that only we can make,
-//! so no table of keys is kept. The client's worker decides link and cancel in one step. A cancel
+//! so no table of keys is kept, but for clients that are elsewhere by now (`moving.rs`). The client's
+//! worker decides link and cancel in one step. A cancel
 //! is carried by a connection of its own. PostgreSQL closes that once it has signalled the backend:
 //! until then the server is given to nobody, so the cancel can't reach anybody else's query. If the
 //! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
@@ -31,22 +32,6 @@ use crate::mail::Mail;
 use crate::pooler::Pooler;
 
 impl Pooler {
-    /// A client sent a CancelRequest: it goes to the worker that the key names.
-    pub(crate) fn route_cancel(&mut self, id: ClientId, pid: u32, secret: &[u8], out: &mut Out) {
-        // A process before us may have had more workers: its clients were spread like that.
-        let worker = WorkerId(Keys::worker(pid).0 % self.workers);
-        let from = (self.worker, id);
-        out.push(Action::Post(
-            worker,
-            Mail::Cancel {
-                pid,
-                secret: secret.into(),
-                from,
-                again: false,
-            },
-        ));
-    }
-
     /// A cancel request for a client of this worker, perhaps.
     ///
     /// A statement and the cancel request for it come on two sockets, and mail may overtake what
@@ -61,9 +46,22 @@ impl Pooler {
         out: &mut Out,
     ) {
         let Some(id) = self.key_holder(pid, &secret) else {
-            out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
-            return;
+            let Some(to) = self.gone_where(pid, &secret) else {
+                return out.push(Action::Post(from.0, Mail::Cancelled(from.1, false)));
+            };
+            let forwarded = Mail::Cancel {
+                pid,
+                secret,
+                from,
+                again: false,
+                forwarded: true,
+            };
+            return out.push(Action::Post(to, forwarded));
         };
+        let state = self.clients.get(id).map(|client| &client.state);
+        if let Some(client::State::Leaving { .. }) = state {
+            return self.moves.hold_cancel(id, pid, secret, from);
+        }
         let state = self.clients.get(id).map(|client| match client.state {
             client::State::Waiting | client::State::Preparing(_) => (true, None),
             client::State::Linked(server) => (false, Some(server)),
@@ -81,6 +79,7 @@ impl Pooler {
                     secret,
                     from,
                     again: true,
+                    forwarded: true,
                 };
                 return out.push(Action::Post(self.worker, second_look));
             }

@@ -94,7 +94,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        self.keys.forget(client.old_key.take(), id);
+        let key = client.old_key.take();
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
         client.names.clear();
@@ -116,6 +116,8 @@ impl Pooler {
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
         }
+        self.drop_key(key, id, out);
+        self.settle_cancels(id, out);
         out.push(Action::Close {
             peer: Peer::Client(id),
             how,
@@ -128,9 +130,11 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if matches!(client.state, State::Moving(_) | State::Packed(_)) {
-            // Lost instead of detached: it goes nowhere.
-            client.state = State::Startup;
+        // Lost instead of detached: it goes nowhere.
+        match client.state {
+            State::Moving(_) | State::Packed(_) => client.state = State::Startup,
+            State::Leaving { .. } => client.state = State::Idle,
+            _ => {}
         }
         match client.state {
             // Closed already; only the rest of our last words is dropped.

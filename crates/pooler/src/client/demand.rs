@@ -1,12 +1,15 @@
-//! What is demanded of a client at its login, and the one proof that it needs not say a word for:
-//! the system's user at the other end of a unix socket.
+//! What is demanded of a client at its login, and the two proofs that it needs not say a word for:
+//! its certificate, and the system's user at the other end of a unix socket.
 
 use std::sync::Arc;
 
 use super::login::{Login, Proof};
 use super::{Replication, State};
-use crate::auth::{Authority, CERT_FAILED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
-use crate::config::access::{Candidate, Rule};
+use crate::auth::{
+    Authority, CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret,
+};
+use crate::certificate::ClientName;
+use crate::config::access::{Candidate, ClientCert, Rule};
 use crate::config::{AuthType, HbaMethod, IdentMap};
 use crate::event::{ClientId, Out, Question};
 use crate::fault::Fault;
@@ -26,6 +29,8 @@ pub enum Demand {
         /// Whom that user may be; without it, whoever has the same name.
         map: Option<Arc<IdentMap>>,
     },
+    /// By a certificate that names the user: it does.
+    Certificate,
     /// By a password that somebody else knows.
     Authority(Arc<Authority>),
 }
@@ -41,9 +46,7 @@ impl Pooler {
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Hba => return self.demand_of_rule(id, out),
             AuthType::Ldap | AuthType::Pam => return self.by_authority(id, &self.config.authority),
-            AuthType::Cert => {
-                return Err(Fault::Config("auth_type is not built yet".into()));
-            }
+            AuthType::Cert => return self.by_certificate(id, None, out),
         };
         Ok(Demand::Exchange(method))
     }
@@ -52,6 +55,7 @@ impl Pooler {
         let rule = self.rule(id).ok_or(Fault::LoginFailed(NO_RULE))?;
         let text = format!("HBA Line {} is matched", rule.line);
         self.note_client(Level::Noise, id, &text, out);
+        self.check_besides(id, rule, out)?;
         let method = match rule.method {
             HbaMethod::Trust => Method::Trust,
             HbaMethod::Md5 => Method::Md5,
@@ -69,12 +73,57 @@ impl Pooler {
             }
             HbaMethod::Reject => return Err(Fault::LoginFailed(REJECTED)),
             HbaMethod::Ldap | HbaMethod::Pam => return self.by_authority(id, &rule.authority),
-            HbaMethod::Cert => {
-                self.note_client(Level::Error, id, "TLS connection required", out);
-                return Err(Fault::LoginFailed(CERT_FAILED));
-            }
+            HbaMethod::Cert => return self.by_certificate(id, Some(rule), out),
         };
         Ok(Demand::Exchange(method))
+    }
+
+    /// The certificate that a rule wants besides a password or the like.
+    fn check_besides(&self, id: ClientId, rule: &Rule, out: &mut Out) -> Result<(), Fault> {
+        let Some(wanted) = rule.client_cert.filter(|_| rule.method != HbaMethod::Cert) else {
+            return Ok(());
+        };
+        let client = self.clients.get(id);
+        let tls = client.and_then(|client| client.tls.as_ref());
+        if tls.is_none_or(|tls| tls.peer.is_none()) {
+            return Err(Fault::LoginFailed(CERT_REQUIRED));
+        }
+        match wanted {
+            ClientCert::VerifyCa => Ok(()),
+            ClientCert::VerifyFull => self.by_certificate(id, Some(rule), out).map(|_| ()),
+        }
+    }
+
+    /// The client's certificate must name its user, or somebody whom the rule's map lets be that.
+    fn by_certificate(
+        &self,
+        id: ClientId,
+        rule: Option<&Rule>,
+        out: &mut Out,
+    ) -> Result<Demand, Fault> {
+        let refuse = |text: &str, out: &mut Out| {
+            self.note_client(Level::Error, id, text, out);
+            Err(Fault::LoginFailed(CERT_FAILED))
+        };
+        let Some(client) = self.clients.get(id) else {
+            return Err(Fault::LoginFailed(CERT_FAILED));
+        };
+        let Some(tls) = &client.tls else {
+            return refuse("TLS connection required", out);
+        };
+        let Some(certificate) = &tls.peer else {
+            return refuse("TLS client certificate required", out);
+        };
+        let compared = rule.map_or(ClientName::Any, |rule| rule.client_name);
+        let is_named = |name: &str| certificate.is_for_user(name, compared);
+        match rule.and_then(|rule| rule.map.as_ref()) {
+            Some(map) if !map.allows_any(is_named, &client.user) => {
+                let text = format!("ident map: {} does not have a match", map.name);
+                refuse(&text, out)
+            }
+            None if !is_named(&client.user) => refuse("TLS certificate name mismatch", out),
+            _ => Ok(Demand::Certificate),
+        }
     }
 
     /// auth_user would look its users up elsewhere: one of the two is not meant, as PgBouncer has it.
@@ -101,11 +150,40 @@ impl Pooler {
         let client = self.clients.get(id)?;
         self.config.hba.as_ref()?.find(&Candidate {
             remote: &client.ends.remote,
-            tls: false,
+            tls: client.is_tls(),
             physical_replication: client.replication == Replication::Physical,
             database: &client.database,
             user: &client.user,
         })
+    }
+
+    /// The secret of a user who is let in without one; who is unknown to us is refused.
+    fn known_secret(
+        &mut self,
+        id: ClientId,
+        found: Option<Found>,
+        refusal: &'static str,
+        out: &mut Out,
+    ) -> Option<Option<Secret>> {
+        let user = self.clients.get(id)?.user.clone();
+        let listed = || self.config.user(&user).is_some_and(|user| user.listed);
+        match found {
+            None if listed() => Some(None),
+            Some(Found::User(secret)) => Some(secret),
+            None | Some(Found::Nobody) => {
+                let text = format!("no such user: {user}");
+                self.note_client(Level::Log, id, &text, out);
+                self.disconnect(id, Fault::LoginFailed(refusal), out);
+                None
+            }
+        }
+    }
+
+    /// A client's certificate names its user, whom we must know all the same.
+    pub(super) fn admit_certificate(&mut self, id: ClientId, found: Option<Found>, out: &mut Out) {
+        if let Some(secret) = self.known_secret(id, found, CERT_FAILED, out) {
+            self.logged_in(id, None, secret, out);
+        }
     }
 
     /// Has the system's user of a client named. Who is unknown to us is refused at once.
@@ -117,22 +195,11 @@ impl Pooler {
         found: Option<Found>,
         out: &mut Out,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(found) = self.known_secret(id, found, PEER_FAILED, out) else {
             return;
         };
-        let listed = || {
-            self.config
-                .user(&client.user)
-                .is_some_and(|user| user.listed)
-        };
-        let found: Option<Secret> = match found {
-            None if listed() => None,
-            Some(Found::User(secret)) => secret,
-            None | Some(Found::Nobody) => {
-                let text = format!("no such user: {}", client.user);
-                self.note_client(Level::Log, id, &text, out);
-                return self.disconnect(id, Fault::LoginFailed(PEER_FAILED), out);
-            }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
         };
         client.state = State::Login(Box::new(Login {
             proof: Proof::Peer(map),

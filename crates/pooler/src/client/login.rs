@@ -110,8 +110,10 @@ impl Pooler {
         let method = match demand {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
+            Demand::Certificate => return self.admit_certificate(id, found, out),
             Demand::Authority(authority) => return self.ask_for_password(id, authority, out),
         };
+        let tls = client.tls.clone();
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
         self.random.fill_bytes(&mut nonce);
@@ -135,7 +137,7 @@ impl Pooler {
             salt_key: self.keys.salts(),
             md5_salt,
             nonce: &nonce,
-            binding: None,
+            binding: tls.as_ref().and_then(|tls| tls.binding.as_deref()),
         });
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -474,8 +476,6 @@ impl Pooler {
         let Some(welcome) = pool.welcome.clone() else {
             return;
         };
-        let took = self.now.0.saturating_sub(client.connected.0);
-        pool.times.count_login(took);
         client.welcomed = true;
         client.standby = standby::among(&welcome.parameters);
         let asked = client.params.take().map(|asked| {

@@ -31,6 +31,13 @@ pub enum State {
     Handshake,
     /// It is on its way to another worker, with what it has sent.
     Moving(WorkerId),
+    /// The driver lets go of it: it goes on at another worker, between two transactions.
+    Leaving {
+        /// Which worker.
+        to: WorkerId,
+        /// It stood in its pool's line.
+        waits: bool,
+    },
     /// PostgreSQL is asked who its user is.
     Lookup,
     /// It proves who it is.

@@ -31,10 +31,6 @@ const USER_MAX: usize = 127;
 /// The first byte of a TLS handshake: a record's type. As a length, it would be one of 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// A pool smaller than this many servers a worker lives on one worker: spread thinner, clients
-/// would wait for servers that are idle elsewhere.
-const SPREAD_MIN: u32 = 4;
-
 /// What a start-up packet asks for, understood.
 #[derive(Debug)]
 pub struct Wish {
@@ -381,13 +377,11 @@ impl Pooler {
             return self.worker;
         };
         let user = database.forced_user.as_deref().unwrap_or(&wish.user);
-        let size = self
-            .config
-            .pool_size(&database, self.config.user(user).map(|u| &**u));
-        if size > 0 && size < SPREAD_MIN * u32::from(self.workers) {
-            return self.keys.home(&wish.database, user, self.workers);
-        }
-        self.janitor.next_turn(self.worker, self.workers)
+        let key = PoolKey {
+            database: self.consoles.name(&wish.database),
+            user: self.consoles.name(user),
+        };
+        self.seat_for(&key)
     }
 
     /// The driver has let go of a client that goes to another worker.
@@ -401,6 +395,9 @@ impl Pooler {
         }
         if let State::Packed(standing) = client.state {
             return self.client_packed(id, *client, standing, socket, out);
+        }
+        if let State::Leaving { to, waits } = client.state {
+            return self.set_out(id, *client, (to, waits), socket, out);
         }
         let State::Moving(to) = client.state else {
             out.push(Action::Discard(socket));

@@ -88,7 +88,12 @@ impl Reader<'_> {
             .rest
             .find([']', '\n'])
             .filter(|&i| cursor.rest[i..].starts_with(']'));
-        let end = end.ok_or_else(|| syntax("close the section name with ]"))?;
+        let Some(end) = end else {
+            // What follows is meant for this section.
+            let name = cursor.take_line().trim().to_owned();
+            self.items.push(Item::Section(name, place));
+            return Err(syntax("close the section name with ]"));
+        };
         let name = cursor.advance(end).to_owned();
         cursor.advance(1);
         self.items.push(Item::Section(name, place));
@@ -135,7 +140,7 @@ impl Reader<'_> {
 type Wrong = (String, String);
 
 fn syntax(remedy: &str) -> Wrong {
-    ("syntax error".into(), remedy.into())
+    ("syntax error in configuration".into(), remedy.into())
 }
 
 struct Cursor<'a> {
@@ -288,7 +293,7 @@ mod tests {
     fn goes_on_after_each_mistake() {
         let text = "[a\nb c\n= d\n'x = 1\n\"y = 1\n'' = 2\nümlaut = 3\n%include\nok = 1\n";
         let (items, mistakes) = read(text);
-        assert_eq!(items, ["a.ini:9 ok=1"]);
+        assert_eq!(items, ["a.ini:1 [a]", "a.ini:9 ok=1"]);
         let lines: Vec<_> = mistakes
             .iter()
             .map(|m| m.split(')').next().unwrap())
@@ -319,8 +324,7 @@ mod tests {
         ];
         assert_eq!(items, expected);
         assert_eq!(mistakes.len(), 1);
-        let said =
-            "could not load file \"gone\": No such file or directory in configuration (a.ini:4)";
+        let said = "could not load file \"gone\": No such file or directory (a.ini:4)";
         assert!(mistakes[0].starts_with(said), "{}", mistakes[0]);
     }
 

@@ -34,8 +34,8 @@ pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
 pub use value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, SslMode,
-    SslNegotiation,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, PoolSpread,
+    SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -80,16 +80,30 @@ impl Mistake {
             remedy: remedy.into(),
         }
     }
+
+    /// Sorts mistakes by their lines, those of one file together: first the file `main`, last what
+    /// stands nowhere.
+    pub fn sort(mistakes: &mut [Mistake], main: &str) {
+        let mut files: Vec<Arc<str>> = vec![main.into()];
+        for place in mistakes.iter().filter_map(|mistake| mistake.place.as_ref()) {
+            if !files.contains(&place.file) {
+                files.push(place.file.clone());
+            }
+        }
+        mistakes.sort_by_key(|mistake| match &mistake.place {
+            Some(place) => (
+                files.iter().position(|file| *file == place.file),
+                place.line,
+            ),
+            None => (Some(files.len()), 0),
+        });
+    }
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(place) => write!(
-                f,
-                "{} in configuration ({place}): {}",
-                self.text, self.remedy
-            ),
+            Some(place) => write!(f, "{} ({place}): {}", self.text, self.remedy),
             None => write!(f, "{}: {}", self.text, self.remedy),
         }
     }
@@ -108,6 +122,17 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// What could be read of a configuration, and all that is wrong with it.
+#[derive(Debug)]
+pub struct Reading {
+    /// What was read. It may be used only if there are no mistakes.
+    pub config: Config,
+    /// What stops the start, in the order of its lines.
+    pub mistakes: Vec<Mistake>,
+    /// What is odd.
+    pub warnings: Vec<Warning>,
 }
 
 /// One row of SHOW CONFIG.
@@ -171,7 +196,21 @@ impl Config {
         text: &str,
         read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
-        resolve::load(path, text, read_file)
+        let reading = Config::read(path, text, read_file);
+        if reading.mistakes.is_empty() {
+            Ok((reading.config, reading.warnings))
+        } else {
+            Err(reading.mistakes)
+        }
+    }
+
+    /// Reads a configuration as [`Config::load`] does, to say what is wrong with it.
+    pub fn read(
+        path: &str,
+        text: &str,
+        read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Reading {
+        resolve::read(path, text, read_file)
     }
 
     /// The auth_file could not be read to its end, and users are missing who are known now: a

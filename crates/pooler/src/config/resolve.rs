@@ -10,11 +10,10 @@ use super::peer::Peer;
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, List, Value, read_number};
-use super::{CONSOLE, Config, Mistake, Place, Warning, access, connstr};
+use super::value::{AuthType, Kind, read_number};
+use super::{CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr};
 use crate::auth::{Authority, Secret};
 use crate::console::is_console;
-use crate::metrics::CAUSES;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
@@ -22,11 +21,11 @@ pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
 /// Longest database name, in bytes, its end mark included.
 const MAX_DATABASE: usize = 64;
 
-pub(super) fn load(
+pub(super) fn read(
     path: &str,
     text: &str,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+) -> Reading {
     let mut mistakes = Vec::new();
     let items = ini::parse(path, text, read_file, &mut mistakes);
     let main = |item: &Item| matches!(item, Item::Section(name, _) if name == "pgbouncer");
@@ -43,6 +42,7 @@ pub(super) fn load(
         config: Config::default(),
         section: Section::None,
         written: HashMap::new(),
+        entries: HashMap::new(),
         not_built: BTreeSet::new(),
         mistakes,
         warnings: Vec::new(),
@@ -75,13 +75,6 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
             return Err(RESERVED_AUTH_DBNAME.into());
         }
         "stats_period" | "scram_iterations" if read_number(value) == Some(0) => false,
-        "http_listen_addr" => value.parse::<std::net::IpAddr>().is_ok(),
-        "ready_fails_when" => List::read(value)
-            .is_some_and(|causes| causes.iter().all(|cause| CAUSES.contains(&cause.as_str()))),
-        // It stands in addresses and cookies.
-        "http_token" => value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.~".contains(c)),
         "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
         // Cancel keys name no more.
         "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
@@ -94,7 +87,12 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
     {
         Ok(())
     } else {
-        Err(format!("write {}{}", setting.kind, range(setting.name)))
+        let near = did_you_mean_word(setting.kind, value);
+        let range = match read_number(value) {
+            Some(..0) if setting.kind == Kind::Number => ", not negative",
+            _ => range(setting.name),
+        };
+        Err(format!("write {}{range}{near}", setting.kind))
     }
 }
 
@@ -106,10 +104,7 @@ fn range(name: &str) -> &'static str {
         "stats_period" | "scram_iterations" => ", at least 1",
         "peer_id" => " from 0 to 16383",
         "workers" => " from 0 to 1024",
-        "http_listen_addr" => ": an IPv4 or IPv6 address",
-        "http_token" => " of letters, digits and -_.~",
-        "ready_fails_when" => ": draining, paused, unreachable",
-        "listen_port" | "http_listen_port" => " from 0 to 65535",
+        "listen_port" => " from 0 to 65535",
         _ => "",
     }
 }
@@ -126,7 +121,7 @@ fn stop(setting: &Setting, value: &str) -> Option<&'static str> {
     (!harmless).then_some(why)
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Section {
     None,
     Unknown,
@@ -142,6 +137,8 @@ struct Resolver {
     section: Section,
     /// Which global settings were written last, and where.
     written: HashMap<&'static str, (String, Place)>,
+    /// Where entries stand.
+    entries: HashMap<(Section, String), Place>,
     /// Settings of entries that are not built, each warned of once.
     not_built: BTreeSet<&'static str>,
     mistakes: Vec<Mistake>,
@@ -165,7 +162,7 @@ impl Resolver {
                     } else {
                         value.as_str()
                     };
-                    let text = format!("invalid value \"{value}\" for parameter {key}");
+                    let text = invalid(value, &key);
                     self.mistakes.push(Mistake::at(&place, text, remedy));
                 }
             }
@@ -194,7 +191,7 @@ impl Resolver {
             "users" => Section::Users,
             "peers" => Section::Peers,
             _ => {
-                let text = format!("invalid section \"{name}\"");
+                let text = format!("invalid section \"{name}\" in configuration");
                 let remedy = "there are [pgbouncer], [databases], [users] and [peers]";
                 self.mistakes.push(Mistake::at(place, text, remedy));
                 Section::Unknown
@@ -203,6 +200,17 @@ impl Resolver {
     }
 
     fn assign(&mut self, key: &str, value: &str, place: &Place) -> Result<(), String> {
+        if matches!(
+            self.section,
+            Section::Databases | Section::Users | Section::Peers
+        ) {
+            let entry = (self.section, key.to_owned());
+            if let Some(first) = self.entries.insert(entry, place.clone()) {
+                self.warn(format!(
+                    "\"{key}\" is defined twice ({first} and {place}): the last counts"
+                ));
+            }
+        }
         match self.section {
             Section::None => Err("it stands before any section: begin with [pgbouncer]".into()),
             Section::Unknown => Ok(()), // Its header was the mistake.
@@ -308,19 +316,20 @@ impl Resolver {
                 self.not_built.insert(setting.name);
             }
             assign(&key, &value).map_err(|why| match why.as_str() {
-                "" => format!("{key} takes {}, not \"{value}\"", setting.kind),
+                "" => {
+                    let near = did_you_mean_word(setting.kind, &value);
+                    format!("{key} takes {}, not \"{value}\"{near}", setting.kind)
+                }
                 _ => why,
             })?;
         }
         Ok(())
     }
 
-    fn finish(
-        mut self,
-        read_file: &mut dyn FnMut(&str) -> Result<String, String>,
-    ) -> Result<(Config, Vec<Warning>), Vec<Mistake>> {
+    fn finish(mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) -> Reading {
         self.judge_what_is_not_built();
         self.judge_peers();
+        self.judge_certificates();
         self.place_hosts();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -328,21 +337,15 @@ impl Resolver {
         self.find_authority();
         let mut findings = self.read_rules(read_file);
         self.mistakes.append(&mut findings.unreadable);
-        if !self.mistakes.is_empty() {
-            let broken = self.warnings.into_iter().filter(|warning| warning.broken);
-            let users = broken.map(|warning| Mistake {
-                place: None,
-                text: warning.text,
-                remedy: "write one \"user\" \"password\" a line".into(),
-            });
-            self.mistakes.extend(users);
-            self.mistakes.extend(findings.doubtful);
-            return Err(self.mistakes);
-        }
         self.warn_of_rules(findings);
         let written = self.written.into_iter();
         self.config.written = written.map(|(name, (_, place))| (name, place)).collect();
-        Ok((self.config, self.warnings))
+        Mistake::sort(&mut self.mistakes, &self.path);
+        Reading {
+            config: self.config,
+            mistakes: self.mistakes,
+            warnings: self.warnings,
+        }
     }
 
     fn judge_what_is_not_built(&mut self) {
@@ -352,7 +355,7 @@ impl Resolver {
             };
             let Some(field) = setting.field else { continue };
             if let Some(why) = stop(setting, value) {
-                let text = format!("invalid value \"{value}\" for parameter {}", setting.name);
+                let text = invalid(value, setting.name);
                 self.mistakes.push(Mistake::at(place, text, why));
                 continue;
             }
@@ -387,6 +390,20 @@ impl Resolver {
                 self.path
             ));
         }
+    }
+
+    /// Logins by certificates alone are for nobody where clients need not show any.
+    fn judge_certificates(&mut self) {
+        let globals = &self.config.globals;
+        if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
+            return;
+        }
+        let written = self.written.get("auth_type");
+        self.mistakes.push(Mistake {
+            place: written.map(|(_, place)| place.clone()),
+            text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
+            remedy: "set that, and client_tls_ca_file".into(),
+        });
     }
 
     /// A database without a host is where our own unix socket is.
@@ -493,7 +510,7 @@ impl Resolver {
     }
 
     fn warn_of_rules(&mut self, findings: access::Findings) {
-        for (mistakes, broken) in [(findings.doubtful, true), (findings.not_built, false)] {
+        for (mistakes, broken) in [(findings.doubtful, true), (findings.idle, false)] {
             let warning = |mistake: Mistake| Warning {
                 text: mistake.to_string(),
                 broken,
@@ -521,6 +538,25 @@ fn did_you_mean(scope: Scope, name: &str) -> String {
         .min()
         .filter(|&(distance, _)| distance <= 2.max(name.len() / 4));
     near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
+}
+
+/// `; did you mean X?` where one of a few words was to be written, and a similar one was.
+fn did_you_mean_word(kind: Kind, value: &str) -> String {
+    let Kind::Word(words) = kind else {
+        return String::new();
+    };
+    let value = value.to_ascii_lowercase();
+    let near = words.iter().filter(|word| {
+        let begins = value.len() > 2 && word.starts_with(&value) || value.starts_with(**word);
+        begins || distance(word, &value) <= 1.max(value.len() / 3)
+    });
+    let near = near.min_by_key(|word| distance(word, &value));
+    near.map_or_else(String::new, |word| format!("; did you mean {word}?"))
+}
+
+/// PgBouncer's words.
+fn invalid(value: &str, key: &str) -> String {
+    format!("invalid value \"{value}\" for parameter {key} in configuration")
 }
 
 /// The Levenshtein distance: how many letters to add, drop or change.

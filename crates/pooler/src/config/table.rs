@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, SslMode, Value,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, PoolSpread, SslMode, Value,
 };
 use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
@@ -146,19 +146,6 @@ const TLS_STOPS: Status = Status::Stops {
     unless: &["disable", "allow", "prefer"],
     why: "TLS is not built yet, and going on in the clear would be unsafe",
 };
-const AUTH_STOPS: Status = Status::Stops {
-    unless: &[
-        "any",
-        "trust",
-        "plain",
-        "md5",
-        "hba",
-        "ldap",
-        "pam",
-        "scram-sha-256",
-    ],
-    why: "this way to log in is not built yet",
-};
 
 globals! {
     admin_users: List = "", G, reload, Built,
@@ -180,7 +167,7 @@ globals! {
         "The query that finds the secret of a user who is not in auth_file.";
     auth_query_cache: Duration = "0", G, reload, Built,
         "For how long what auth_query told of a user is believed without asking again, on each worker; 0 for not at all. A wrong password has it asked anew, for the next login. Not in PgBouncer.";
-    auth_type: AuthType = "md5", G, reload, AUTH_STOPS,
+    auth_type: AuthType = "md5", G, reload, Built,
         "How clients prove who they are.";
     auth_user: Option<String> = unset, GD, reload, Built,
         "The role that runs auth_query.";
@@ -225,17 +212,6 @@ globals! {
     dns_zone_check_period: Duration = "0", G, reload, Built,
         "How often to look whether the DNS zones of known host names changed, by their serials; \
          names of one that did are looked up anew. 0: never.";
-    http_listen_addr: String = "127.0.0.1", G, reload, Built,
-        "The address of the HTTP endpoint. Not in PgBouncer.";
-    http_listen_port: u16 = "0", G, reload, Built,
-        "The port of the HTTP endpoint: /metrics for Prometheus, /live and /ready for probes. 0: no \
-         endpoint. Not in PgBouncer.";
-    http_page: bool = "0", G, reload, Built,
-        "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
-         http_listen_addr is not loopback it needs http_token. Not in PgBouncer.";
-    http_token: String = "", G, reload, Built,
-        "What requests to /metrics and the page must show: as `Authorization: Bearer ...`, or once \
-         as `/?token=...`. /live and /ready need none. Not in PgBouncer.";
     idle_transaction_timeout: Duration = "0", GU, reload, Built,
         "Closes clients that idle in a transaction for this long.";
     ignore_startup_parameters: List = "", G, reload, Built,
@@ -276,8 +252,6 @@ globals! {
         "How many clients of one user may be connected; 0 sets no limit.";
     max_user_connections: u32 = "0", GU, reload, Built,
         "How many servers one user may have, whatever the database; 0 sets no limit.";
-    metrics_max_pools: u32 = "100", G, reload, Built,
-        "How many pools metrics show alone; the others are summed. Not in PgBouncer.";
     min_pool_size: u32 = "0", GD, reload, Built,
         "Servers kept open in a pool that is in use.";
     peer_id: u32 = "0", G, reload, Built,
@@ -291,15 +265,16 @@ globals! {
         "When a server goes back to its pool.";
     pool_idle_timeout: Duration = "0", G, reload, Built,
         "Forgets a pool that had neither clients nor servers for this long.";
+    pool_spread: PoolSpread = "always", G, reload, Built,
+        "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
+         one for every four servers of the pool, `random` moves them at random between all workers \
+         all the time, for tests. Not in PgBouncer.";
     query_timeout: Duration = "0", GU, reload, Built,
         "Ends queries that run longer.";
     query_wait_notify: Duration = "5", G, reload, Built,
         "Tells a client by a notice once it waited this long for a server.";
     query_wait_timeout: Duration = "120", GDU, reload, Built,
         "How long a client may wait for a server.";
-    ready_fails_when: List = "draining, paused, unreachable", G, reload, Built,
-        "When /ready of the HTTP endpoint says 503: while no new clients are taken, while all pools \
-         are paused, while no server can be had. Not in PgBouncer.";
     reserve_pool_size: u32 = "0", GDU, reload, Built,
         "Servers a pool may have on top when clients wait too long.";
     reserve_pool_timeout: Duration = "5", G, reload, Built,
@@ -478,10 +453,18 @@ pub static ENTRY: &[Setting] = &[
         "host",
         Kind::Text,
         None,
-        &[Database, Peer],
+        &[Database],
         Built,
         "Host names or addresses, parted by commas; a leading `/` or `@` means a unix socket; \
          missing means unix_socket_dir.",
+    ),
+    entry(
+        "host",
+        Kind::Text,
+        None,
+        &[Peer],
+        Built,
+        "Where the peer is, written as in `[databases]`; it has no default.",
     ),
     entry(
         "load_balance_hosts",
@@ -503,18 +486,42 @@ pub static ENTRY: &[Setting] = &[
         "pool_size",
         Kind::Number,
         None,
-        &[Database, User, Peer],
+        &[Database],
         Built,
-        "Servers per pool (of a peer: cancel requests forwarded to it at once); missing means \
-         default_pool_size, 0 sets no limit.",
+        "Servers in each pool of the database; missing means default_pool_size, 0 sets no limit.",
+    ),
+    entry(
+        "pool_size",
+        Kind::Number,
+        None,
+        &[User],
+        Built,
+        "Servers in each pool of the user; counts before what its database says, 0 sets no limit.",
+    ),
+    entry(
+        "pool_size",
+        Kind::Number,
+        None,
+        &[Peer],
+        Built,
+        "Cancel requests that are forwarded to the peer at once; missing means default_pool_size, \
+         0 sets no limit.",
     ),
     entry(
         "port",
         Kind::Number,
         Some("5432"),
-        &[Database, Peer],
+        &[Database],
         Built,
-        "The server's port (of a peer: 6432).",
+        "PostgreSQL's port.",
+    ),
+    entry(
+        "port",
+        Kind::Number,
+        Some("6432"),
+        &[Peer],
+        Built,
+        "The port that the peer listens on.",
     ),
     entry(
         "require_auth",
@@ -631,7 +638,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 13, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 8, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -312,7 +312,7 @@ fn every_mistake_is_found_and_placed() {
         "invalid value \"70000\" for parameter listen_port in configuration (h.ini:3): write a \
          whole number from 0 to 65535",
         "invalid value \"transactoin\" for parameter pool_mode in configuration (h.ini:4): write \
-         one of session, transaction, statement",
+         one of session, transaction, statement; did you mean transaction?",
         "invalid value \"1\" for parameter listen_prot in configuration (h.ini:5): there is no \
          such setting; did you mean listen_port?",
         "invalid value \"-1\" for parameter server_lifetime in configuration (h.ini:6): write a \
@@ -350,7 +350,7 @@ fn every_mistake_is_found_and_placed() {
         "invalid value \"host=a user=x\" for parameter 4 in configuration (h.ini:28): unrecognized \
          connection parameter: user",
     ];
-    let (grammar, meaning) = seen.split_at(2);
+    let (meaning, grammar) = seen.split_at(seen.len() - 2);
     assert!(
         grammar[0].starts_with("syntax error in configuration (h.ini:29): "),
         "{grammar:?}"
@@ -401,7 +401,10 @@ fn what_is_not_built_stops_the_start_or_is_warned_of_once() {
     for (line, word) in [
         ("client_tls_sslmode = require", "TLS"),
         ("server_tls_sslmode = verify-full", "TLS"),
-        ("auth_type = cert", "not built"),
+        (
+            "auth_type = cert",
+            "requires client_tls_sslmode = verify-full",
+        ),
     ] {
         let seen = mistakes(&format!("[pgbouncer]\n{line}"));
         assert!(
@@ -514,6 +517,58 @@ fn rules_are_read_where_they_are_asked_for() {
     let with_more = mistakes("[pgbouncer]\nauth_type = hba\nauth_hba_file = broken.conf\nx = 1");
     assert_eq!(with_more.len(), 2, "{with_more:?}");
     assert!(with_more[1].contains("(broken.conf:1)"));
+}
+
+#[test]
+fn mistakes_come_in_the_order_of_lines_file_by_file() {
+    let files = &mut |name: &str| match name {
+        "more.ini" => Ok("x = 1\n[users]\nu = y\n".to_owned()),
+        _ => Err("No such file or directory".into()),
+    };
+    let text = "[pgbouncer]\nlisten_prot = 1\n%include more.ini\n[peers\n0 = host=a\n[what]";
+    let reading = Config::read("h.ini", text, files);
+    let mut places = reading
+        .mistakes
+        .iter()
+        .map(|mistake| mistake.place.as_ref());
+    for expected in [
+        "h.ini:2",
+        "h.ini:4",
+        "h.ini:5",
+        "h.ini:6",
+        "more.ini:1",
+        "more.ini:3",
+    ] {
+        assert_eq!(places.next().unwrap().unwrap().to_string(), expected);
+    }
+    assert_eq!(places.next(), None);
+}
+
+#[test]
+fn what_stands_twice_is_warned_of() {
+    let text = "[databases]\na=host=h\n* =\n[users]\na=\n*=\n[databases]\na=\n[peers]\n3=host=a\n";
+    let said = warnings(&format!("{text}[pgbouncer]\npeer_id=1\n[users]\na=\n"));
+    let expected = [
+        "\"a\" is defined twice (h.ini:2 and h.ini:8): the last counts",
+        "\"a\" is defined twice (h.ini:5 and h.ini:14): the last counts",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_word_that_is_nearly_right_is_told() {
+    for (line, hint) in [
+        ("auth_type = scram", "; did you mean scram-sha-256?"),
+        ("auth_type = SCRAM-SHA256", "; did you mean scram-sha-256?"),
+        ("pool_mode = sesion", "; did you mean session?"),
+        ("pool_mode = transactional", "; did you mean transaction?"),
+        ("io_driver = uring", "epoll"),
+        ("auth_type = on", "scram-sha-256"),
+        ("max_client_conn = -3", "write a whole number, not negative"),
+    ] {
+        let said = mistakes(&format!("[pgbouncer]\n{line}"));
+        assert!(said.len() == 1 && said[0].ends_with(hint), "{said:?}");
+    }
 }
 
 #[test]

@@ -295,7 +295,7 @@ words! {
         Plain = "plain",
         /// MD5 challenge, or SCRAM when the stored secret is one.
         Md5 = "md5",
-        /// A TLS client certificate. Not built.
+        /// A TLS client certificate that names the user.
         Cert = "cert",
         /// By rules in a file.
         Hba = "hba",
@@ -392,6 +392,18 @@ words! {
         Local6 = "local6",
         /// Likewise.
         Local7 = "local7",
+    }
+}
+
+words! {
+    /// On how many workers a pool's clients are.
+    PoolSpread {
+        /// As few as their load needs.
+        Load = "load",
+        /// As many as the pool's size allows.
+        Always = "always",
+        /// On all, and they are moved at random all the time.
+        Random = "random",
     }
 }
 

@@ -13,9 +13,7 @@ impl Show {
     /// Its columns.
     pub fn columns(self) -> Columns {
         match self {
-            Show::Clients => CLIENTS,
-            Show::Servers => SERVERS,
-            Show::Holders => HOLDERS,
+            Show::Clients | Show::Servers => CLIENTS,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
             Show::Fds => FDS,
             Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
@@ -70,6 +68,9 @@ const WORKERS: Columns = &[
     ("servers", 'i'),
     ("xact_count", 'n'),
     ("lends", 'n'),
+    ("pools", 'i'),
+    ("moves_in", 'n'),
+    ("moves_out", 'n'),
 ];
 
 const FDS: Columns = &[
@@ -90,7 +91,6 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
-/// PgBouncer's, and why a client waits and where it stands in its pool's line.
 const CLIENTS: Columns = &[
     ("type", 's'),
     ("user", 's'),
@@ -113,48 +113,9 @@ const CLIENTS: Columns = &[
     ("application_name", 's'),
     ("prepared_statements", 'i'),
     ("id", 'i'),
-    ("wait_reason", 's'),
-    ("wait_place", 'i'),
 ];
 
-const HOLDERS: Columns = &[
-    ("database", 's'),
-    ("user", 's'),
-    ("state", 's'),
-    ("held_us", 'q'),
-    ("state_us", 'q'),
-    ("client_id", 'q'),
-    ("client_addr", 's'),
-    ("application_name", 's'),
-    ("server_id", 'q'),
-    ("remote_pid", 'i'),
-];
-
-const SERVERS: Columns = &[
-    ("type", 's'),
-    ("user", 's'),
-    ("database", 's'),
-    ("replication", 's'),
-    ("state", 's'),
-    ("addr", 's'),
-    ("port", 'i'),
-    ("local_addr", 's'),
-    ("local_port", 'i'),
-    ("connect_time", 's'),
-    ("request_time", 's'),
-    ("wait", 'i'),
-    ("wait_us", 'i'),
-    ("close_needed", 'i'),
-    ("ptr", 's'),
-    ("link", 's'),
-    ("remote_pid", 'i'),
-    ("tls", 's'),
-    ("application_name", 's'),
-    ("prepared_statements", 'i'),
-    ("id", 'i'),
-];
-
-/// As `SERVERS`, and more.
+/// As `CLIENTS`, and more.
 const SOCKETS: Columns = &[
     ("type", 's'),
     ("user", 's'),

@@ -7,7 +7,7 @@ use super::columns::Kind;
 use super::drivers::{self, Answer};
 use super::rows::Table;
 use super::session::Goal;
-use super::show::{Gathered, Show};
+use super::show::Show;
 use super::survey::Want;
 use super::{extended, is_console};
 use crate::config::Database;
@@ -320,12 +320,7 @@ impl Pooler {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
             None if show.tells_names() => {}
             None => {
-                let table = self.table(
-                    show,
-                    Vec::new(),
-                    Gathered::default(),
-                    &KnownNames::default(),
-                );
+                let table = self.table(show, Vec::new(), Vec::new(), &KnownNames::default());
                 return self.tell(id, table, out);
             }
         }
@@ -535,7 +530,7 @@ impl Pooler {
     }
 
     /// KILL_CLIENT. True if the client was here.
-    pub(super) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
+    pub(crate) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
         let found = self.clients.iter().find(|(_, client)| {
             client.number == number && !matches!(client.state, crate::client::State::Closing)
         });
@@ -566,7 +561,7 @@ const HELP: &str = "
 \tSHOW PEERS|PEER_POOLS
 \tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
-\tSHOW WORKERS|HOLDERS
+\tSHOW WORKERS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD

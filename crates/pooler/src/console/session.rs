@@ -23,6 +23,9 @@ use crate::pooler::Pooler;
 /// The longest message accepted from an administrator, in bytes.
 const MESSAGE_MAX: u32 = 64 << 10;
 
+/// Why SET of a setting that is read at start only does nothing.
+const TAKES_A_RESTART: &str = "it takes a restart, write it into the configuration file";
+
 /// An administrator's connection.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -309,14 +312,12 @@ impl Pooler {
     pub(super) fn answered(&mut self, id: ClientId, wait: Wait, out: &mut Out) {
         match wait.goal {
             Goal::Show(show) => {
-                let (mut holdings, mut rows) = (Vec::new(), show::Gathered::default());
+                let (mut holdings, mut rows) = (Vec::new(), Vec::new());
                 let mut names = Box::default();
                 for part in wait.parts {
                     match part {
                         Part::Holdings(one) => holdings.push(*one),
-                        Part::Rows(some) => rows.rows.extend(some),
-                        Part::Clients(some) => rows.clients.extend(some),
-                        Part::Holders(some) => rows.holders.extend(some),
+                        Part::Rows(some) => rows.extend(some),
                         Part::Names(all) => names = all,
                         Part::Done | Part::Found(_) => {}
                     }
@@ -364,7 +365,12 @@ impl Pooler {
             (Goal::Set(tag), Ok(())) => {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
                 let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
-                if let Some(table::Status::NotYet(why)) = setting.map(|setting| setting.status) {
+                let in_vain = setting.and_then(|setting| match setting.status {
+                    table::Status::NotYet(why) => Some(why),
+                    _ if !setting.reloadable => Some(TAKES_A_RESTART),
+                    _ => None,
+                });
+                if let Some(why) = in_vain {
                     let text = format!("this has no effect: {why}");
                     out.send_with(Peer::Client(id), |buf| {
                         write::notice(buf, "NOTICE", "00000", &text, None);
@@ -373,16 +379,13 @@ impl Pooler {
                 self.complete(id, &tag, out);
             }
             (goal, Err(why)) => {
-                // The value may be a password, and the reason tells it where it may be told.
-                let what = match &goal {
-                    Goal::Set(tag) => tag.split('=').next().unwrap_or(tag),
-                    _ => "SET",
+                // The value may be a password: the reason tells it where it may be told.
+                let key = match &goal {
+                    Goal::Set(tag) => tag.trim_start_matches("SET ").split('=').next(),
+                    _ => None,
                 };
-                out.note(Note {
-                    level: Level::Warning,
-                    text: format!("{what}: {why}"),
-                });
-                self.refuse(id, "SET failed", out);
+                let text = format!("SET failed: {}: {why}", key.unwrap_or("?"));
+                self.refuse(id, &text, out);
             }
             (_, Ok(())) => {}
         }

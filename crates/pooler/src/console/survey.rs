@@ -1,12 +1,12 @@
-//! What a console, or the control thread, asks of all workers, and their answers.
+//! What a console asks of all workers, and their answers.
 //!
 //! A [`Survey`] goes out to each worker; each answers with one [`Report`], at once or when what was
 //! ordered is done.
 
+use super::gather;
 use super::rows::Row;
 use super::session::Goal;
-use super::{gather, lines};
-use crate::event::{Action, ClientId, KnownNames, Order, Out, Question, WorkerId};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 
@@ -15,10 +15,6 @@ use crate::pooler::Pooler;
 pub enum Want {
     /// Pools and counts.
     Holdings,
-    /// The same, and who waits and who holds servers in pools that somebody waits for.
-    Metrics,
-    /// Who has servers.
-    Holders,
     /// Rows of SHOW CLIENTS.
     Clients,
     /// Rows of SHOW SERVERS.
@@ -35,19 +31,11 @@ pub enum Want {
     Closed(Option<String>),
 }
 
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Asker {
-    /// A console, on this worker.
-    Console(WorkerId, ClientId),
-    /// The control thread.
-    Control,
-}
-
-/// What all workers are asked for.
+/// What a console asks all workers for.
 #[derive(Debug)]
 pub struct Survey {
-    pub(super) from: Asker,
+    /// Whose console.
+    pub(super) from: (WorkerId, ClientId),
     /// Comes back.
     pub(super) serial: u64,
     pub(super) want: Want,
@@ -67,23 +55,9 @@ pub struct Report {
 pub(super) enum Part {
     Holdings(Box<gather::Holdings>),
     Rows(Vec<Row>),
-    Clients(Vec<gather::ClientRow>),
-    Holders(Vec<lines::Holder>),
     Done,
     Found(bool),
     Names(Box<KnownNames>),
-}
-
-impl Survey {
-    /// What the control thread asks for its metrics; each worker answers with
-    /// [`Question::Surveyed`].
-    pub fn for_metrics(serial: u64) -> Survey {
-        Survey {
-            from: Asker::Control,
-            serial,
-            want: Want::Metrics,
-        }
-    }
 }
 
 impl Pooler {
@@ -94,7 +68,7 @@ impl Pooler {
             return;
         };
         let serial = session.serial;
-        let from = Asker::Console(self.worker, id);
+        let from = (self.worker, id);
         for worker in 0..self.workers {
             let survey = Survey {
                 from,
@@ -109,18 +83,21 @@ impl Pooler {
     pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
         let part = match &survey.want {
             Want::Holdings => Part::Holdings(Box::new(self.holdings())),
-            Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
-            Want::Holders => Part::Holders(self.holders()),
-            Want::Clients => Part::Clients(self.client_rows()),
+            Want::Clients => Part::Rows(self.client_rows()),
             Want::Servers => Part::Rows(self.server_rows()),
             Want::Sockets => {
-                let clients = self.client_rows();
-                let mut rows: Vec<Row> = clients.into_iter().map(|client| client.row).collect();
+                let mut rows = self.client_rows();
                 rows.extend(self.server_rows());
                 Part::Rows(rows)
             }
             Want::Fds => Part::Rows(self.fd_rows()),
-            Want::KillClient(number) => Part::Found(self.kill_client(*number, out)),
+            Want::KillClient(number) => {
+                let moved = self.moves.followed(*number);
+                if let Some(to) = moved {
+                    out.push(Action::Post(to, Mail::KillMoved(*number)));
+                }
+                Part::Found(moved.is_some() || self.kill_client(*number, out))
+            }
             Want::Order(order) => {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);
@@ -198,19 +175,12 @@ impl Pooler {
     }
 }
 
-fn answer(survey: &Survey, mut part: Part, out: &mut Out) {
-    let serial = survey.serial;
-    let (worker, to) = match (survey.from, part) {
-        (Asker::Control, Part::Holdings(holdings)) => {
-            return out.push(Action::Ask(Question::Surveyed { serial, holdings }));
-        }
-        // Nothing else is asked for there.
-        (Asker::Control, _) => return,
-        (Asker::Console(worker, to), answered) => {
-            part = answered;
-            (worker, to)
-        }
+fn answer(survey: &Survey, part: Part, out: &mut Out) {
+    let (worker, to) = survey.from;
+    let report = Report {
+        to,
+        serial: survey.serial,
+        part,
     };
-    let report = Report { to, serial, part };
     out.push(Action::Post(worker, Mail::Report(report)));
 }

@@ -370,9 +370,9 @@ impl World<'_> {
             Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {
                 panic!("nobody here may take over");
             }
-            Question::Surveyed { .. }
-            | Question::LogStats { .. }
+            Question::LogStats { .. }
             | Question::Idle(..)
+            | Question::Busy(_)
             | Question::Accept(_)
             | Question::StopListening { .. } => {}
         }

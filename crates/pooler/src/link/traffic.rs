@@ -68,6 +68,12 @@ impl Pooler {
             client::State::Moving(_) | client::State::Packed(_) => {
                 client.inbox.held.extend_from_slice(bytes)
             }
+            client::State::Leaving { waits, .. } => {
+                if client.inbox.held.is_empty() && !waits {
+                    client.request = self.now;
+                }
+                client.inbox.held.extend_from_slice(bytes);
+            }
             // What comes before the session stands is the daemon's.
             client::State::Handshake
             | client::State::Canceller
@@ -260,13 +266,9 @@ impl Pooler {
             let now = self.now.0;
             pool.stats.queries += u64::from(counts.queries);
             pool.stats.transactions += u64::from(counts.transactions);
-            let query = now.saturating_sub(server.request.0);
-            pool.stats.query_ns += query;
-            pool.times.query.count(query);
+            pool.stats.query_ns += now.saturating_sub(server.request.0);
             if counts.transactions > 0 {
-                let transaction = now.saturating_sub(server.linked.0);
-                pool.stats.transaction_ns += transaction;
-                pool.times.transaction.count(transaction);
+                pool.stats.transaction_ns += now.saturating_sub(server.linked.0);
             }
             // In a pipeline the next one begins when this one ends.
             server.request = self.now;

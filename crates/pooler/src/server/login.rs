@@ -58,7 +58,7 @@ impl Pooler {
             secret,
             keys,
             nonce: &nonce,
-            binding: None,
+            binding: server.tls.as_ref().and_then(|tls| tls.binding.as_deref()),
             channel_binding: self.config.channel_binding(database),
             require_auth: self.config.require_auth(database),
         });

@@ -1,5 +1,5 @@
-//! Whether a connection to PostgreSQL goes through TLS: from the open socket to the first message of the
-//! login, or of a cancel request.
+//! Whether a connection to PostgreSQL goes through TLS, and who runs a server behind a unix socket: from
+//! the open socket to the first message of the login, or of a cancel request.
 
 use std::sync::Arc;
 
@@ -7,14 +7,16 @@ use howdah_wire::write;
 
 use super::State;
 use crate::config::SslMode;
-use crate::event::{Action, Address, Close, Out, Peer, ServerId};
+use crate::event::{Action, Address, Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
-use crate::pooler::Pooler;
+use crate::pooler::{Asker, Pooler};
 use crate::tls::{TlsConnect, TlsFacts, TlsStart};
 
 /// Where that stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Securing {
+    /// Which system's user runs the server is asked (`requirepeer`).
+    Peer,
     /// SSLRequest is sent, one byte is awaited.
     Asked,
     /// The handshake is under way.
@@ -50,8 +52,16 @@ impl Pooler {
         })
     }
 
-    /// The socket of a server is open: TLS begins, or the login.
+    /// The socket of a server is open: TLS begins, or the login, once it is known who runs the server if
+    /// that matters.
     pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
+        if let Some(uid) = self.unknown_peer(id) {
+            if let Some(server) = self.servers.get_mut(id) {
+                server.state = State::Securing(Securing::Peer);
+            }
+            let question = |ticket| Question::NameUser { ticket, uid };
+            return self.ask(Asker::Server(id), question, out);
+        }
         let Some(tls) = self.tls_to(id) else {
             return self.begin_server_login(id, out);
         };
@@ -65,6 +75,44 @@ impl Pooler {
         }
         server.state = State::Securing(Securing::Asked);
         out.send_with(Peer::Server(id), write::ssl_request);
+    }
+
+    /// The system's user who runs a server behind a unix socket, where it matters who that is.
+    fn unknown_peer(&self, id: ServerId) -> Option<u32> {
+        let server = self.servers.get(id)?;
+        let peer = server.ends.as_ref()?.unix_peer?;
+        let database = &self.pools.at(server.pool).terms.database;
+        self.config.require_peer(database).map(|_| peer.uid)
+    }
+
+    /// The control thread has named the system's user who runs a server.
+    pub(crate) fn server_peer_named(
+        &mut self,
+        id: ServerId,
+        name: Result<String, String>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        if !matches!(server.state, State::Securing(Securing::Peer)) {
+            return;
+        }
+        let database = &self.pools.at(server.pool).terms.database;
+        // A reload may have taken the demand away.
+        let required = self.config.require_peer(database);
+        let detail = match (&name, required) {
+            (_, None) => None,
+            (Ok(name), Some(required)) if name == required => None,
+            (Ok(name), Some(required)) => Some(format!(
+                "requirepeer specifies \"{required}\", but actual peer user name is \"{name}\""
+            )),
+            (Err(why), Some(_)) => Some(format!("requirepeer: {why}")),
+        };
+        match detail {
+            None => self.begin_server_login(id, out),
+            Some(detail) => self.not_secured(id, "requirepeer", &detail, out),
+        }
     }
 
     /// PostgreSQL's answer to an SSLRequest, and what follows from it for this connection.

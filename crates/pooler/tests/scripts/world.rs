@@ -15,6 +15,7 @@
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
+//! - `shed 0 1 2`: the control thread wants worker 0 to hand two clients of `d` to worker 1.
 //! - `settings key=value ...`: the configuration is read anew, with these changes; of `d`, what
 //!   `d.key=value` says is all there is.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
@@ -40,6 +41,7 @@ use howdah_pooler::event::{
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Parcel};
+use howdah_pooler::pool::PoolKey;
 use howdah_pooler::tls::{TlsInForce, TlsStart};
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
@@ -151,6 +153,7 @@ impl World {
             "turn" => self.turn(),
             "order" => self.order(what),
             "cancel" => self.cancel(what),
+            "shed" => self.shed(what),
             "settings" => self.reload(what),
             "successor" => self.succeed(),
             "answer" => self.answer(what),
@@ -191,7 +194,8 @@ impl World {
         let text = format!(
             "[databases]\nd = host=127.0.0.1 port=5432{database}\n\
              e = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
-             auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n{settings}"
+             auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n\
+             pool_spread = always\n{settings}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();
@@ -317,6 +321,16 @@ impl World {
         for worker in 0..self.poolers.len() {
             self.handle(worker, Event::Order(order.clone()), &[]);
         }
+    }
+
+    fn shed(&mut self, what: &str) {
+        let mut numbers = what.split(' ').map(|word| word.parse::<u16>().unwrap());
+        let mut next = || numbers.next().unwrap();
+        let (from, to, clients) = (next(), WorkerId(next()), next().into());
+        let (database, user) = ("d".into(), "u".into());
+        let pool = Arc::new(PoolKey { database, user });
+        let mail = Mail::Shed { pool, to, clients };
+        self.handle(usize::from(from), Event::Mail(mail), &[]);
     }
 
     fn cancel(&mut self, whom: &str) {
@@ -603,6 +617,8 @@ impl World {
                 let number = self.questions.len();
                 self.tell(&format!("question {number}: where is {host}"));
             }
+            Question::Idle(..) => self.tell(&format!("{worker} may end")),
+            Question::Busy(_) => self.tell(&format!("{worker} has clients again")),
             other => panic!("{other:?}"),
         }
     }
@@ -729,12 +745,16 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
         Mail::Brokered(FromBroker::Keep { keep, .. }) => format!("keep {keep}"),
-        Mail::Brokered(FromBroker::HeldBack { by, .. }) => format!("held back by {by:?}"),
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }
         Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
         Mail::Cancel { .. } => "cancel".into(),
+        Mail::Move(_) => "move".into(),
+        Mail::KeyAt { at, .. } => format!("key at {}", at.0),
+        Mail::KeyNoted(_) => "key noted".into(),
+        Mail::KeyGone(_) => "key gone".into(),
+        Mail::KillMoved(_) => "kill who moved".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
         Mail::SchemaChanged(_) => "schema changed".into(),
         Mail::Standby(_, standby) => format!("standby {standby}"),

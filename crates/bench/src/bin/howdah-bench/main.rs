@@ -1,6 +1,7 @@
 //! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
 
 mod clock;
+mod compiled;
 mod contender;
 mod contest;
 mod crowd;
@@ -130,8 +131,7 @@ struct TableFlags {
     /// The Howdah under test [default: the one built beside this program]
     #[arg(long)]
     howdah: Option<PathBuf>,
-    /// The PgBouncer to compare with. A fair peer is 1.24 or newer; before 1.21, rows with prepared
-    /// statements fail, as it had none in transaction mode
+    /// The PgBouncer to compare with
     #[arg(long, default_value = "pgbouncer")]
     pgbouncer: PathBuf,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
@@ -339,6 +339,19 @@ pub fn in_path(program: &Path) -> PathBuf {
     found.unwrap_or_else(|| program.to_owned())
 }
 
+fn how_compiled(program: &Path) -> &'static str {
+    match std::fs::read(program)
+        .ok()
+        .and_then(|bytes| compiled::is_optimised(&bytes))
+    {
+        Some(true) => "optimised by its compiler",
+        Some(false) => {
+            "compiled WITHOUT optimisation: no fair peer, build it with CFLAGS=-O2 ./configure"
+        }
+        None => "not known whether optimised by its compiler",
+    }
+}
+
 fn facts(
     machine: &Machine,
     postgres: &Postgres,
@@ -355,7 +368,14 @@ fn facts(
         ("machine", machine::describe()),
         ("PostgreSQL", postgres.version().to_owned()),
         ("Howdah", version(&programs.howdah)),
-        ("PgBouncer", version(&programs.pgbouncer)),
+        (
+            "PgBouncer",
+            format!(
+                "{}, {}",
+                version(&programs.pgbouncer),
+                how_compiled(&programs.pgbouncer)
+            ),
+        ),
         (
             "set-up",
             format!(

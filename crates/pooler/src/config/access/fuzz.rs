@@ -23,7 +23,7 @@ pub fn access_files(input: &[u8]) {
         0 => Err("no such file".to_owned()),
         _ => Ok(text.chars().skip(path.len()).collect()),
     };
-    let hba = hba::parse("hba", rules, &maps, &mut read_file, &mut findings);
+    let hba = hba::parse("hba", rules, true, &maps, &mut read_file, &mut findings);
     let worded = |line: &&str| !split(line).is_ok_and(|tokens| tokens.is_empty());
     let lines = rules.lines().filter(worded).count();
     let wrong = findings.unreadable.len() - wrong_in_maps;

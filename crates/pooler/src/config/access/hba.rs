@@ -10,6 +10,7 @@ use super::tokens::{Token, Tokens};
 use super::{Findings, TLS_TWICE, Wrong};
 use crate::auth::Authority;
 use crate::auth::authority::PAM_SERVICE;
+use crate::certificate::ClientName;
 use crate::config::{Mistake, Place};
 use crate::console::{self, is_console};
 use crate::event::Address;
@@ -34,8 +35,12 @@ pub struct Rule {
     users: Names,
     /// How clients it fits log in.
     pub method: HbaMethod,
-    /// `map=`, for the methods peer and cert.
+    /// `map=`, for the methods peer and cert, and for `clientcert=verify-full`.
     pub map: Option<Arc<IdentMap>>,
+    /// `clientcert=`: a certificate that the client must show besides. With the method cert always.
+    pub client_cert: Option<ClientCert>,
+    /// `clientname=`: what of a certificate is compared with the user's name.
+    pub client_name: ClientName,
     /// Who knows the passwords, for the methods ldap and pam.
     pub authority: Option<Arc<Authority>>,
 }
@@ -55,7 +60,7 @@ pub enum HbaMethod {
     ScramSha256,
     /// By the system's user at the other end of a unix socket.
     Peer,
-    /// A TLS client certificate. Not built.
+    /// By a TLS client certificate that names the user.
     Cert,
     /// By a directory server.
     Ldap,
@@ -74,6 +79,15 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("ldap", HbaMethod::Ldap),
     ("pam", HbaMethod::Pam),
 ];
+
+/// What a rule demands of a client's certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientCert {
+    /// `verify-ca`: an authority of ours has signed it.
+    VerifyCa,
+    /// `verify-full`: and it names the user.
+    VerifyFull,
+}
 
 /// A client, as far as rules look at it.
 #[derive(Clone, Copy, Debug)]
@@ -197,16 +211,18 @@ impl Names {
     }
 }
 
-/// Reads a file of rules.
+/// Reads a file of rules. tls: clients may have TLS.
 pub(super) fn parse(
     path: &str,
     text: &str,
+    tls: bool,
     maps: &IdentMaps,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     findings: &mut Findings,
 ) -> Hba {
     let file: Arc<str> = path.into();
     let mut reader = Reader {
+        tls,
         maps,
         read_file,
         findings,
@@ -234,6 +250,8 @@ enum Field {
 }
 
 struct Reader<'a> {
+    /// Clients may have TLS.
+    tls: bool,
     maps: &'a IdentMaps,
     read_file: &'a mut dyn FnMut(&str) -> Result<String, String>,
     findings: &'a mut Findings,
@@ -278,14 +296,40 @@ impl Reader<'_> {
             From::Tcp { tls, network }
         };
         let method = method(&mut tokens)?;
-        let (mut map, mut authority) = (None, None);
+        let mut options = Options::default();
+        let mut authority = None;
         match method {
             HbaMethod::Ldap => {
                 let options = LdapOptions::parse(tokens.take_rest())?;
                 authority = Some(Arc::new(Authority::Ldap(options)));
             }
             HbaMethod::Pam => authority = Some(Arc::new(Authority::Pam(pam_service(&mut tokens)?))),
-            _ => map = self.options(&mut tokens)?,
+            _ => options = self.options(&mut tokens)?,
+        }
+        let is_tls = matches!(
+            from,
+            From::Tcp {
+                tls: Some(true),
+                ..
+            }
+        );
+        if options.client_cert.is_some() && !is_tls {
+            return wrong(
+                "clientcert needs TLS",
+                "begin the line with hostssl, or leave clientcert out",
+            );
+        }
+        if method == HbaMethod::Cert {
+            if options.client_cert == Some(ClientCert::VerifyCa) {
+                return wrong(
+                    "clientcert=verify-ca is less than cert asks for",
+                    "leave clientcert out, or write verify-full",
+                );
+            }
+            options.client_cert = Some(ClientCert::VerifyFull);
+        } else if options.client_cert.is_some() && options.client_name == ClientName::Any {
+            // PgBouncer has no clientcert: it means what PostgreSQL means by it.
+            options.client_name = ClientName::CommonName;
         }
         let rule = Rule {
             line: self.place.line,
@@ -293,7 +337,9 @@ impl Reader<'_> {
             databases,
             users,
             method,
-            map,
+            map: options.map,
+            client_cert: options.client_cert,
+            client_name: options.client_name,
             authority,
         };
         self.judge(&rule);
@@ -403,24 +449,40 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What follows the method: nothing, or `map=`.
-    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Option<Arc<IdentMap>>, Wrong> {
-        let only = "only map=name may follow the method";
-        let mut found = None;
-        if let Some(word) = tokens.word() {
-            let Some(name) = word.strip_prefix("map=") else {
-                return wrong(format!("unsupported parameter {word}"), only);
-            };
-            let Some(map) = self.maps.get(name) else {
-                return wrong(
-                    format!("there is no ident map {name}"),
-                    "write its lines into the file that auth_ident_file names",
-                );
-            };
-            found = Some(map.clone());
+    /// What follows the method: nothing, or `name=value` once or several times.
+    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Options, Wrong> {
+        let only = "map=, clientcert= and clientname= may follow the method";
+        let mut options = Options::default();
+        while let Some(word) = tokens.word() {
+            match word.split_once('=') {
+                Some(("map", name)) => {
+                    let Some(map) = self.maps.get(name) else {
+                        return wrong(
+                            format!("there is no ident map {name}"),
+                            "write its lines into the file that auth_ident_file names",
+                        );
+                    };
+                    options.map = Some(map.clone());
+                }
+                Some(("clientcert", "verify-ca")) => {
+                    options.client_cert = Some(ClientCert::VerifyCa);
+                }
+                Some(("clientcert", "verify-full")) => {
+                    options.client_cert = Some(ClientCert::VerifyFull);
+                }
+                Some(("clientname", "CN")) => options.client_name = ClientName::CommonName,
+                Some(("clientname", "DN")) => options.client_name = ClientName::DistinguishedName,
+                Some(("clientcert", _)) => {
+                    return wrong(format!("invalid {word}"), "write verify-ca or verify-full");
+                }
+                Some(("clientname", _)) => {
+                    return wrong(format!("invalid {word}"), "write CN or DN");
+                }
+                _ => return wrong(format!("unsupported parameter {word}"), only),
+            }
         }
         if tokens.is_empty() {
-            Ok(found)
+            Ok(options)
         } else {
             wrong("unsupported parameters", only)
         }
@@ -436,19 +498,26 @@ impl Reader<'_> {
             self.findings.doubtful.push(doubt);
         }
         let text = match (&rule.from, rule.method) {
-            (_, HbaMethod::Cert) => "TLS is not built yet: cert refuses its clients",
+            _ if self.tls => return,
+            (_, HbaMethod::Cert) => "client_tls_sslmode is disable: cert refuses its clients",
             (From::Tcp { tls, .. }, _) if *tls == Some(true) => {
-                "TLS is not built yet: hostssl lines match nobody"
+                "client_tls_sslmode is disable: hostssl lines match nobody"
             }
             _ => return,
         };
-        if !self.findings.not_built.iter().any(|seen| seen.text == text) {
-            let remedy = "such clients need another line";
-            self.findings
-                .not_built
-                .push(Mistake::at(place, text, remedy));
+        if !self.findings.idle.iter().any(|seen| seen.text == text) {
+            let remedy = "switch TLS on, or give such clients another line";
+            self.findings.idle.push(Mistake::at(place, text, remedy));
         }
     }
+}
+
+/// What may follow a method.
+#[derive(Default)]
+struct Options {
+    map: Option<Arc<IdentMap>>,
+    client_cert: Option<ClientCert>,
+    client_name: ClientName,
 }
 
 fn method(tokens: &mut Tokens<'_>) -> Result<HbaMethod, Wrong> {

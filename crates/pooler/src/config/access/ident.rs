@@ -28,8 +28,13 @@ struct Mapping {
 impl IdentMap {
     /// Whether the system's user may be this user of the database.
     pub fn allows(&self, system: &str, user: &str) -> bool {
+        self.allows_any(|name| name == system, user)
+    }
+
+    /// Likewise who goes by several names, such as those of a certificate.
+    pub fn allows_any(&self, is_named: impl Fn(&str) -> bool, user: &str) -> bool {
         self.mappings.iter().any(|mapping| {
-            mapping.system == system && mapping.user.as_ref().is_none_or(|name| name == user)
+            is_named(&mapping.system) && mapping.user.as_ref().is_none_or(|name| name == user)
         })
     }
 }

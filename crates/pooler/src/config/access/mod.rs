@@ -13,8 +13,8 @@ mod tests;
 mod tokens;
 
 use super::table::Globals;
-use super::{Mistake, Place};
-pub use hba::{Candidate, Hba, HbaMethod, Rule};
+use super::{Mistake, Place, SslMode};
+pub use hba::{Candidate, ClientCert, Hba, HbaMethod, Rule};
 pub use ident::IdentMap;
 
 /// What is said where a directory is to be spoken to in two ways at once.
@@ -31,8 +31,8 @@ pub(super) struct Findings {
     pub(super) unreadable: Vec<Mistake>,
     /// Lines that hold, but can hardly mean what they say.
     pub(super) doubtful: Vec<Mistake>,
-    /// Lines that ask for what is not built; each kind once.
-    pub(super) not_built: Vec<Mistake>,
+    /// Lines that match nobody while other settings are as they are; each kind once.
+    pub(super) idle: Vec<Mistake>,
 }
 
 impl Findings {
@@ -77,7 +77,10 @@ pub(super) fn load(
         return Hba::default();
     }
     match read_file(path) {
-        Ok(text) => hba::parse(path, &text, &maps, read_file, findings),
+        Ok(text) => {
+            let tls = globals.client_tls_sslmode != SslMode::Disable;
+            hba::parse(path, &text, tls, &maps, read_file, findings)
+        }
         Err(why) => {
             let remedy = "check the path of auth_hba_file; without rules nobody gets in";
             findings.missing("hba", path, &why, remedy);

@@ -269,7 +269,35 @@ const BROKEN: &[(&str, &str)] = &[
         "local all all peer map=other",
         "there is no ident map other",
     ),
-    ("local all all peer map=m x", "unsupported parameters"),
+    ("local all all peer map=m x", "unsupported parameter x"),
+    (
+        "hostssl all all all md5 clientcert=1",
+        "invalid clientcert=1",
+    ),
+    (
+        "hostssl all all all md5 clientcert=no-verify",
+        "invalid clientcert",
+    ),
+    (
+        "hostssl all all all cert clientname=cn",
+        "invalid clientname=cn",
+    ),
+    (
+        "host all all all md5 clientcert=verify-ca",
+        "clientcert needs TLS",
+    ),
+    (
+        "hostnossl all all all md5 clientcert=verify-full",
+        "clientcert needs TLS",
+    ),
+    (
+        "local all all peer clientcert=verify-full",
+        "clientcert needs TLS",
+    ),
+    (
+        "hostssl all all all cert clientcert=verify-ca",
+        "clientcert=verify-ca is less than cert asks for",
+    ),
     ("local all all peer map=\"m\"", "there is no ident map "),
     ("local all all trust,", "unsupported parameters"),
     ("host all all 10.0.0.1/8 reject", "does not match mask"),
@@ -334,12 +362,47 @@ fn a_rule_for_one_name_of_the_console_holds_for_both() {
 }
 
 #[test]
-fn what_is_not_built_is_said_once() {
+fn what_needs_tls_is_said_once_without_it() {
     let rules = "hostssl a a all md5\nhostssl b a all md5\nlocal all all pam\n\
                  host all all all cert\nhostssl all all all cert";
     let (hba, findings) = read(rules, "");
-    assert_eq!((hba.len(), findings.not_built.len()), (5, 2));
+    assert_eq!((hba.len(), findings.idle.len()), (5, 2));
     assert!(findings.unreadable.is_empty() && findings.doubtful.is_empty());
+}
+
+#[test]
+fn what_rules_want_of_certificates() {
+    use crate::certificate::ClientName::{Any, CommonName, DistinguishedName};
+    use ClientCert::{VerifyCa, VerifyFull};
+    for (options, wanted) in [
+        ("md5", (None, Any)),
+        ("md5 clientcert=verify-ca", (Some(VerifyCa), CommonName)),
+        (
+            "trust clientcert=verify-full",
+            (Some(VerifyFull), CommonName),
+        ),
+        (
+            "md5 clientname=DN clientcert=verify-full",
+            (Some(VerifyFull), DistinguishedName),
+        ),
+        ("cert", (Some(VerifyFull), Any)),
+        ("cert map=m", (Some(VerifyFull), Any)),
+        ("cert clientname=CN map=m", (Some(VerifyFull), CommonName)),
+        ("cert clientcert=verify-full", (Some(VerifyFull), Any)),
+    ] {
+        let (hba, findings) = read(&format!("hostssl all all all {options}"), "m a b");
+        assert!(findings.unreadable.is_empty(), "{:?}", findings.unreadable);
+        let rule = hba.find(&Candidate {
+            remote: &Address::Tcp([10, 0, 0, 1].into(), 1),
+            tls: true,
+            physical_replication: false,
+            database: "d",
+            user: "u",
+        });
+        let rule = rule.expect(options);
+        assert_eq!((rule.client_cert, rule.client_name), wanted, "{options}");
+        assert_eq!(rule.map.is_some(), options.contains("map="), "{options}");
+    }
 }
 
 #[test]

@@ -1,0 +1,470 @@
+//! Clients go to other workers, between two transactions.
+//!
+//! A client moves when nothing is held for it: it is bound to no server (idle, or in line for one).
+//! What travels is the parcel of a takeover ([`Passenger`]), so a move keeps what a takeover keeps.
+//! *B* is the worker that a client leaves, *C* the one it goes to, *A* its home: the worker that its
+//! cancel key names.
+//!
+//! ```text
+//!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
+//!                                   B       Detach: the driver stops receiving, delivers what came,
+//!                                           sends what is queued
+//!                                   B       Detached: client and its memory are out of every table;
+//!                                           B keeps a note "this key: C", number n
+//!  B ---------Move(parcel, n)-----> C       C adopts it: its line by time, its key, its statements
+//!  C ---------KeyAt(key, C, n)----> A       A keeps a note for as long as the client is away
+//!  A ---------KeyNoted(n)---------> B       B forgets its note
+//!  D ---------KeyGone(key)--------> A       when the client ends at last, wherever it is
+//! ```
+//!
+//! Mail keeps order per sender, and what caused another mail arrives before that: so `Move` comes
+//! before every cancel request that B or A forward, and B has seen all that A forwarded to it when A
+//! says `KeyNoted`.
+//!
+//! What may happen meanwhile:
+//! - **Bytes.** Those that come while the driver lets go are held, and travel. What comes later waits
+//!   in the socket. Who stood in line, or has sent something since, stands in C's line by that time.
+//! - **A cancel request** goes to A, and from note to note to where the client is. One that finds it
+//!   on its way out of B waits for that, and goes after it. A second look begins anew at C.
+//! - **The client ends** on its way out: B closes it as any other, and it goes nowhere.
+//! - **KILL** is numbered for each database. A parcel says how many its worker had obeyed; if C has
+//!   obeyed more, the client is dropped there. **KILL_CLIENT** follows B's note.
+//! - **PAUSE, RESUME, RECONNECT** concern servers, which do not travel with it.
+//! - **SUSPEND**: nothing sets out, and who arrives is read from no further.
+//! - **A takeover**: nothing sets out, and B is not at rest while it has notes, so none is in the
+//!   mail when parcels are packed. One that is all the same stays with this process.
+//! - **The end of the process**: nothing sets out. If C had nothing to wait for any more, it says
+//!   that it has again ([`Question::Busy`]) before B may forget its note.
+
+use std::sync::Arc;
+
+use rand_chacha::rand_core::RngCore;
+
+use crate::cancel::OldKey;
+use crate::client::{self, Client};
+use crate::config::PoolSpread;
+use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use crate::fault::Fault;
+use crate::mail::Mail;
+use crate::parcel::{Passenger, PoolLore, Standing};
+use crate::peer::same_key;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::tls::TlsFacts;
+
+/// How often a worker looks for clients that it may hand away, in nanoseconds.
+const SHED_NS: u64 = 5_000_000;
+/// For how long it does so, in nanoseconds: then the balancer sees what came of it.
+const SHED_FOR_NS: u64 = 1_000_000_000;
+/// How often a client goes somewhere at random, if they do, in nanoseconds.
+const WHIM_NS: u64 = 500_000;
+/// How much it hands away each time: names of statements, and a client counts as so many. Where
+/// they land they are looked up one by one, while others wait.
+const SHED_WEIGHT: usize = 4096;
+const CLIENT_WEIGHT: usize = 64;
+
+/// A client on its way to another worker.
+#[derive(Debug)]
+pub struct Traveller {
+    /// All of it.
+    pub passenger: Passenger,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
+    /// What the worker it goes to may not know of its pool.
+    pub lore: PoolLore,
+    /// It was told that it waits.
+    pub notified: bool,
+    /// Since when it wants a server, if it does.
+    pub waits: Option<Time>,
+    /// The worker it comes from, and the number of that one's note.
+    pub left: Departure,
+    /// How many KILLs of its database that worker had obeyed.
+    pub kills: u64,
+}
+
+/// A worker that a client has left, and its note of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Departure {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The number of its note.
+    pub note: u64,
+}
+
+/// Where a client has gone to.
+#[derive(Debug)]
+struct Note {
+    number: u64,
+    key: OldKey,
+    /// Its number in the console.
+    client: u64,
+    to: WorkerId,
+}
+
+/// Clients that are to go to another worker.
+#[derive(Debug)]
+struct Shed {
+    pool: Arc<PoolKey>,
+    to: WorkerId,
+    left: u32,
+    until: Time,
+}
+
+/// A cancel request for a client that is about to leave.
+#[derive(Debug)]
+struct Held {
+    client: ClientId,
+    pid: u32,
+    secret: Box<[u8]>,
+    from: (WorkerId, ClientId),
+}
+
+/// What a worker knows of moves.
+#[derive(Debug, Default)]
+pub struct Moves {
+    sheds: Vec<Shed>,
+    next_shed: Option<Time>,
+    next_whim: Option<Time>,
+    notes: Vec<Note>,
+    noted: u64,
+    cancels: Vec<Held>,
+    /// Clients that have left for other workers.
+    pub(crate) departed: u64,
+    /// Clients that have come from other workers.
+    pub(crate) arrived: u64,
+}
+
+impl Moves {
+    /// When clients are looked for that may go.
+    pub fn next(&self) -> Option<Time> {
+        [self.next_shed, self.next_whim].into_iter().flatten().min()
+    }
+
+    /// Clients of ours of which their homes do not know yet where they are.
+    pub fn under_way(&self) -> usize {
+        self.notes.len()
+    }
+
+    /// Where the client of this key has gone from here.
+    pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
+        let latest = self.notes.iter().rev().find(|note| is_it(&note.key));
+        latest.map(|note| note.to)
+    }
+
+    /// The worker to which the client of this number in the console has gone.
+    pub(crate) fn followed(&self, client: u64) -> Option<WorkerId> {
+        let latest = self.notes.iter().rev().find(|note| note.client == client);
+        latest.map(|note| note.to)
+    }
+
+    /// The home knows: it was told of the client's arrival.
+    pub(crate) fn noted(&mut self, number: u64) {
+        self.notes.retain(|note| note.number != number);
+    }
+
+    /// A cancel request waits until its client has left.
+    pub(crate) fn hold_cancel(
+        &mut self,
+        client: ClientId,
+        pid: u32,
+        secret: Box<[u8]>,
+        from: (WorkerId, ClientId),
+    ) {
+        self.cancels.push(Held {
+            client,
+            pid,
+            secret,
+            from,
+        });
+    }
+}
+
+impl Pooler {
+    /// So many clients of a pool are to go to another worker. A later wish for the same pool
+    /// takes the place of an earlier one.
+    pub(crate) fn shed(&mut self, pool: Arc<PoolKey>, to: WorkerId, clients: u32, out: &mut Out) {
+        let until = Time(self.now.0 + SHED_FOR_NS);
+        self.moves.sheds.retain(|shed| shed.pool != pool);
+        if to == self.worker || to.0 >= self.workers || clients == 0 {
+            return;
+        }
+        self.moves.sheds.push(Shed {
+            pool,
+            to,
+            left: clients,
+            until,
+        });
+        self.shed_some(out);
+    }
+
+    /// The time has come to look for clients that may go.
+    pub(crate) fn move_due(&mut self, out: &mut Out) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
+        let (sheds, whim) = (due(self.moves.next_shed), due(self.moves.next_whim));
+        if sheds {
+            self.shed_some(out);
+        }
+        if whim {
+            self.move_at_random(out);
+        }
+    }
+
+    /// `pool_spread = random`: some client goes somewhere, whatever that is good for.
+    pub(crate) fn move_at_random(&mut self, out: &mut Out) {
+        let random = self.config.globals.pool_spread == PoolSpread::Random;
+        let all = if random && self.workers > 1 {
+            self.clients.keys()
+        } else {
+            Vec::new()
+        };
+        self.moves.next_whim = (!all.is_empty()).then_some(Time(self.now.0 + WHIM_NS));
+        if all.is_empty() {
+            return;
+        }
+        for _ in 0..4 {
+            let id = all[self.random.next_u32() as usize % all.len()];
+            let pool = self.clients.get(id).and_then(|client| client.pool);
+            let Some(pool) = pool else { continue };
+            let key = self.pools.at(pool).key.clone();
+            let to = WorkerId((self.random.next_u32() % u32::from(self.width(&key))) as u16);
+            if to != self.worker && self.depart(id, to, out) {
+                return;
+            }
+        }
+    }
+
+    /// Hands away those who are at rest now, within the budget of a turn.
+    pub(crate) fn shed_some(&mut self, out: &mut Out) {
+        let now = self.now;
+        let mut sheds = std::mem::take(&mut self.moves.sheds);
+        sheds.retain_mut(|shed| {
+            shed.left -= self.shed_of(shed, out);
+            shed.left > 0 && shed.until > now
+        });
+        self.moves.next_shed = (!sheds.is_empty()).then_some(Time(now.0 + SHED_NS));
+        self.moves.sheds = sheds;
+    }
+
+    /// How many of a pool's clients set out.
+    fn shed_of(&mut self, shed: &Shed, out: &mut Out) -> u32 {
+        let Some(pool_id) = self.pools.find(&shed.pool) else {
+            return 0;
+        };
+        let (mut weight, mut gone) = (0, 0);
+        for id in self.clients.keys() {
+            if gone == shed.left || weight >= SHED_WEIGHT {
+                break;
+            }
+            let Some(client) = self.clients.get(id).filter(|c| c.pool == Some(pool_id)) else {
+                continue;
+            };
+            let names = client.names.len();
+            if self.depart(id, shed.to, out) {
+                weight += CLIENT_WEIGHT + names;
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// Has the driver let go of a client, so that it goes to another worker. False if it can't go.
+    fn depart(&mut self, id: ClientId, to: WorkerId, out: &mut Out) -> bool {
+        if self.janitor.holds() || self.janitor.is_shutting_down() {
+            return false;
+        }
+        let Some(client) = self.clients.get_mut(id).filter(|c| may_leave(c)) else {
+            return false;
+        };
+        let waits = client.waits();
+        client.state = client::State::Leaving { to, waits };
+        out.push(Action::Detach(Peer::Client(id)));
+        true
+    }
+
+    /// The driver has let go of a client that goes to another worker; it is in no table any more.
+    pub(crate) fn set_out(
+        &mut self,
+        id: ClientId,
+        client: Client,
+        (to, waits): (WorkerId, bool),
+        socket: LooseSocket,
+        out: &mut Out,
+    ) {
+        let Some(pool) = client.pool else {
+            return out.push(Action::Discard(socket));
+        };
+        let lore = self.lore(pool);
+        let (notified, request) = (client.notified, client.request);
+        let tls = client.tls.clone();
+        let number = client.number;
+        let passenger = self.take_passenger(id, client, Standing::Ready, socket);
+        let wants = waits || !passenger.held.is_empty();
+        self.moves.noted += 1;
+        let note = self.moves.noted;
+        self.moves.notes.push(Note {
+            number: note,
+            key: passenger.key.clone(),
+            client: number,
+            to,
+        });
+        self.moves.departed += 1;
+        let traveller = Traveller {
+            kills: self.janitor.kills_of(&passenger.database),
+            passenger,
+            tls,
+            lore,
+            notified,
+            waits: wants.then_some(request),
+            left: Departure {
+                worker: self.worker,
+                note,
+            },
+        };
+        out.push(Action::Post(to, Mail::Move(Box::new(traveller))));
+        for held in self.cancels_of(id) {
+            let cancel = Mail::Cancel {
+                pid: held.pid,
+                secret: held.secret,
+                from: held.from,
+                again: false,
+                forwarded: true,
+            };
+            out.push(Action::Post(to, cancel));
+        }
+    }
+
+    /// A client that was on its way out has ended here: nothing of it is to be cancelled.
+    pub(crate) fn settle_cancels(&mut self, id: ClientId, out: &mut Out) {
+        for held in self.cancels_of(id) {
+            let (worker, asker) = held.from;
+            out.push(Action::Post(worker, Mail::Cancelled(asker, true)));
+        }
+    }
+
+    fn cancels_of(&mut self, id: ClientId) -> Vec<Held> {
+        let all = &mut self.moves.cancels;
+        all.extract_if(.., |held| held.client == id).collect()
+    }
+
+    /// A client came from another worker, between two transactions.
+    pub(crate) fn moved_in(&mut self, traveller: Traveller, out: &mut Out) {
+        let Traveller {
+            passenger,
+            tls,
+            lore,
+            notified,
+            waits,
+            left,
+            kills,
+        } = traveller;
+        self.moves.arrived += 1;
+        if std::mem::take(&mut self.janitor.told_idle) {
+            out.push(Action::Ask(Question::Busy(self.worker)));
+        }
+        let key = passenger.key.clone();
+        let killed = kills < self.janitor.kills_of(&passenger.database);
+        self.tell_home(key, Some(left), out);
+        self.adopt_pool(lore, out);
+        let id = self.adopt_client(passenger, false, out);
+        if killed {
+            return self.disconnect(id, Fault::DatabaseRemoved, out);
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.notified = notified;
+            client.tls = tls;
+        }
+        if let Some(since) = waits {
+            self.stand_in_line(id, since);
+        }
+        self.suspend_client(id, out);
+        if self.moves.next().is_none() {
+            self.move_at_random(out);
+        }
+    }
+
+    /// A client that waits has done so since that time, elsewhere.
+    fn stand_in_line(&mut self, id: ClientId, since: Time) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (client::State::Waiting, Some(pool)) = (&client.state, client.pool) else {
+            return;
+        };
+        client.request = since;
+        let waiting = &mut self.pools.at_mut(pool).waiting;
+        waiting.retain(|(waiter, _)| *waiter != id);
+        let place = waiting.partition_point(|(_, other)| *other <= since);
+        waiting.insert(place, (id, since));
+        self.watch_client(id);
+    }
+
+    /// The worker that a client's key names learns that the client is here.
+    pub(crate) fn tell_home(&mut self, key: OldKey, left: Option<Departure>, out: &mut Out) {
+        let (at, home) = (self.worker, self.key_home(&key));
+        out.push(Action::Post(home, Mail::KeyAt { key, at, left }));
+    }
+
+    /// A client whose key names this worker is at another, or has come back.
+    pub(crate) fn key_at(
+        &mut self,
+        key: OldKey,
+        at: WorkerId,
+        left: Option<Departure>,
+        out: &mut Out,
+    ) {
+        self.keys
+            .away(key, Some(at).filter(|at| *at != self.worker));
+        if let Some(Departure { worker, note }) = left {
+            out.push(Action::Post(worker, Mail::KeyNoted(note)));
+        }
+    }
+
+    /// A client that had its key from elsewhere ends, or goes to our successor.
+    pub(crate) fn drop_key(&mut self, key: Option<Box<OldKey>>, id: ClientId, out: &mut Out) {
+        let Some(key) = key else { return };
+        self.keys.forget(&key, id);
+        let home = self.key_home(&key);
+        if home != self.worker {
+            out.push(Action::Post(home, Mail::KeyGone(*key)));
+        }
+    }
+
+    /// The worker that is asked first for a key.
+    fn key_home(&self, key: &OldKey) -> WorkerId {
+        self.first_asked(key.pid, &key.secret)
+    }
+
+    /// Where to go on looking for the client of a key that is nobody's here.
+    pub(crate) fn gone_where(&self, pid: u32, secret: &[u8]) -> Option<WorkerId> {
+        let gone = self.moves.gone_to(|key| same_key(key, pid, secret));
+        gone.or_else(|| self.keys.away_at(pid, |key| same_key(key, pid, secret)))
+    }
+
+    /// What is known of a pool, for who serves its clients next.
+    pub(crate) fn lore(&self, id: PoolId) -> PoolLore {
+        let pool = self.pools.at(id);
+        PoolLore {
+            key: pool.key.clone(),
+            database: pool.terms.database.fingerprint(),
+            welcome: pool.welcome.clone(),
+            scram_keys: pool.scram_keys.clone(),
+            found_secret: pool.found_secret.clone(),
+        }
+    }
+}
+
+/// Nothing is held for it, owed to it or begun by it.
+fn may_leave(client: &Client) -> bool {
+    let rests = match client.state {
+        client::State::Idle => client.inbox.held.is_empty(),
+        client::State::Waiting => true,
+        _ => false,
+    };
+    rests
+        && client.welcomed
+        && client.pool.is_some()
+        && client.inbox.at_boundary()
+        && !client.replication.any()
+        && !(client.leaving || client.stalled || client.parked)
+        && !(client.paused || client.congested)
+}

@@ -1,0 +1,118 @@
+//! On which workers a pool's clients are.
+//!
+//! A pool has **seats**: the workers that newcomers go to in turn. By load (`pool_spread = load`) the
+//! control thread says which, and until then a pool's only seat is worker 0; `always` gives a pool
+//! as many as it may have. Workers may disagree for a moment: then a client is placed where the
+//! balancer moves it away from again, and servers are lent there meanwhile.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::Seeded;
+use crate::config::PoolSpread;
+use crate::event::WorkerId;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+
+/// A pool gets a worker more for each so many servers: spread thinner, clients would wait for
+/// servers that are idle elsewhere.
+pub const SERVERS_PER_WORKER: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Spread {
+    /// Clients are on so many workers at most.
+    usable: u16,
+    seats: HashMap<Arc<PoolKey>, Arc<[WorkerId]>, Seeded>,
+    turn: u16,
+}
+
+impl Spread {
+    /// Every pool is on worker 0.
+    pub fn new(usable: u16, seeded: Seeded) -> Spread {
+        Spread {
+            usable,
+            seats: HashMap::with_hasher(seeded),
+            turn: 0,
+        }
+    }
+
+    /// A pool's newcomers go to these workers; to worker 0 if there are none.
+    pub(crate) fn seat(&mut self, pool: &Arc<PoolKey>, seats: Arc<[WorkerId]>) {
+        if seats.is_empty() {
+            self.seats.remove(pool);
+        } else {
+            self.seats.insert(pool.clone(), seats);
+        }
+    }
+
+    fn next(&mut self, count: usize) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        usize::from(self.turn - 1) % count
+    }
+}
+
+/// On how many workers a pool of this size may be, if there are so many; 0 is a pool without a limit.
+pub fn widest(size: u32, usable: u16) -> u16 {
+    match size {
+        0 => usable,
+        size => usable.min(u16::try_from(size / SERVERS_PER_WORKER).unwrap_or(u16::MAX)),
+    }
+    .max(1)
+}
+
+impl Pooler {
+    /// The worker that a newcomer of a pool goes to.
+    pub(crate) fn seat_for(&mut self, key: &PoolKey) -> WorkerId {
+        let own = self.worker.0;
+        match self.config.globals.pool_spread {
+            PoolSpread::Load => {
+                let Some(seats) = self.spread.seats.get(key).cloned() else {
+                    return WorkerId(0);
+                };
+                seats[self.spread.next(seats.len())]
+            }
+            PoolSpread::Always | PoolSpread::Random => {
+                // Each worker begins with itself.
+                let width = self.width(key);
+                let turn = self.spread.next(usize::from(width)) as u16;
+                WorkerId((own % width + turn) % width)
+            }
+        }
+    }
+
+    /// The first worker that a pool's newcomers go to: it keeps the pool's minimum.
+    pub(crate) fn first_seat(&self, key: &PoolKey) -> WorkerId {
+        let seats = self.spread.seats.get(key);
+        let by_load = self.config.globals.pool_spread == PoolSpread::Load;
+        let first = seats.filter(|_| by_load).and_then(|seats| seats.first());
+        first.copied().unwrap_or(WorkerId(0))
+    }
+
+    /// On how many workers a pool may be.
+    pub(crate) fn width(&self, key: &PoolKey) -> u16 {
+        if self.config.globals.pool_spread == PoolSpread::Random {
+            return self.workers;
+        }
+        let Some(database) = self.config.database(&key.database) else {
+            return 1;
+        };
+        let user = self.config.user(&key.user).map(|user| &**user);
+        widest(self.config.pool_size(&database, user), self.spread.usable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_as_wide_as_its_servers_allow() {
+        let wide = [(1, 1), (3, 1), (7, 1), (8, 2), (20, 5), (100, 8), (0, 8)];
+        for (size, width) in wide {
+            assert_eq!(widest(size, 8), width, "{size} servers");
+        }
+        assert_eq!(widest(20, 2), 2);
+    }
+}
