@@ -74,6 +74,11 @@ need_slapd() {
   if [ -n "$made" ]; then rm -f "$policy"; fi
 }
 
+# What checks metrics and alert rules, for tests/test_metrics.py, which skips that without it.
+need_promtool() {
+  have promtool || install_debian "promtool" prometheus || say "The checks by promtool will be skipped"
+}
+
 # A Python environment with tests/requirements.txt, kept until that file changes.
 need_python() {
   python=$root/target/python

@@ -22,7 +22,7 @@ AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time 
             "wait_time client_parse_count server_parse_count bind_count").split()
 
 COLUMNS = {
-    "CLIENTS": SOCKET_COLUMNS,
+    "CLIENTS": f"{SOCKET_COLUMNS} wait_reason wait_place",
     "SERVERS": SOCKET_COLUMNS,
     "SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
     "ACTIVE_SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
@@ -34,6 +34,8 @@ COLUMNS = {
                  "server_lifetime pool_mode load_balance_hosts max_connections "
                  "current_connections max_client_connections current_client_connections paused "
                  "disabled",
+    "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
+               "server_id remote_pid",
     "LISTS": "list items",
     "POOLS": "database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req "
              "sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested sv_login "

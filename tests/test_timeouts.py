@@ -108,6 +108,9 @@ def test_query_wait_notify(make_howdah):
         assert notice.tag == "N"
         assert notice.fields()["M"] == ("No server connection available in postgres backend, "
                                         "client being queued")
+        assert notice.fields()["D"] == (
+            "Reason: all servers of the pool are in use (pool_size). "
+            "Place in the queue: 1 of 1. Waiting for 1 s.")
         holder.rows("commit")
         assert [got.tag for got in waiter.read_until()] == ["T", "D", "C", "Z"]
 

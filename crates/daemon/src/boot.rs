@@ -231,7 +231,11 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     let raised = limit.current == limit.maximum || setrlimit(Resource::Nofile, all).is_ok();
     let current = if raised { limit.maximum } else { limit.current };
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |n| n.to_string());
-    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers);
+    let http = match config.globals.http_listen_port {
+        0 => 0,
+        _ => crate::http::CONNECTIONS as u64 + 1,
+    };
+    let own = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * u64::from(workers) + http;
     let servers = expected_servers(config);
     let expected = u64::from(config.globals.max_client_conn)
         .saturating_add(servers)

@@ -13,6 +13,8 @@ pub enum Command {
     Version,
     /// `--settings`: the reference of settings.
     Settings,
+    /// `--metrics`: the reference of metrics.
+    Metrics,
     /// `--man`: the same as a manual page.
     Manual,
     /// `--check`: read the configuration and say what is wrong.
@@ -65,6 +67,7 @@ Options:
       --check            read the configuration, say what is wrong, and exit
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
+      --metrics          print the reference of all metrics and exit
       --workers=N        number of worker threads (0: one per core)
       --io-driver=NAME   auto, io_uring or epoll
   -V, --version          show the version and exit
@@ -84,6 +87,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
             Long("man") => return Ok(Command::Manual),
+            Long("metrics") => return Ok(Command::Metrics),
             Long("settings") => return Ok(Command::Settings),
             Short('d') | Long("daemon") => seen.daemon = true,
             Short('R') | Long("reboot") => seen.reboot = true,
@@ -220,6 +224,7 @@ mod tests {
             "-v, --verbose",
             "--check",
             "--settings",
+            "--metrics",
             "--man",
             "--workers",
             "--io-driver",

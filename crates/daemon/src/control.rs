@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
@@ -21,6 +21,7 @@ use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Sent};
+use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::reload::Loaded;
@@ -29,6 +30,9 @@ use crate::systemd;
 
 /// Threads for what blocks, at most.
 const BLOCKING_THREADS: usize = 16;
+
+/// How often workers are asked for metrics, while there is an endpoint.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// The worker that asked, and the ticket of its question.
 pub type Asker = (WorkerId, u64);
@@ -128,6 +132,10 @@ impl Desk {
             mut heard,
             deriver,
         } = self;
+        let http = {
+            let _inside = runtime.enter();
+            Http::start(&config.globals, &log)
+        };
         let resolver = Arc::new(resolver);
         let mut control = Control {
             log,
@@ -142,6 +150,8 @@ impl Desk {
             nameless: HashMap::new(),
             reloads: VecDeque::new(),
             handover: HandOver::new(listeners),
+            http,
+            sampler: Sampler::new(),
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -149,12 +159,17 @@ impl Desk {
         };
         runtime.block_on(async {
             let mut zones_at = Instant::now();
+            let mut samples = tokio::time::interval(SAMPLE_EVERY);
+            samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 let period = control.config.globals.dns_zone_check_period;
                 let next = zones_at.checked_add(period).unwrap_or(zones_at);
                 tokio::select! {
                     wish = signals.next() => control.grant(wish),
                     Some(heard) = heard.recv() => control.hear(heard),
+                    _ = samples.tick(), if control.http.is_on() => {
+                        control.sampler.ask(&control.workers);
+                    }
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
                         control.check_zones();
@@ -181,6 +196,8 @@ pub struct Control {
     /// Reloads wanted, the one under way first; by a worker, or by signal.
     pub reloads: VecDeque<Option<Asker>>,
     pub handover: HandOver,
+    pub http: Http,
+    sampler: Sampler,
     /// The process ends as soon as it may.
     pub ending: bool,
     /// Workers that wait for nothing more.
@@ -358,6 +375,15 @@ impl Control {
                 self.answer(from, Answer::Reloaded(ticket, set));
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
+            Question::Surveyed { serial, holdings } => {
+                let globals = &self.config.globals;
+                let sight = self
+                    .sampler
+                    .answered(serial, *holdings, self.ending, globals);
+                if let Some(sight) = sight {
+                    self.http.publish(sight);
+                }
+            }
             Question::Idle(worker, ending) => {
                 self.idle.insert(worker);
                 if self.ending && self.idle.len() == self.workers.len() {

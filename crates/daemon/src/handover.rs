@@ -154,6 +154,7 @@ impl Control {
         drop(freight);
         self.handover.listeners.clear();
         self.stop_listening(false);
+        self.http.stop();
         self.say(&format!(
             "a new process took over {clients} clients and {servers} servers; \
              those left are served until they leave"

@@ -11,6 +11,7 @@ mod derive;
 mod dns;
 mod forward;
 mod handover;
+mod http;
 mod leave;
 mod listen;
 mod log;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
+        Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) if boot::check(&arguments) => {}
         Ok(Command::Check(_)) => return ExitCode::FAILURE,

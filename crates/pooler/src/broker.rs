@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use crate::Seeded;
 use crate::console::is_console;
 use crate::event::{Time, WorkerId};
-use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, Mail, ToBroker};
+use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, HeldBy, Mail, ToBroker};
 use crate::pool::PoolKey;
 use places::Kept;
 
@@ -68,18 +68,8 @@ struct Hunger {
     opens: bool,
     /// Those who hold servers know of it.
     told: bool,
-}
-
-/// Why there is no permit.
-enum Refusal {
-    /// The pool is full.
-    Pool,
-    /// The database is; other pools have some.
-    Database,
-    /// The user is; other pools have some.
-    User,
-    /// Both are: a server of another pool has to go for each.
-    Both,
+    /// The bound that the worker was told of.
+    held_by: Option<HeldBy>,
 }
 
 /// Where answers go.
@@ -130,12 +120,14 @@ impl Broker {
                 self.give_up_places(post);
                 let entry = &mut self.pool(&pool, worker).hungry[usize::from(worker.0)];
                 let told = entry.is_some_and(|hunger| hunger.told);
+                let held_by = entry.and_then(|hunger| hunger.held_by);
                 *entry = Some(Hunger {
                     since: Time(now.0.saturating_sub(age)),
                     unwelcomed,
                     replication,
                     opens,
                     told,
+                    held_by,
                 });
                 self.feed(&pool, worker, post);
             }
@@ -275,6 +267,7 @@ impl Broker {
             }
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
+                self.tell_held_back(key, worker, refusal, post);
                 if !hunger.replication {
                     self.tell_holders(key, worker, hunger, false, post);
                 }
@@ -287,23 +280,34 @@ impl Broker {
         }
     }
 
+    /// Tells a hungry worker which bound it waits for, if it does not know.
+    fn tell_held_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId, by: HeldBy, post: Post<'_>) {
+        let hunger = &mut self.pool(key, worker).hungry[usize::from(worker.0)];
+        if let Some(hunger) = hunger
+            && hunger.held_by.replace(by) != Some(by)
+        {
+            let pool = key.clone();
+            post(worker, Mail::Brokered(FromBroker::HeldBack { pool, by }));
+        }
+    }
+
     /// Where room can be made for a pool that is held back, what is to be tried first in front.
     fn places(
         &mut self,
         key: &Arc<PoolKey>,
         worker: WorkerId,
-        refusal: &Refusal,
+        refusal: &HeldBy,
         replication: bool,
     ) -> Vec<Evict> {
         let now = self.now;
         let pool = self.pool(key, worker);
         let mut places = Vec::from(match refusal {
-            Refusal::Pool => &[][..],
-            Refusal::Database => &[Evict::Database],
-            Refusal::User => &[Evict::User],
-            Refusal::Both => &[Evict::Database, Evict::User],
+            HeldBy::Pool => &[][..],
+            HeldBy::Database => &[Evict::Database],
+            HeldBy::User => &[Evict::User],
+            HeldBy::DatabaseAndUser => &[Evict::Database, Evict::User],
         });
-        if matches!(refusal, Refusal::Both) {
+        if matches!(refusal, HeldBy::DatabaseAndUser) {
             // A place that is not kept would be of no use.
             places.retain(|from| now >= pool.forgoes[places::side(*from)]);
         }
@@ -359,9 +363,9 @@ impl Broker {
                 Some(refusal) => refusal,
             };
             let has = match lacks {
-                Refusal::Database => Evict::User,
-                Refusal::User => Evict::Database,
-                Refusal::Pool | Refusal::Both => continue,
+                HeldBy::Database => Evict::User,
+                HeldBy::User => Evict::Database,
+                HeldBy::Pool | HeldBy::DatabaseAndUser => continue,
             };
             let keeps = self.may_keep(other, has) && !self.is_contested(&hungry[at..], has);
             if keeps {
@@ -384,7 +388,7 @@ impl Broker {
         pools.filter(move |(other, _)| shares(other))
     }
 
-    fn refusal(&self, key: &PoolKey, age: u64) -> Option<Refusal> {
+    fn refusal(&self, key: &PoolKey, age: u64) -> Option<HeldBy> {
         let pool = self.pools.get(key)?;
         let bounds = pool.bounds;
         let reserve = if age >= bounds.reserve_after {
@@ -394,7 +398,7 @@ impl Broker {
         };
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
         if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
-            return Some(Refusal::Pool);
+            return Some(HeldBy::Pool);
         }
         let in_database = self.taken(key, Evict::Database);
         let of_user = self.taken(key, Evict::User);
@@ -402,9 +406,9 @@ impl Broker {
             reached(bounds.database, in_database),
             reached(bounds.user, of_user),
         ) {
-            (true, true) => Some(Refusal::Both),
-            (true, false) => Some(Refusal::Database),
-            (false, true) => Some(Refusal::User),
+            (true, true) => Some(HeldBy::DatabaseAndUser),
+            (true, false) => Some(HeldBy::Database),
+            (false, true) => Some(HeldBy::User),
             (false, false) => None,
         }
     }

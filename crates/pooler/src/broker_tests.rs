@@ -38,6 +38,8 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
     broker.handle(now, mail, &mut |worker, mail| {
         let Mail::Brokered(mail) = mail else { panic!() };
         said.push(match mail {
+            // It moves no server; a test of its own looks at that.
+            FromBroker::HeldBack { .. } => return,
             FromBroker::Permit { pool, reserve, .. } => {
                 format!("{}: permit {} {reserve}", worker.0, pool.database)
             }
@@ -580,4 +582,39 @@ fn clients_up_to_each_bound() {
     assert!(admit("d", "c").contains("max_db_client"));
     assert_eq!(admit("e", "c"), "Ok(())");
     assert!(admit("e", "d").contains("max_client_conn"));
+}
+
+#[test]
+fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
+    let mut broker = Broker::new(seeded(1));
+    let pool = key("d", "u");
+    let mut tell = |worker: u16, bounds: Bounds| {
+        let mut said = Vec::new();
+        broker.handle(
+            Time(MILLI),
+            need(worker, &pool, 0, bounds),
+            &mut |to, mail| {
+                if let Mail::Brokered(FromBroker::HeldBack { by, .. }) = mail {
+                    said.push((to.0, by));
+                }
+            },
+        );
+        said
+    };
+    let bounds = Bounds {
+        size: 1,
+        ..Bounds::default()
+    };
+    assert!(tell(0, bounds).is_empty(), "a permit");
+    assert_eq!(tell(1, bounds), [(1, HeldBy::Pool)]);
+    assert!(tell(1, bounds).is_empty());
+    // A reload: the database holds it back now.
+    let bounds = Bounds {
+        size: 2,
+        database: 1,
+        ..Bounds::default()
+    };
+    assert_eq!(tell(1, bounds), [(1, HeldBy::Database)]);
+    let bounds = Bounds { user: 1, ..bounds };
+    assert_eq!(tell(1, bounds), [(1, HeldBy::DatabaseAndUser)]);
 }

@@ -116,12 +116,13 @@ impl Pooler {
         match due {
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Notify => {
+                let detail = self.wait_detail(id);
                 if let Some(client) = self.clients.get_mut(id) {
                     client.notified = true;
                     let text = "No server connection available in postgres backend, \
                                 client being queued";
                     out.send_with(Peer::Client(id), |buf| {
-                        write::notice(buf, "NOTICE", "00000", text, None);
+                        write::notice(buf, "NOTICE", "00000", text, detail.as_deref());
                     });
                 }
                 self.watch_client(id);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use crate::auth::{Authority, Secret};
 use crate::config::{Config, Host};
+use crate::console::gather::Holdings;
 use crate::mail::Mail;
 use crate::note::Note;
 use crate::orders::Ending;
@@ -379,6 +380,13 @@ pub enum Question {
     Packed(Box<Parcel>),
     /// That was all of this worker, and this is what it knows besides. No answer.
     AllPacked(Box<Estate>),
+    /// A worker's answer to [`crate::console::Survey::for_metrics`]. No answer.
+    Surveyed {
+        /// The survey's.
+        serial: u64,
+        /// What it has.
+        holdings: Box<Holdings>,
+    },
     /// End the process with this exit code, now.
     Exit(i32),
     /// Close the listening sockets; those of unix kind may stay for the console.

@@ -28,6 +28,7 @@ pub mod ledger;
 pub mod link;
 pub mod lookup;
 pub mod mail;
+pub mod metrics;
 pub mod moving;
 pub mod note;
 pub mod orders;
@@ -47,6 +48,7 @@ pub mod suspend;
 pub mod table;
 pub mod takeover;
 pub mod timers;
+pub mod times;
 pub mod tls;
 
 mod pooler;

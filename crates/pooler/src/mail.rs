@@ -269,6 +269,19 @@ impl Evict {
     }
 }
 
+/// A bound that is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldBy {
+    /// `pool_size`, with the reserve as far as that may be used yet.
+    Pool,
+    /// `max_db_connections`.
+    Database,
+    /// `max_user_connections`.
+    User,
+    /// Those two.
+    DatabaseAndUser,
+}
+
 /// What the Broker tells.
 #[derive(Debug)]
 pub enum FromBroker {
@@ -313,6 +326,14 @@ pub enum FromBroker {
     Content {
         /// The pool that wanted to grow.
         pool: Arc<PoolKey>,
+    },
+    /// Which bound holds back the pool of a `Need`: for those who ask why clients wait. Said when it
+    /// is another than before.
+    HeldBack {
+        /// The pool that wants to grow.
+        pool: Arc<PoolKey>,
+        /// By what.
+        by: HeldBy,
     },
     /// How many servers of a pool the worker may keep, because its bounds were lowered; those above
     /// it go when they are idle.

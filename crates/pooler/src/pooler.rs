@@ -310,6 +310,7 @@ impl Pooler {
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
+            FromBroker::HeldBack { pool, by } => self.held_back(&pool, by),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {
                 client,

@@ -160,6 +160,7 @@ impl Control {
                 | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }
+                | Question::Surveyed { .. }
                 | Question::Exit(_)
                 | Question::StopListening { .. } => {}
             }

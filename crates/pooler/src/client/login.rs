@@ -476,6 +476,8 @@ impl Pooler {
         let Some(welcome) = pool.welcome.clone() else {
             return;
         };
+        let took = self.now.0.saturating_sub(client.connected.0);
+        pool.times.count_login(took);
         client.welcomed = true;
         client.standby = standby::among(&welcome.parameters);
         let asked = client.params.take().map(|asked| {

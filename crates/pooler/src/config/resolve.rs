@@ -10,10 +10,11 @@ use super::peer::Peer;
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, read_number};
+use super::value::{AuthType, Kind, List, Value, read_number};
 use super::{CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr};
 use crate::auth::{Authority, Secret};
 use crate::console::is_console;
+use crate::metrics::CAUSES;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;
@@ -75,6 +76,13 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
             return Err(RESERVED_AUTH_DBNAME.into());
         }
         "stats_period" | "scram_iterations" if read_number(value) == Some(0) => false,
+        "http_listen_addr" => value.parse::<std::net::IpAddr>().is_ok(),
+        "ready_fails_when" => List::read(value)
+            .is_some_and(|causes| causes.iter().all(|cause| CAUSES.contains(&cause.as_str()))),
+        // It stands in addresses and cookies.
+        "http_token" => value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.~".contains(c)),
         "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
         // Cancel keys name no more.
         "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
@@ -104,7 +112,10 @@ fn range(name: &str) -> &'static str {
         "stats_period" | "scram_iterations" => ", at least 1",
         "peer_id" => " from 0 to 16383",
         "workers" => " from 0 to 1024",
-        "listen_port" => " from 0 to 65535",
+        "http_listen_addr" => ": an IPv4 or IPv6 address",
+        "http_token" => " of letters, digits and -_.~",
+        "ready_fails_when" => ": draining, paused, unreachable",
+        "listen_port" | "http_listen_port" => " from 0 to 65535",
         _ => "",
     }
 }

@@ -212,6 +212,17 @@ globals! {
     dns_zone_check_period: Duration = "0", G, reload, Built,
         "How often to look whether the DNS zones of known host names changed, by their serials; \
          names of one that did are looked up anew. 0: never.";
+    http_listen_addr: String = "127.0.0.1", G, reload, Built,
+        "The address of the HTTP endpoint. Not in PgBouncer.";
+    http_listen_port: u16 = "0", G, reload, Built,
+        "The port of the HTTP endpoint: /metrics for Prometheus, /live and /ready for probes. 0: no \
+         endpoint. Not in PgBouncer.";
+    http_page: bool = "0", G, reload, Built,
+        "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
+         http_listen_addr is not loopback it needs http_token. Not in PgBouncer.";
+    http_token: String = "", G, reload, Built,
+        "What requests to /metrics and the page must show: as `Authorization: Bearer ...`, or once \
+         as `/?token=...`. /live and /ready need none. Not in PgBouncer.";
     idle_transaction_timeout: Duration = "0", GU, reload, Built,
         "Closes clients that idle in a transaction for this long.";
     ignore_startup_parameters: List = "", G, reload, Built,
@@ -252,6 +263,8 @@ globals! {
         "How many clients of one user may be connected; 0 sets no limit.";
     max_user_connections: u32 = "0", GU, reload, Built,
         "How many servers one user may have, whatever the database; 0 sets no limit.";
+    metrics_max_pools: u32 = "100", G, reload, Built,
+        "How many pools metrics show alone; the others are summed. Not in PgBouncer.";
     min_pool_size: u32 = "0", GD, reload, Built,
         "Servers kept open in a pool that is in use.";
     peer_id: u32 = "0", G, reload, Built,
@@ -275,6 +288,9 @@ globals! {
         "Tells a client by a notice once it waited this long for a server.";
     query_wait_timeout: Duration = "120", GDU, reload, Built,
         "How long a client may wait for a server.";
+    ready_fails_when: List = "draining, paused, unreachable", G, reload, Built,
+        "When /ready of the HTTP endpoint says 503: while no new clients are taken, while all pools \
+         are paused, while no server can be had. Not in PgBouncer.";
     reserve_pool_size: u32 = "0", GDU, reload, Built,
         "Servers a pool may have on top when clients wait too long.";
     reserve_pool_timeout: Duration = "5", G, reload, Built,
@@ -638,7 +654,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 8, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 14, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -13,7 +13,9 @@ impl Show {
     /// Its columns.
     pub fn columns(self) -> Columns {
         match self {
-            Show::Clients | Show::Servers => CLIENTS,
+            Show::Clients => CLIENTS,
+            Show::Servers => SERVERS,
+            Show::Holders => HOLDERS,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
             Show::Fds => FDS,
             Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
@@ -91,7 +93,47 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
+/// PgBouncer's, and why a client waits and where it stands in its pool's line.
 const CLIENTS: Columns = &[
+    ("type", 's'),
+    ("user", 's'),
+    ("database", 's'),
+    ("replication", 's'),
+    ("state", 's'),
+    ("addr", 's'),
+    ("port", 'i'),
+    ("local_addr", 's'),
+    ("local_port", 'i'),
+    ("connect_time", 's'),
+    ("request_time", 's'),
+    ("wait", 'i'),
+    ("wait_us", 'i'),
+    ("close_needed", 'i'),
+    ("ptr", 's'),
+    ("link", 's'),
+    ("remote_pid", 'i'),
+    ("tls", 's'),
+    ("application_name", 's'),
+    ("prepared_statements", 'i'),
+    ("id", 'i'),
+    ("wait_reason", 's'),
+    ("wait_place", 'i'),
+];
+
+const HOLDERS: Columns = &[
+    ("database", 's'),
+    ("user", 's'),
+    ("state", 's'),
+    ("held_us", 'q'),
+    ("state_us", 'q'),
+    ("client_id", 'q'),
+    ("client_addr", 's'),
+    ("application_name", 's'),
+    ("server_id", 'q'),
+    ("remote_pid", 'i'),
+];
+
+const SERVERS: Columns = &[
     ("type", 's'),
     ("user", 's'),
     ("database", 's'),
@@ -115,7 +157,7 @@ const CLIENTS: Columns = &[
     ("id", 'i'),
 ];
 
-/// As `CLIENTS`, and more.
+/// As `SERVERS`, and more.
 const SOCKETS: Columns = &[
     ("type", 's'),
     ("user", 's'),

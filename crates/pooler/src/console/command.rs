@@ -7,7 +7,7 @@ use super::columns::Kind;
 use super::drivers::{self, Answer};
 use super::rows::Table;
 use super::session::Goal;
-use super::show::Show;
+use super::show::{Gathered, Show};
 use super::survey::Want;
 use super::{extended, is_console};
 use crate::config::Database;
@@ -320,7 +320,12 @@ impl Pooler {
             Some(want) => self.ask_workers(id, Goal::Show(show), want, out),
             None if show.tells_names() => {}
             None => {
-                let table = self.table(show, Vec::new(), Vec::new(), &KnownNames::default());
+                let table = self.table(
+                    show,
+                    Vec::new(),
+                    Gathered::default(),
+                    &KnownNames::default(),
+                );
                 return self.tell(id, table, out);
             }
         }
@@ -561,7 +566,7 @@ const HELP: &str = "
 \tSHOW PEERS|PEER_POOLS
 \tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
-\tSHOW WORKERS
+\tSHOW WORKERS|HOLDERS
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD

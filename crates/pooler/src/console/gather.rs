@@ -3,18 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
+use super::lines::{Holder, Waiter};
 use super::rows::{Row, date_time};
+use crate::Seeded;
 use crate::client::{self, Client, Replication};
 use crate::config::{Database, PoolMode, nanos};
 use crate::event::{Ends, Time, WorkerId};
 use crate::params::Params;
 use crate::peer::PeerCounts;
 use crate::place;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::{PoolId, PoolKey, Reason};
 use crate::pooler::Pooler;
 use crate::server::{self, Server};
 use crate::stats::Stats;
+use crate::times::Times;
 use crate::tls::TlsFacts;
+
+/// Addresses of a client's names: equal for equal names, as a rule.
+type Login = (*const u8, *const u8);
 
 /// Clients and servers of a pool, by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,6 +70,41 @@ pub struct PoolShare {
     pub stats: Stats,
     /// Counts as of when the averages begin.
     pub older: Stats,
+    /// How long things took, since the start.
+    pub times: Times,
+    /// Servers that execute something.
+    pub working: u32,
+    /// `pool_size`; 0 without limit.
+    pub size: u32,
+    /// No server is given out: PAUSE.
+    pub paused: bool,
+    /// The last login to PostgreSQL failed, and none has succeeded since; why.
+    pub failure: Option<String>,
+    /// Why clients wait, if some do.
+    pub reason: Option<Reason>,
+    /// Who waits, longest first: [`LINE_MAX`] at most, and only for metrics.
+    pub waiters: Vec<Waiter>,
+    /// Who has servers, longest first: likewise, and only while somebody waits.
+    pub holders: Vec<Holder>,
+}
+
+/// How many of a pool's waiters and holders a worker tells for metrics.
+pub const LINE_MAX: usize = 20;
+
+/// A row of SHOW CLIENTS.
+#[derive(Debug)]
+pub(super) struct ClientRow {
+    pub(super) row: Row,
+    /// It waits.
+    pub(super) wait: Option<Wait>,
+}
+
+/// A client's wait for a server.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) pool: Arc<PoolKey>,
+    pub(super) since: Time,
+    pub(super) reason: &'static str,
 }
 
 /// What a worker has.
@@ -95,6 +138,10 @@ pub struct Holdings {
     pub console_older: Stats,
     /// Nanoseconds since the averages begin.
     pub window: u64,
+    /// PAUSE of all pools.
+    pub paused: bool,
+    /// SUSPEND, or a successor takes over.
+    pub suspended: bool,
 }
 
 /// A server's state in the console.
@@ -129,18 +176,15 @@ impl Pooler {
         for id in self.pools.ids() {
             self.trim_waiting(id);
         }
-        let mut shares: BTreeMap<PoolId, PoolShare> = self
-            .pools
-            .ids()
-            .into_iter()
-            .map(|id| (id, self.share(id)))
-            .collect();
-        let mut admitted = BTreeMap::new();
+        let mut shares: HashMap<PoolId, PoolShare, Seeded> = HashMap::with_hasher(self.seeded);
+        shares.extend(self.pools.ids().into_iter().map(|id| (id, self.share(id))));
+        let mut logins: HashMap<Login, (&Client, u32), Seeded> = HashMap::with_hasher(self.seeded);
         let (mut login_clients, mut consoles) = (0, 0);
         for (_, client) in self.clients.iter() {
             if client.admitted {
-                let login = (client.database.clone(), client.user.clone());
-                *admitted.entry(login).or_default() += 1;
+                // Names are shared, so their addresses tell most of them apart.
+                let login = (client.database.as_ptr(), client.user.as_ptr());
+                logins.entry(login).or_insert((client, 0)).1 += 1;
             }
             let states = client
                 .pool
@@ -157,11 +201,17 @@ impl Pooler {
                 (_, None) => login_clients += 1,
             }
         }
+        let mut admitted = BTreeMap::new();
+        for (client, count) in logins.into_values() {
+            let login = (client.database.clone(), client.user.clone());
+            *admitted.entry(login).or_default() += count;
+        }
         for (_, server) in self.servers.iter() {
             let Some(share) = shares.get_mut(&server.pool) else {
                 continue;
             };
             share.connections += u32::from(server.permitted);
+            share.working += u32::from(Self::is_at_work(server));
             self.count_server(server, &mut share.states);
         }
         Holdings {
@@ -178,12 +228,49 @@ impl Pooler {
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,
+            paused: self.janitor.is_paused_all(),
+            suspended: self.janitor.holds(),
             window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),
         }
     }
 
+    /// The same, and who waits and who holds servers in pools that somebody waits for.
+    pub(super) fn holdings_and_lines(&mut self) -> Holdings {
+        let mut holdings = self.holdings();
+        let mut waited_for: HashMap<PoolId, Vec<Holder>, Seeded> =
+            HashMap::with_hasher(self.seeded);
+        for share in &holdings.pools {
+            if share.reason.is_some()
+                && let Some(id) = self.pools.find(&share.key)
+            {
+                waited_for.insert(id, Vec::new());
+            }
+        }
+        if waited_for.is_empty() {
+            return holdings;
+        }
+        for (_, server) in self.servers.iter() {
+            if let Some(of_pool) = waited_for.get_mut(&server.pool) {
+                of_pool.extend(self.holder(server));
+            }
+        }
+        for share in &mut holdings.pools {
+            let Some(id) = self.pools.find(&share.key) else {
+                continue;
+            };
+            if let Some(mut holders) = waited_for.remove(&id) {
+                holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
+                holders.truncate(LINE_MAX);
+                share.holders = holders;
+                share.waiters = self.first_waiters(id, LINE_MAX);
+            }
+        }
+        holdings
+    }
+
     fn share(&self, id: PoolId) -> PoolShare {
         let pool = self.pools.at(id);
+        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
         let max_wait = pool.longest_wait(self.now).unwrap_or(0);
         PoolShare {
             key: pool.key.clone(),
@@ -197,6 +284,14 @@ impl Pooler {
             clients: pool.clients,
             stats: pool.stats,
             older: pool.older_stats,
+            times: pool.times,
+            working: 0,
+            size: pool.terms.bounds.size,
+            paused: pool.paused,
+            failure: pool.failure.as_ref().map(|failure| failure.text.clone()),
+            reason: waited_for.then(|| self.reason(id)),
+            waiters: Vec::new(),
+            holders: Vec::new(),
         }
     }
 
@@ -246,14 +341,14 @@ impl Pooler {
     }
 
     /// Rows of SHOW CLIENTS.
-    pub(super) fn client_rows(&self) -> Vec<Row> {
+    pub(super) fn client_rows(&self) -> Vec<ClientRow> {
         self.clients
             .iter()
             .filter_map(|(_, client)| self.client_row(client))
             .collect()
     }
 
-    fn client_row(&self, client: &Client) -> Option<Row> {
+    fn client_row(&self, client: &Client) -> Option<ClientRow> {
         use client::State;
         let state = match (&client.state, client.pool) {
             (State::Linked(_) | State::Preparing(_), _) => "active",
@@ -274,7 +369,7 @@ impl Pooler {
             .and_then(|id| self.servers.get(id))
             .map(|s| s.number);
         let waits = state == "waiting";
-        Some(self.socket_row(&Socket {
+        let row = self.socket_row(&Socket {
             kind: "C",
             user: named(&client.user, "(nouser)"),
             database: named(&client.database, "(nodb)"),
@@ -295,7 +390,13 @@ impl Pooler {
             pid: client.ends.unix_peer.map_or(0, |peer| peer.pid),
             params: client.params.as_deref(),
             statements: client.names.len(),
-        }))
+        });
+        let wait = client.pool.filter(|_| waits).map(|id| Wait {
+            pool: self.pools.at(id).key.clone(),
+            since: client.request,
+            reason: self.reason(id).word(),
+        });
+        Some(ClientRow { row, wait })
     }
 
     /// Rows of SHOW SERVERS.
@@ -403,14 +504,7 @@ impl Pooler {
         };
         let (host, port) = end(socket.ends.map(|ends| &ends.remote));
         let (local_host, local_port) = end(socket.ends.map(|ends| &ends.local));
-        let application = self
-            .shared
-            .tracked
-            .position(b"application_name")
-            .and_then(|position| socket.params?.get(position))
-            .map_or_else(String::new, |name| {
-                String::from_utf8_lossy(name).into_owned()
-            });
+        let application = self.application(socket.params);
         let columns = [
             socket.kind.to_string(),
             socket.user.clone(),

@@ -9,6 +9,7 @@ pub mod command;
 pub mod drivers;
 pub mod extended;
 pub mod gather;
+pub mod lines;
 mod names;
 pub mod rows;
 pub mod session;

@@ -312,12 +312,14 @@ impl Pooler {
     pub(super) fn answered(&mut self, id: ClientId, wait: Wait, out: &mut Out) {
         match wait.goal {
             Goal::Show(show) => {
-                let (mut holdings, mut rows) = (Vec::new(), Vec::new());
+                let (mut holdings, mut rows) = (Vec::new(), show::Gathered::default());
                 let mut names = Box::default();
                 for part in wait.parts {
                     match part {
                         Part::Holdings(one) => holdings.push(*one),
-                        Part::Rows(some) => rows.extend(some),
+                        Part::Rows(some) => rows.rows.extend(some),
+                        Part::Clients(some) => rows.clients.extend(some),
+                        Part::Holders(some) => rows.holders.extend(some),
                         Part::Names(all) => names = all,
                         Part::Done | Part::Found(_) => {}
                     }

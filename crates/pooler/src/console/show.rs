@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::command::has_host_list;
-use super::gather::{Holdings, PoolShare, States};
+use super::gather::{ClientRow, Holdings, PoolShare, States};
+use super::lines::{Holder, show_holders};
 use super::rows::{Row, Table, number, text};
 use super::statistics::{of_databases, show_totals};
 use super::survey::Want;
@@ -33,6 +34,8 @@ pub enum Show {
     DnsZones,
     /// Sockets, as PgBouncer tells its successor of them.
     Fds,
+    /// Who has servers, and for how long.
+    Holders,
     /// How many there are of what.
     Lists,
     /// What tables take of memory.
@@ -76,6 +79,7 @@ impl Show {
             "dns_hosts" => Show::DnsHosts,
             "dns_zones" => Show::DnsZones,
             "fds" => Show::Fds,
+            "holders" => Show::Holders,
             "lists" => Show::Lists,
             "mem" => Show::Mem,
             "peers" => Show::Peers,
@@ -102,6 +106,7 @@ impl Show {
             Show::Servers => Some(Want::Servers),
             Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
             Show::Fds => Some(Want::Fds),
+            Show::Holders => Some(Want::Holders),
             Show::Config
             | Show::DnsHosts
             | Show::DnsZones
@@ -119,12 +124,19 @@ impl Pooler {
         &self,
         show: Show,
         mut holdings: Vec<Holdings>,
-        rows: Vec<Row>,
+        rows: Gathered,
         names: &KnownNames,
     ) -> Table<'static> {
         holdings.sort_by_key(|holding| holding.worker);
+        let Gathered {
+            rows,
+            clients,
+            holders,
+        } = rows;
         let rows = match show {
-            Show::Clients | Show::Servers => sorted_sockets(rows),
+            Show::Clients => show_clients(clients),
+            Show::Servers => sorted_sockets(rows),
+            Show::Holders => show_holders(holders),
             Show::Fds => rows,
             Show::Sockets => sockets(rows),
             Show::ActiveSockets => {
@@ -168,6 +180,8 @@ impl Pooler {
             let value = match shown.key {
                 "workers" => Some(self.workers.to_string()),
                 "io_driver" => Some(self.chosen_driver().to_string()),
+                // Whoever may look here need not know it.
+                "http_token" if !self.config.globals.http_token.is_empty() => Some("****".into()),
                 _ => shown.value,
             };
             let changeable = if shown.changeable { "yes" } else { "no" };
@@ -396,6 +410,37 @@ fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
         .sum()
 }
 
+/// What workers told besides their holdings.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) rows: Vec<Row>,
+    pub(super) clients: Vec<ClientRow>,
+    pub(super) holders: Vec<Holder>,
+}
+
+/// Rows of SHOW CLIENTS, with the place of who waits among those of all workers.
+fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
+    clients.sort_by(|a, b| {
+        let line = |client: &ClientRow| client.wait.as_ref().map(|w| (w.pool.clone(), w.since));
+        line(a).cmp(&line(b))
+    });
+    let (mut pool, mut place) = (None, 0);
+    let mut rows = Vec::with_capacity(clients.len());
+    for ClientRow { mut row, wait } in clients {
+        match wait {
+            Some(wait) => {
+                let same = pool.as_ref() == Some(&wait.pool);
+                place = if same { place + 1 } else { 1 };
+                pool = Some(wait.pool);
+                row.extend([text(wait.reason), number(place)]);
+            }
+            None => row.extend([None, None]),
+        }
+        rows.push(row);
+    }
+    sorted_sockets(rows)
+}
+
 /// By database, user and number.
 fn sorted_sockets(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by_cached_key(|row| {
@@ -518,7 +563,8 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
 }
 
 impl States {
-    fn add(&mut self, other: &States) {
+    /// Adds another worker's counts.
+    pub(crate) fn add(&mut self, other: &States) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
         self.cl_active_cancel += other.cl_active_cancel;

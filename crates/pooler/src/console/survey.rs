@@ -1,12 +1,12 @@
-//! What a console asks of all workers, and their answers.
+//! What a console, or the control thread, asks of all workers, and their answers.
 //!
 //! A [`Survey`] goes out to each worker; each answers with one [`Report`], at once or when what was
 //! ordered is done.
 
-use super::gather;
 use super::rows::Row;
 use super::session::Goal;
-use crate::event::{Action, ClientId, KnownNames, Order, Out, WorkerId};
+use super::{gather, lines};
+use crate::event::{Action, ClientId, KnownNames, Order, Out, Question, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 
@@ -15,6 +15,10 @@ use crate::pooler::Pooler;
 pub enum Want {
     /// Pools and counts.
     Holdings,
+    /// The same, and who waits and who holds servers in pools that somebody waits for.
+    Metrics,
+    /// Who has servers.
+    Holders,
     /// Rows of SHOW CLIENTS.
     Clients,
     /// Rows of SHOW SERVERS.
@@ -31,11 +35,19 @@ pub enum Want {
     Closed(Option<String>),
 }
 
-/// What a console asks all workers for.
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    /// A console, on this worker.
+    Console(WorkerId, ClientId),
+    /// The control thread.
+    Control,
+}
+
+/// What all workers are asked for.
 #[derive(Debug)]
 pub struct Survey {
-    /// Whose console.
-    pub(super) from: (WorkerId, ClientId),
+    pub(super) from: Asker,
     /// Comes back.
     pub(super) serial: u64,
     pub(super) want: Want,
@@ -55,9 +67,23 @@ pub struct Report {
 pub(super) enum Part {
     Holdings(Box<gather::Holdings>),
     Rows(Vec<Row>),
+    Clients(Vec<gather::ClientRow>),
+    Holders(Vec<lines::Holder>),
     Done,
     Found(bool),
     Names(Box<KnownNames>),
+}
+
+impl Survey {
+    /// What the control thread asks for its metrics; each worker answers with
+    /// [`Question::Surveyed`].
+    pub fn for_metrics(serial: u64) -> Survey {
+        Survey {
+            from: Asker::Control,
+            serial,
+            want: Want::Metrics,
+        }
+    }
 }
 
 impl Pooler {
@@ -68,7 +94,7 @@ impl Pooler {
             return;
         };
         let serial = session.serial;
-        let from = (self.worker, id);
+        let from = Asker::Console(self.worker, id);
         for worker in 0..self.workers {
             let survey = Survey {
                 from,
@@ -83,10 +109,13 @@ impl Pooler {
     pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
         let part = match &survey.want {
             Want::Holdings => Part::Holdings(Box::new(self.holdings())),
-            Want::Clients => Part::Rows(self.client_rows()),
+            Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
+            Want::Holders => Part::Holders(self.holders()),
+            Want::Clients => Part::Clients(self.client_rows()),
             Want::Servers => Part::Rows(self.server_rows()),
             Want::Sockets => {
-                let mut rows = self.client_rows();
+                let clients = self.client_rows();
+                let mut rows: Vec<Row> = clients.into_iter().map(|client| client.row).collect();
                 rows.extend(self.server_rows());
                 Part::Rows(rows)
             }
@@ -175,12 +204,19 @@ impl Pooler {
     }
 }
 
-fn answer(survey: &Survey, part: Part, out: &mut Out) {
-    let (worker, to) = survey.from;
-    let report = Report {
-        to,
-        serial: survey.serial,
-        part,
+fn answer(survey: &Survey, mut part: Part, out: &mut Out) {
+    let serial = survey.serial;
+    let (worker, to) = match (survey.from, part) {
+        (Asker::Control, Part::Holdings(holdings)) => {
+            return out.push(Action::Ask(Question::Surveyed { serial, holdings }));
+        }
+        // Nothing else is asked for there.
+        (Asker::Control, _) => return,
+        (Asker::Console(worker, to), answered) => {
+            part = answered;
+            (worker, to)
+        }
     };
+    let report = Report { to, serial, part };
     out.push(Action::Post(worker, Mail::Report(report)));
 }

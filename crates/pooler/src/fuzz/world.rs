@@ -370,7 +370,8 @@ impl World<'_> {
             Question::HandOver(_) | Question::Packed(_) | Question::AllPacked(_) => {
                 panic!("nobody here may take over");
             }
-            Question::LogStats { .. }
+            Question::Surveyed { .. }
+            | Question::LogStats { .. }
             | Question::Idle(..)
             | Question::Busy(_)
             | Question::Accept(_)

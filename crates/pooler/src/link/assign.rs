@@ -24,7 +24,9 @@ impl Pooler {
         };
         let pool = self.pools.at_mut(server.pool);
         if matches!(client.state, client::State::Waiting) {
-            pool.stats.wait_ns += now.0.saturating_sub(client.request.0);
+            let wait = now.0.saturating_sub(client.request.0);
+            pool.stats.wait_ns += wait;
+            pool.times.wait.count(wait);
         }
         pool.stats.server_assignments += 1;
         client.notified = false;

@@ -266,9 +266,13 @@ impl Pooler {
             let now = self.now.0;
             pool.stats.queries += u64::from(counts.queries);
             pool.stats.transactions += u64::from(counts.transactions);
-            pool.stats.query_ns += now.saturating_sub(server.request.0);
+            let query = now.saturating_sub(server.request.0);
+            pool.stats.query_ns += query;
+            pool.times.query.count(query);
             if counts.transactions > 0 {
-                pool.stats.transaction_ns += now.saturating_sub(server.linked.0);
+                let transaction = now.saturating_sub(server.linked.0);
+                pool.stats.transaction_ns += transaction;
+                pool.times.transaction.count(transaction);
             }
             // In a pipeline the next one begins when this one ends.
             server.request = self.now;

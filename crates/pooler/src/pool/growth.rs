@@ -63,6 +63,7 @@ impl Pooler {
     pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at_mut(pool_id);
+        pool.held_by = None;
         if std::mem::take(&mut pool.need) {
             let sated = ToBroker::Sated {
                 worker,

@@ -5,12 +5,14 @@ pub mod eviction;
 pub mod failure;
 pub mod growth;
 pub mod lending;
+pub mod reason;
 pub mod surplus;
 pub mod terms;
 pub mod waiting;
 
 pub use eviction::Starved;
 pub use failure::Failure;
+pub use reason::Reason;
 pub use terms::Terms;
 
 use std::collections::VecDeque;
@@ -22,8 +24,10 @@ use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::PoolMode;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
+use crate::mail::HeldBy;
 use crate::params::Params;
 use crate::stats::Stats;
+use crate::times::Times;
 
 /// Which pool of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -91,6 +95,8 @@ pub struct Pool {
     pub clients: u32,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
+    /// The bound that the Broker said holds it back, as long as clients wait here.
+    pub held_by: Option<HeldBy>,
     /// Workers whose clients wait, and for how long (nanoseconds).
     pub hungry: Vec<(WorkerId, u64)>,
     /// Another pool waits for one of its servers to go, and all were busy.
@@ -121,6 +127,8 @@ pub struct Pool {
     pub last_stats: Stats,
     /// `last_stats` as of one period earlier: the console's averages begin here.
     pub older_stats: Stats,
+    /// How long things took.
+    pub times: Times,
     /// When its last client left; while it has clients, now and then corrected.
     pub quiet: Time,
 }
@@ -140,6 +148,7 @@ impl Pool {
             testing: 0,
             clients: 0,
             need: false,
+            held_by: None,
             hungry: Vec::new(),
             starved: None,
             failure: None,
@@ -154,6 +163,7 @@ impl Pool {
             stats: Stats::default(),
             last_stats: Stats::default(),
             older_stats: Stats::default(),
+            times: Times::default(),
             quiet: now,
         }
     }

@@ -149,6 +149,7 @@ impl Pooler {
             return self.disconnect(client, fault, out);
         }
         let pool = self.pools.at_mut(pool_id);
+        pool.times.connect_failures += 1;
         // The one host that is used is not to be had: the next may be.
         if pool.terms.database.load_balance_hosts == LoadBalance::Disable {
             pool.next_host = pool.next_host.wrapping_add(1);
@@ -307,7 +308,9 @@ impl Pooler {
         let (pool_id, reserved) = (server.pool, server.reserved);
         server.state = State::Draining;
         server.since = self.now;
+        let took = self.now.0.saturating_sub(server.connected.0);
         let pool = self.pools.at_mut(pool_id);
+        pool.times.count_connect(took);
         pool.connecting -= 1;
         pool.failure = None;
         pool.hosts_failed = 0;

@@ -745,6 +745,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
         Mail::Brokered(FromBroker::Keep { keep, .. }) => format!("keep {keep}"),
+        Mail::Brokered(FromBroker::HeldBack { by, .. }) => format!("held back by {by:?}"),
         Mail::Brokered(FromBroker::Admitted { answer, .. }) => {
             format!("admitted {}", answer.is_ok())
         }

@@ -328,7 +328,52 @@ fn waiters_are_seen() {
         .lines()
         .find(|line| line.contains("|waiting|"))
         .unwrap();
-    assert!(row.contains(" UTC|1|500000|0|0x3||0||app|0|3"), "{row}");
+    assert!(
+        row.ends_with(" UTC|1|500000|0|0x3||0||app|0|3|paused|1"),
+        "{row}"
+    );
+}
+
+#[test]
+fn who_waits_and_who_holds_is_told() {
+    let (mut world, holder, console) = busy();
+    // Two more than the pool has servers, on both workers.
+    let mut clients = vec![holder];
+    for worker in [0, 1, 0, 1, 0, 1] {
+        let (client, _) = world.log_in(worker, "u", "d");
+        world.pass_ms(10);
+        world.query(client, "begin");
+        clients.push(client);
+    }
+    let waits = |world: &mut World| -> Vec<(String, String)> {
+        let told = world.query(console, "show clients");
+        let rows = told.lines().filter(|line| line.contains("|waiting|"));
+        let columns = rows.map(|row| row.split('|').map(str::to_string).collect::<Vec<_>>());
+        columns
+            .map(|row| (row[20].clone(), row[21..].join(" ")))
+            .collect()
+    };
+    let seen = waits(&mut world);
+    let reasons: Vec<_> = seen.iter().map(|(_, reason)| reason.as_str()).collect();
+    assert_eq!(reasons, ["pool_full 1", "pool_full 2"]);
+    let told = world.query(console, "show holders");
+    let rows: Vec<_> = told.lines().filter(|line| line.starts_with("D ")).collect();
+    assert_eq!(rows.len(), 5, "{told}");
+    assert!(
+        rows.iter()
+            .all(|row| row.contains("D d|u|idle in transaction|")),
+        "{told}"
+    );
+    let held: Vec<u64> = rows
+        .iter()
+        .map(|row| row.split('|').nth(3).unwrap().parse().unwrap())
+        .collect();
+    assert!(held.is_sorted_by(|a, b| a >= b), "longest first: {held:?}");
+    // One goes on: the second is the first now.
+    assert_eq!(world.query(holder, "commit"), "C OK\nZ Idle");
+    let after = waits(&mut world);
+    assert_eq!(after.len(), 1);
+    assert_eq!(after[0], (seen[1].0.clone(), "pool_full 1".to_string()));
 }
 
 #[test]
@@ -655,7 +700,7 @@ fn kill_and_kill_client() {
     let (victim, _) = world.log_in(0, "u", "d");
     let told = world.query(console, "show clients");
     let row = told.lines().find(|line| line.contains("|d|")).unwrap();
-    let number = row.rsplit('|').next().unwrap();
+    let number = row.split('|').nth(20).unwrap();
     assert_eq!(
         world.query(console, &format!("kill_client {number}")),
         "C KILL_CLIENT\nZ Idle"

@@ -1,0 +1,214 @@
+//! What is answered to a request.
+
+use howdah_pooler::metrics::{Format, page, readiness, text};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE,
+    HOST, HeaderName, LOCATION, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::{Latest, STALE, Shared, Terms};
+
+type Answer = Response<Full<Bytes>>;
+
+/// The page: everything it needs is in it.
+const PAGE: &str = include_str!("page.html");
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+/// The page may run its own script and talk to us, nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; frame-ancestors 'none'; \
+                      base-uri 'none'; form-action 'none'";
+
+/// Answers a request; its body is not looked at.
+pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
+    let mut latest = shared.lock();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let text = "only GET and HEAD are answered here\n";
+        let answer = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+        return with(answer, ALLOW, "GET, HEAD");
+    }
+    match request.uri().path() {
+        "/live" => live(&latest),
+        "/ready" => ready(&latest),
+        "/metrics" => match authorized(&latest.terms, request) {
+            Ok(()) => metrics(&mut latest, request),
+            Err(refusal) => refusal,
+        },
+        "/" if shows_token(&latest.terms, request) => {
+            let cookie = format!(
+                "howdah_token={}; HttpOnly; SameSite=Strict; Path=/",
+                latest.terms.token
+            );
+            let answer = plain(StatusCode::SEE_OTHER, "");
+            with(with(answer, LOCATION, "/"), SET_COOKIE, &cookie)
+        }
+        path @ ("/" | "/page.json") => match page_allowed(&latest.terms, request) {
+            Ok(()) if path == "/" => {
+                let answer = of(StatusCode::OK, HTML, Bytes::from_static(PAGE.as_bytes()));
+                with(answer, CONTENT_SECURITY_POLICY, POLICY)
+            }
+            Ok(()) => page_json(&mut latest),
+            Err(refusal) => refusal,
+        },
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            "there is /metrics, /live and /ready, and / if http_page is on\n",
+        ),
+    }
+}
+
+/// All workers have answered a short while ago.
+fn live(latest: &Latest) -> Answer {
+    if latest.at.elapsed() < STALE {
+        plain(StatusCode::OK, "live\n")
+    } else {
+        let text = "a worker has not answered for some time\n";
+        plain(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+}
+
+fn ready(latest: &Latest) -> Answer {
+    let Some(sight) = &latest.sight else {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "starting\n");
+    };
+    let policy = &latest.terms.ready_fails_when;
+    let causes = readiness(sight, |cause| policy.iter().any(|word| word == cause));
+    if causes.is_empty() {
+        return plain(StatusCode::OK, "ready\n");
+    }
+    let text = format!("{}\n", causes.join(", "));
+    of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, text.into())
+}
+
+fn metrics(latest: &mut Latest, request: &Request<Incoming>) -> Answer {
+    let accept = field(request, &ACCEPT).unwrap_or("");
+    let format = Format::accepted(accept);
+    let at = match format {
+        Format::Prometheus => 0,
+        Format::OpenMetrics => 1,
+    };
+    made(latest, at, format.content_type(), |sight| {
+        text(sight, format)
+    })
+}
+
+fn page_json(latest: &mut Latest) -> Answer {
+    made(latest, 2, JSON, page)
+}
+
+/// What is made of a sample is made once.
+fn made(
+    latest: &mut Latest,
+    at: usize,
+    kind: &'static str,
+    make: impl FnOnce(&howdah_pooler::metrics::Sight) -> String,
+) -> Answer {
+    let Some(sight) = latest.sight.clone() else {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "nothing is sampled yet\n");
+    };
+    let body = latest.made[at].get_or_insert_with(|| make(&sight).into());
+    of(StatusCode::OK, kind, body.clone())
+}
+
+fn page_allowed(terms: &Terms, request: &Request<Incoming>) -> Result<(), Answer> {
+    if !terms.page {
+        let text = "the page is off: set http_page = 1\n";
+        return Err(plain(StatusCode::NOT_FOUND, text));
+    }
+    if terms.token.is_empty() && !terms.is_local() {
+        let text = "the page needs http_token, because http_listen_addr is not loopback\n";
+        return Err(plain(StatusCode::FORBIDDEN, text));
+    }
+    // A foreign page whose name leads here must not read this one.
+    if terms.token.is_empty() && !names_this_machine(field(request, &HOST).unwrap_or("")) {
+        let text = "call this page by localhost or an address, or set http_token\n";
+        return Err(plain(StatusCode::FORBIDDEN, text));
+    }
+    authorized(terms, request)
+}
+
+fn names_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(""),
+        None => host.split(':').next().unwrap_or(""),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The request shows the token, if there is one to show.
+fn authorized(terms: &Terms, request: &Request<Incoming>) -> Result<(), Answer> {
+    if terms.token.is_empty() {
+        return Ok(());
+    }
+    let bearer = field(request, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+    let cookies = field(request, &COOKIE).unwrap_or("").split(';');
+    let mut cookies = cookies.filter_map(|cookie| cookie.trim().strip_prefix("howdah_token="));
+    if bearer.is_some_and(|shown| is_token(terms, shown))
+        || cookies.any(|shown| is_token(terms, shown))
+    {
+        return Ok(());
+    }
+    let text = "show http_token: Authorization: Bearer ..., or /?token=... for the page\n";
+    let answer = plain(StatusCode::UNAUTHORIZED, text);
+    Err(with(answer, WWW_AUTHENTICATE, "Bearer"))
+}
+
+/// `/?token=...` is exchanged for a cookie, so that the token does not stay in the address.
+fn shows_token(terms: &Terms, request: &Request<Incoming>) -> bool {
+    let query = request.uri().query().unwrap_or("");
+    let shown = query.strip_prefix("token=");
+    terms.page && !terms.token.is_empty() && shown.is_some_and(|shown| is_token(terms, shown))
+}
+
+/// Hashes are compared, so that time tells nothing of the token.
+fn is_token(terms: &Terms, shown: &str) -> bool {
+    Sha256::digest(shown) == Sha256::digest(&terms.token)
+}
+
+fn field<'a>(request: &'a Request<Incoming>, name: &HeaderName) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Answer {
+    of(status, PLAIN, Bytes::from_static(text.as_bytes()))
+}
+
+fn of(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    let answer = with(answer, CONTENT_TYPE, kind);
+    let answer = with(answer, CACHE_CONTROL, "no-store");
+    with(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
+}
+
+fn with(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
+    if let Ok(value) = value.parse() {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_pass_without_a_token() {
+        for (host, passes) in [
+            ("localhost:9127", true),
+            ("127.0.0.1:9127", true),
+            ("[::1]:9127", true),
+            ("10.1.2.3", true),
+            ("evil.example:9127", false),
+            ("localhost.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(names_this_machine(host), passes, "{host}");
+        }
+    }
+}

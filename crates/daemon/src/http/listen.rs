@@ -1,0 +1,99 @@
+//! Connections to the endpoint: few at once, none for long.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use howdah_pooler::note::Level;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+use super::{CONNECTIONS, Shared, answer};
+use crate::log::{self, Log};
+
+/// For how long a request's head may take to come.
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
+/// For how long a connection is kept, whatever comes.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
+/// How long a request's head may be, in bytes, and how many fields it may have.
+const HEAD_BYTES: usize = 16 << 10;
+const HEAD_FIELDS: usize = 64;
+/// How long to wait for an address that somebody else has, and for a descriptor.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Tasks of connections; they end with it.
+#[derive(Default)]
+struct Tasks(VecDeque<AbortHandle>);
+
+impl Tasks {
+    /// Makes room for one more.
+    fn make_room(&mut self) {
+        self.0.retain(|task| !task.is_finished());
+        while self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Listens until it is aborted. An address that is taken is tried again: a process that we take
+/// over from may still have it.
+pub(super) async fn listen(address: SocketAddr, shared: Shared, log: Log) {
+    let mut told = false;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(why) if !told => {
+                told = true;
+                let why = log::text(&why);
+                let text = format!("http: cannot listen on {address}: {why}; trying again");
+                log.say(Level::Warning, text);
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(RETRY).await;
+    };
+    log.say(Level::Log, format!("http: listening on {address}"));
+    let mut tasks = Tasks::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tasks.make_room();
+                let serve = serve(stream, shared.clone());
+                let task = tokio::spawn(async move {
+                    // Whoever does not end by then is closed.
+                    let _ = tokio::time::timeout(CONNECTION_LIMIT, serve).await;
+                });
+                tasks.0.push_back(task.abort_handle());
+            }
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+        // Others of this thread have their turn before the next.
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Shared) {
+    let service = service_fn(move |request| {
+        let response = answer::answer(&shared, &request);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    // What a client does wrong is told to it, and of no interest here.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_FIELDS)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

@@ -1,0 +1,144 @@
+//! The HTTP endpoint: metrics, probes and a page. It lives on the control thread and touches no
+//! worker; what it tells is sampled once a second, however many ask.
+
+mod answer;
+mod listen;
+mod sample;
+
+pub use sample::Sampler;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use howdah_pooler::config::Globals;
+use howdah_pooler::metrics::Sight;
+use howdah_pooler::note::Level;
+use tokio::task::JoinHandle;
+
+use crate::log::Log;
+
+/// Connections at once. Who comes then takes the place of the oldest, so that nobody who is slow
+/// keeps probes out.
+pub const CONNECTIONS: usize = 32;
+
+/// How old a sample may be before the process no longer passes for alive.
+const STALE: Duration = Duration::from_secs(10);
+
+/// What the settings say of the endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Terms {
+    address: Option<SocketAddr>,
+    page: bool,
+    token: String,
+    ready_fails_when: Vec<String>,
+}
+
+impl Terms {
+    fn of(globals: &Globals) -> Terms {
+        let ip: Option<IpAddr> = globals.http_listen_addr.parse().ok();
+        Terms {
+            address: ip
+                .filter(|_| globals.http_listen_port != 0)
+                .map(|ip| SocketAddr::new(ip, globals.http_listen_port)),
+            page: globals.http_page,
+            token: globals.http_token.clone(),
+            ready_fails_when: globals.ready_fails_when.to_vec(),
+        }
+    }
+
+    /// It can be reached from this machine only.
+    fn is_local(&self) -> bool {
+        self.address
+            .is_some_and(|address| address.ip().is_loopback())
+    }
+}
+
+/// What answers read.
+struct Latest {
+    terms: Terms,
+    sight: Option<Arc<Sight>>,
+    at: Instant,
+    /// What was already made of this sample: Prometheus' text, OpenMetrics, JSON.
+    made: [Option<hyper::body::Bytes>; 3],
+}
+
+/// Shared by the control thread's loop and the tasks of connections.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Latest>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The endpoint, if the settings want one.
+pub struct Http {
+    shared: Shared,
+    listening: Option<JoinHandle<()>>,
+    log: Log,
+}
+
+impl Http {
+    /// As the settings have it. Must be called inside the runtime.
+    pub fn start(globals: &Globals, log: &Log) -> Http {
+        let latest = Latest {
+            terms: Terms {
+                address: None,
+                ..Terms::of(globals)
+            },
+            sight: None,
+            at: Instant::now(),
+            made: Default::default(),
+        };
+        let mut http = Http {
+            shared: Shared(Arc::new(Mutex::new(latest))),
+            listening: None,
+            log: log.clone(),
+        };
+        http.set(globals);
+        http
+    }
+
+    /// New settings.
+    pub fn set(&mut self, globals: &Globals) {
+        let terms = Terms::of(globals);
+        if terms.page && terms.address.is_some() && !terms.is_local() && terms.token.is_empty() {
+            let text = "http_page: the page is not served, because http_listen_addr is not \
+                        loopback and there is no http_token";
+            self.log.say(Level::Warning, text);
+        }
+        let before = std::mem::replace(&mut self.shared.lock().terms, terms.clone());
+        if before.address != terms.address {
+            self.stop();
+            self.listening = terms.address.map(|address| {
+                tokio::spawn(listen::listen(
+                    address,
+                    self.shared.clone(),
+                    self.log.clone(),
+                ))
+            });
+        }
+    }
+
+    /// Lets go of the address: a successor wants it.
+    pub fn stop(&mut self) {
+        if let Some(task) = self.listening.take() {
+            task.abort();
+        }
+    }
+
+    /// Samples are wanted.
+    pub fn is_on(&self) -> bool {
+        self.listening.is_some()
+    }
+
+    /// What is told from now on.
+    pub fn publish(&self, sight: Sight) {
+        let mut latest = self.shared.lock();
+        latest.sight = Some(Arc::new(sight));
+        latest.at = Instant::now();
+        latest.made = Default::default();
+    }
+}

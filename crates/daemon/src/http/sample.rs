@@ -1,0 +1,111 @@
+//! Once a second all workers are asked what they have.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use howdah_daemon::mailbox::{Letter, PostBox};
+use howdah_pooler::config::Globals;
+use howdah_pooler::console::Survey;
+use howdah_pooler::console::gather::Holdings;
+use howdah_pooler::mail::Mail;
+use howdah_pooler::metrics::{Memory, Process, Sight};
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Asks, and puts the answers together.
+pub struct Sampler {
+    memory: Memory,
+    serial: u64,
+    holdings: Vec<Holdings>,
+    /// Workers that have not answered yet.
+    awaited: usize,
+    late: u64,
+    started: f64,
+}
+
+impl Sampler {
+    /// At the start of the process.
+    pub fn new() -> Sampler {
+        Sampler {
+            memory: Memory::default(),
+            serial: 0,
+            holdings: Vec::new(),
+            awaited: 0,
+            late: 0,
+            started: now(),
+        }
+    }
+
+    /// Asks all workers, unless one still owes the last answer.
+    pub fn ask(&mut self, workers: &[PostBox]) {
+        if self.awaited > 0 {
+            self.late += 1;
+            return;
+        }
+        self.serial += 1;
+        self.awaited = workers.len();
+        for worker in workers {
+            let survey = Survey::for_metrics(self.serial);
+            worker.post(Letter::Mail(Mail::Survey(survey)));
+        }
+    }
+
+    /// A worker answers; the last one completes the sample.
+    pub fn answered(
+        &mut self,
+        serial: u64,
+        holdings: Holdings,
+        draining: bool,
+        globals: &Globals,
+    ) -> Option<Sight> {
+        if serial != self.serial || self.awaited == 0 {
+            return None;
+        }
+        self.holdings.push(holdings);
+        self.awaited -= 1;
+        if self.awaited > 0 {
+            return None;
+        }
+        let process = self.process(draining, globals);
+        let holdings = std::mem::take(&mut self.holdings);
+        let most = globals.metrics_max_pools as usize;
+        Some(self.memory.sample(now(), holdings, process, most))
+    }
+
+    fn process(&self, draining: bool, globals: &Globals) -> Process {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        Process {
+            started: self.started,
+            cpu_seconds: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
+            resident_bytes: resident_bytes().unwrap_or(0),
+            open_fds: open_fds().unwrap_or(0),
+            max_fds: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+            max_clients: globals.max_client_conn,
+            draining,
+            late_samples: self.late,
+        }
+    }
+}
+
+fn now() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Newer kernels tell the number as the folder's size; with older ones entries are counted.
+fn open_fds() -> Option<u64> {
+    match fs::metadata("/proc/self/fd").ok()?.size() {
+        0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64),
+        size => Some(size),
+    }
+}

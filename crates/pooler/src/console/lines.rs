@@ -1,0 +1,157 @@
+//! Who waits for servers, and who has them.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+
+use super::rows::{Row, number, text};
+use crate::client::{self, Client};
+use crate::event::Time;
+use crate::params::Params;
+use crate::place;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::server::Server;
+
+/// A client, as lines tell of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// Its number in the console.
+    pub number: u64,
+    /// Host and port, or `unix` and the process id.
+    pub address: String,
+    /// What it calls itself.
+    pub application: String,
+}
+
+/// A client that waits for a server.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Of which pool.
+    pub pool: Arc<PoolKey>,
+    /// Who.
+    pub who: Who,
+    /// For how long, in nanoseconds.
+    pub waited: u64,
+    /// Why: [`crate::pool::Reason::word`].
+    pub reason: &'static str,
+}
+
+/// A client that has a server.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// Of which pool.
+    pub pool: Arc<PoolKey>,
+    /// Who.
+    pub who: Who,
+    /// The server's number in the console.
+    pub server: u64,
+    /// PostgreSQL's process.
+    pub pid: u32,
+    /// `active`, `idle in transaction`, `idle in failed transaction`, or `idle` where a session
+    /// keeps its server.
+    pub state: &'static str,
+    /// For how long its transaction has lasted, in nanoseconds.
+    pub held: u64,
+    /// For how long it has been in that state, in nanoseconds.
+    pub stayed: u64,
+}
+
+impl Pooler {
+    /// Those who wait for servers of a pool, longest first, at most so many.
+    pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<Waiter> {
+        let pool = self.pools.at(id);
+        let reason = self.reason(id).word();
+        let line = pool.waiting.iter().map(|(client, _)| client);
+        line.chain(&pool.newcomers)
+            .filter_map(|client| self.clients.get(*client))
+            .filter(|client| is_waiting(client))
+            .take(most)
+            .map(|client| Waiter {
+                pool: pool.key.clone(),
+                who: self.teller(client),
+                waited: self.now.0.saturating_sub(client.request.0),
+                reason,
+            })
+            .collect()
+    }
+
+    /// All who have servers.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        let servers = self.servers.iter();
+        servers
+            .filter_map(|(_, server)| self.holder(server))
+            .collect()
+    }
+
+    /// Who has this server, if anybody.
+    pub(super) fn holder(&self, server: &Server) -> Option<Holder> {
+        let client = self.clients.get(server.link()?)?;
+        let working = !server.ledger.is_empty();
+        let state = match (working, server.status) {
+            (true, _) => "active",
+            (false, Status::Transaction) => "idle in transaction",
+            (false, Status::Failed) => "idle in failed transaction",
+            (false, Status::Idle) if server.ledger.group_open() => "idle in transaction",
+            (false, Status::Idle) => "idle",
+        };
+        let since = |at: Time| self.now.0.saturating_sub(at.0);
+        Some(Holder {
+            pool: self.pools.at(server.pool).key.clone(),
+            who: self.teller(client),
+            server: server.number,
+            pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
+            state,
+            held: since(server.linked),
+            stayed: since(if working {
+                server.request
+            } else {
+                client.quiet
+            }),
+        })
+    }
+
+    fn teller(&self, client: &Client) -> Who {
+        Who {
+            number: client.number,
+            address: place::remote(&client.ends),
+            application: self.application(client.params.as_deref()),
+        }
+    }
+
+    /// What a client calls itself.
+    pub(super) fn application(&self, params: Option<&Params>) -> String {
+        let position = self.shared.tracked.position(b"application_name");
+        let name = position.and_then(|position| params?.get(position));
+        name.map_or_else(String::new, |name| {
+            String::from_utf8_lossy(name).into_owned()
+        })
+    }
+}
+
+/// It waits for a server, or to be let in.
+pub(super) fn is_waiting(client: &Client) -> bool {
+    use client::State::{Lookup, Waiting, Welcome};
+    matches!(client.state, Waiting | Welcome | Lookup)
+}
+
+/// The rows of SHOW HOLDERS: by pool, who has held a server for longest first.
+pub(super) fn show_holders(mut holders: Vec<Holder>) -> Vec<Row> {
+    holders.sort_by(|a, b| (&a.pool, Reverse(a.held)).cmp(&(&b.pool, Reverse(b.held))));
+    let row = |holder: Holder| {
+        vec![
+            text(&holder.pool.database),
+            text(&holder.pool.user),
+            text(holder.state),
+            number(holder.held / 1000),
+            number(holder.stayed / 1000),
+            number(holder.who.number),
+            text(&holder.who.address),
+            text(&holder.who.application),
+            number(holder.server),
+            number(holder.pid),
+        ]
+    };
+    holders.into_iter().map(row).collect()
+}

@@ -1,0 +1,99 @@
+//! What the page shows, as JSON.
+
+use serde_json::{Value, json};
+
+use super::memory::{Point, quantile};
+use super::sight::{PoolSight, Sight};
+
+/// All that the page shows.
+pub fn page(sight: &Sight) -> String {
+    let pools = sight.pools.iter().zip(&sight.recent);
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "started": sight.process.started,
+        "cpu_seconds": sight.process.cpu_seconds,
+        "resident_bytes": sight.process.resident_bytes,
+        "clients": sight.clients,
+        "max_clients": sight.process.max_clients,
+        "login_clients": sight.login_clients,
+        "consoles": sight.consoles,
+        "servers": sight.servers,
+        "pool_count": sight.pool_count,
+        "paused": sight.paused,
+        "suspended": sight.suspended,
+        "draining": sight.process.draining,
+        "workers": sight.workers.iter().map(|worker| json!({
+            "worker": worker.worker,
+            "clients": worker.clients,
+            "servers": worker.servers,
+            "transactions": worker.transactions,
+            "lends": worker.lends,
+        })).collect::<Value>(),
+        "history": sight.history.iter().map(point).collect::<Value>(),
+        "pools": pools.map(|(pool, recent)| of_pool(pool, recent)).collect::<Value>(),
+    })
+    .to_string()
+}
+
+fn point(point: &Point) -> Value {
+    json!({
+        "at": point.at,
+        "transactions": point.transactions,
+        "queries": point.queries,
+        "active": point.active,
+        "waiting": point.waiting,
+        "working": point.working,
+        "servers": point.servers,
+        "query_p50": point.query_p50,
+        "query_p99": point.query_p99,
+        "transaction_p99": point.transaction_p99,
+        "wait_p99": point.wait_p99,
+    })
+}
+
+fn of_pool(pool: &PoolSight, recent: &Point) -> Value {
+    let waiters = pool.waiters.iter().map(|waiter| {
+        json!({
+            "client": waiter.who.number,
+            "address": waiter.who.address,
+            "application": waiter.who.application,
+            "waited": waiter.waited as f64 / 1e9,
+            "reason": waiter.reason,
+        })
+    });
+    let holders = pool.holders.iter().map(|holder| {
+        json!({
+            "client": holder.who.number,
+            "address": holder.who.address,
+            "application": holder.who.application,
+            "state": holder.state,
+            "held": holder.held as f64 / 1e9,
+            "stayed": holder.stayed as f64 / 1e9,
+            "pid": holder.pid,
+        })
+    });
+    json!({
+        "database": &*pool.key.database,
+        "user": &*pool.key.user,
+        "mode": pool.mode.to_string(),
+        "size": pool.size,
+        "paused": pool.paused,
+        "failure": pool.failure,
+        "clients": pool.states.cl_active,
+        "waiting": pool.states.cl_waiting,
+        "longest_wait": pool.states.max_wait as f64 / 1e9,
+        "reason": pool.reason.as_ref().map(|reason| json!({
+            "word": reason.word(),
+            "text": reason.text(),
+        })),
+        "active": pool.states.sv_active,
+        "working": pool.working,
+        "idle": pool.states.sv_idle + pool.states.sv_used,
+        "login": pool.states.sv_login + pool.states.sv_tested,
+        "transactions": pool.stats.transactions,
+        "query_p99_ever": quantile(pool.times.query.counts(), 0.99),
+        "recent": point(recent),
+        "waiters": waiters.collect::<Value>(),
+        "holders": holders.collect::<Value>(),
+    })
+}

@@ -1,0 +1,23 @@
+//! Whether the process should get new clients.
+
+use super::Sight;
+
+/// What can make it unready.
+pub const CAUSES: [&str; 3] = ["draining", "paused", "unreachable"];
+
+/// Why the process should get no new clients, of the causes that count; nothing if it should.
+///
+/// `draining`: it takes none, because it shuts down or a successor takes over. `paused`: PAUSE or
+/// SUSPEND holds for all pools. `unreachable`: logins to PostgreSQL fail and no pool has a server.
+pub fn readiness(sight: &Sight, counts: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let fails = sight.pools.iter().any(|pool| pool.failure.is_some());
+    let any_server = sight.pools.iter().any(|pool| pool.ready_servers() > 0);
+    let is = |cause: &str| match cause {
+        "draining" => sight.process.draining,
+        "paused" => sight.paused || sight.suspended,
+        _ => fails && !any_server,
+    };
+    let mut causes = CAUSES.to_vec();
+    causes.retain(|cause| counts(cause) && is(cause));
+    causes
+}

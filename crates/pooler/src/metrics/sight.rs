@@ -1,0 +1,265 @@
+//! What all workers have, summed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::memory::Point;
+use crate::client::Client;
+use crate::config::PoolMode;
+use crate::console::gather::{Holdings, PoolShare, States};
+use crate::console::lines::{Holder, Waiter};
+use crate::pool::{Pool, PoolKey, Reason};
+use crate::server::Server;
+use crate::stats::Stats;
+use crate::times::Times;
+
+/// What the process tells of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// When it started, in seconds since 1970.
+    pub started: f64,
+    /// Processor time so far, in seconds.
+    pub cpu_seconds: f64,
+    /// Resident memory, in bytes.
+    pub resident_bytes: u64,
+    /// Open descriptors.
+    pub open_fds: u64,
+    /// How many it may have.
+    pub max_fds: u64,
+    /// `max_client_conn`.
+    pub max_clients: u32,
+    /// It takes no new clients any more.
+    pub draining: bool,
+    /// Samples of a second that were not taken because a worker had not answered the last one.
+    pub late_samples: u64,
+}
+
+/// Counts of how many servers were at work, one for each second in which clients waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Levels {
+    counts: [u64; Levels::BOUNDS.len() + 1],
+    sum: u64,
+}
+
+impl Levels {
+    /// Up to so many servers.
+    pub const BOUNDS: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+
+    /// Counts a second.
+    pub fn count(&mut self, level: u64) {
+        let bucket = Self::BOUNDS.iter().position(|bound| level <= *bound);
+        self.counts[bucket.unwrap_or(Self::BOUNDS.len())] += 1;
+        self.sum += level;
+    }
+
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Levels) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+    }
+
+    /// By bucket, the last without a bound.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The sum of all levels.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+}
+
+/// A pool, over all workers.
+#[derive(Clone, Debug)]
+pub struct PoolSight {
+    /// Which; `(other)` twice where pools are summed.
+    pub key: Arc<PoolKey>,
+    /// When servers go back.
+    pub mode: PoolMode,
+    /// How many servers it may have; 0 without limit.
+    pub size: u32,
+    /// Its clients and servers.
+    pub states: States,
+    /// Servers that execute something.
+    pub working: u32,
+    /// Counts since the start.
+    pub stats: Stats,
+    /// How long things took, since the start.
+    pub times: Times,
+    /// PAUSE.
+    pub paused: bool,
+    /// Why the last login to PostgreSQL failed, if it did.
+    pub failure: Option<String>,
+    /// Clients that wait, by why.
+    pub reasons: BTreeMap<&'static str, u32>,
+    /// Why the most telling of them wait.
+    pub reason: Option<Reason>,
+    /// Who waits, longest first: the first few.
+    pub waiters: Vec<Waiter>,
+    /// Who has servers, longest first: the first few, and only while somebody waits.
+    pub holders: Vec<Holder>,
+    /// How many servers were at work while clients waited.
+    pub levels: Levels,
+}
+
+impl PoolSight {
+    /// One of which nothing is known.
+    pub(super) fn empty(key: Arc<PoolKey>, mode: PoolMode, size: u32) -> PoolSight {
+        PoolSight {
+            key,
+            mode,
+            size,
+            states: States::default(),
+            working: 0,
+            stats: Stats::default(),
+            times: Times::default(),
+            paused: false,
+            failure: None,
+            reasons: BTreeMap::new(),
+            reason: None,
+            waiters: Vec::new(),
+            holders: Vec::new(),
+            levels: Levels::default(),
+        }
+    }
+
+    fn add_share(&mut self, share: PoolShare) {
+        self.states.add(&share.states);
+        self.working += share.working;
+        self.stats.add(&share.stats);
+        self.times.add(&share.times);
+        self.paused |= share.paused;
+        self.failure = self.failure.take().or(share.failure);
+        if let Some(reason) = share.reason {
+            *self.reasons.entry(reason.word()).or_default() += share.states.cl_waiting;
+            if self
+                .reason
+                .as_ref()
+                .is_none_or(|other| reason.rank() < other.rank())
+            {
+                self.reason = Some(reason);
+            }
+        }
+        self.waiters.extend(share.waiters);
+        self.holders.extend(share.holders);
+    }
+
+    /// Adds another pool to a sum of pools.
+    pub(super) fn add_pool(&mut self, other: &PoolSight) {
+        self.size = self.size.saturating_add(other.size);
+        self.states.add(&other.states);
+        self.working += other.working;
+        self.stats.add(&other.stats);
+        self.times.add(&other.times);
+        self.levels.add(&other.levels);
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Servers that are logged in.
+    pub fn ready_servers(&self) -> u32 {
+        let states = &self.states;
+        states.sv_active + states.sv_idle + states.sv_used + states.sv_tested
+    }
+}
+
+/// A worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkerSight {
+    /// Its number.
+    pub worker: u16,
+    /// Its clients.
+    pub clients: u32,
+    /// Its servers.
+    pub servers: u32,
+    /// Transactions it has passed.
+    pub transactions: u64,
+    /// Servers it has lent.
+    pub lends: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// What the process tells of itself.
+    pub process: Process,
+    /// Pools, the sum of those above the cap last.
+    pub pools: Vec<PoolSight>,
+    /// How many pools there are.
+    pub pool_count: u32,
+    /// Workers, by number.
+    pub workers: Vec<WorkerSight>,
+    /// All clients.
+    pub clients: u32,
+    /// Of those, not logged in yet.
+    pub login_clients: u32,
+    /// Of those, consoles.
+    pub consoles: u32,
+    /// All servers.
+    pub servers: u32,
+    /// Sizes of tables in bytes, used and free places.
+    pub memory: [(&'static str, u64); 3],
+    /// PAUSE of all pools.
+    pub paused: bool,
+    /// SUSPEND, or a successor takes over.
+    pub suspended: bool,
+    /// The last minutes, oldest first.
+    pub history: Vec<Point>,
+    /// What pools did in the last second, by the order of `pools`.
+    pub recent: Vec<Point>,
+}
+
+impl Sight {
+    /// Of all workers' answers. Pools are in order, none is summed yet.
+    pub(super) fn of(mut holdings: Vec<Holdings>, process: Process) -> Sight {
+        holdings.sort_by_key(|holding| holding.worker);
+        let mut sight = Sight {
+            process,
+            ..Sight::default()
+        };
+        let mut pools: BTreeMap<Arc<PoolKey>, PoolSight> = BTreeMap::new();
+        let mut tables = [0; 3];
+        for holding in holdings {
+            let sum = |count: fn(&PoolShare) -> u64| holding.pools.iter().map(count).sum();
+            sight.workers.push(WorkerSight {
+                worker: holding.worker.0,
+                clients: holding.clients,
+                servers: holding.servers,
+                transactions: sum(|share| share.stats.transactions),
+                lends: sum(|share| share.stats.lends),
+            });
+            tables[0] += holding.pools.len() as u64;
+            tables[1] += u64::from(holding.servers + holding.free_servers);
+            tables[2] += u64::from(holding.clients + holding.free_clients);
+            sight.clients += holding.clients;
+            sight.login_clients += holding.login_clients;
+            sight.consoles += holding.consoles;
+            sight.servers += holding.servers;
+            sight.paused |= holding.paused;
+            sight.suspended |= holding.suspended;
+            for share in holding.pools {
+                let (key, mode, size) = (share.key.clone(), share.mode, share.size);
+                let pool = pools
+                    .entry(key.clone())
+                    .or_insert_with(|| PoolSight::empty(key, mode, size));
+                pool.add_share(share);
+            }
+        }
+        let sizes = [size_of::<Pool>(), size_of::<Server>(), size_of::<Client>()];
+        for (at, name) in ["pools", "servers", "clients"].into_iter().enumerate() {
+            sight.memory[at] = (name, tables[at] * sizes[at] as u64);
+        }
+        sight.pool_count = pools.len() as u32;
+        sight.pools = pools.into_values().collect();
+        for pool in &mut sight.pools {
+            let longest_first = |waiter: &Waiter| std::cmp::Reverse(waiter.waited);
+            pool.waiters.sort_by_key(longest_first);
+            pool.holders
+                .sort_by_key(|holder| std::cmp::Reverse(holder.held));
+        }
+        sight
+    }
+}

@@ -1,0 +1,565 @@
+//! The one table of metrics. The text for Prometheus and the reference page derive from here.
+
+use std::fmt::Write;
+
+use super::sight::{Levels, PoolSight, Sight, WorkerSight};
+use crate::pool::Reason;
+use crate::times::{BOUNDS, Histogram};
+
+/// The version that `howdah_info` tells.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A metric's type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// Values by the word of one more label.
+type ByWord = Vec<(&'static str, f64)>;
+
+/// Where a metric's values come from, and so which labels they have.
+enum Source {
+    /// No label.
+    Process(fn(&Sight) -> f64),
+    /// This label.
+    ProcessBy(&'static str, fn(&Sight) -> ByWord),
+    /// `worker`.
+    Worker(fn(&WorkerSight) -> u64),
+    /// `database`, `user`.
+    Pool(fn(&PoolSight) -> f64),
+    /// `database`, `user` and this one.
+    PoolBy(&'static str, fn(&PoolSight) -> ByWord),
+    /// `database`, `user`: durations, and their sum in nanoseconds.
+    Times(fn(&PoolSight) -> (Histogram, u64)),
+    /// `database`, `user`: how many servers.
+    Levels(fn(&PoolSight) -> Levels),
+}
+
+/// A metric.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    source: Source,
+    help: &'static str,
+}
+
+use Kind::{Counter, Gauge};
+use Source::{Pool, PoolBy, Process, ProcessBy, Worker};
+
+const fn metric(name: &'static str, kind: Kind, source: Source, help: &'static str) -> Metric {
+    Metric {
+        name,
+        kind,
+        source,
+        help,
+    }
+}
+
+const fn times(
+    name: &'static str,
+    source: fn(&PoolSight) -> (Histogram, u64),
+    help: &'static str,
+) -> Metric {
+    metric(name, Kind::Histogram, Source::Times(source), help)
+}
+
+fn truth(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+static METRICS: &[Metric] = &[
+    metric(
+        "howdah_info",
+        Gauge,
+        ProcessBy("version", |_| vec![(VERSION, 1.0)]),
+        "Always 1; the label has the version.",
+    ),
+    metric(
+        "howdah_clients",
+        Gauge,
+        ProcessBy("state", |s| {
+            let others = s.login_clients + s.consoles;
+            vec![
+                ("logged_in", s.clients.saturating_sub(others).into()),
+                ("login", s.login_clients.into()),
+                ("console", s.consoles.into()),
+            ]
+        }),
+        "Clients that are connected: logged in, still logging in, or at the console.",
+    ),
+    metric(
+        "howdah_max_clients",
+        Gauge,
+        Process(|s| s.process.max_clients.into()),
+        "The setting max_client_conn.",
+    ),
+    metric(
+        "howdah_servers",
+        Gauge,
+        Process(|s| s.servers.into()),
+        "Connections to PostgreSQL, in every state.",
+    ),
+    metric(
+        "howdah_pools",
+        Gauge,
+        Process(|s| s.pool_count.into()),
+        "Pools, those that are summed included.",
+    ),
+    metric(
+        "howdah_paused",
+        Gauge,
+        Process(|s| truth(s.paused)),
+        "1 while PAUSE holds for all pools.",
+    ),
+    metric(
+        "howdah_suspended",
+        Gauge,
+        Process(|s| truth(s.suspended)),
+        "1 while SUSPEND holds, or a successor takes over.",
+    ),
+    metric(
+        "howdah_draining",
+        Gauge,
+        Process(|s| truth(s.process.draining)),
+        "1 once no new clients are taken.",
+    ),
+    metric(
+        "howdah_table_bytes",
+        Gauge,
+        ProcessBy("table", |s| {
+            s.memory
+                .iter()
+                .map(|(name, bytes)| (*name, *bytes as f64))
+                .collect()
+        }),
+        "Memory of the tables of SHOW MEM.",
+    ),
+    metric(
+        "howdah_late_samples_total",
+        Counter,
+        Process(|s| s.process.late_samples as f64),
+        "Seconds in which nothing was sampled, because a worker had not answered yet.",
+    ),
+    metric(
+        "process_cpu_seconds_total",
+        Counter,
+        Process(|s| s.process.cpu_seconds),
+        "Processor time of the process, in user and system mode.",
+    ),
+    metric(
+        "process_resident_memory_bytes",
+        Gauge,
+        Process(|s| s.process.resident_bytes as f64),
+        "Resident memory.",
+    ),
+    metric(
+        "process_open_fds",
+        Gauge,
+        Process(|s| s.process.open_fds as f64),
+        "Open descriptors.",
+    ),
+    metric(
+        "process_max_fds",
+        Gauge,
+        Process(|s| s.process.max_fds as f64),
+        "How many descriptors the process may have.",
+    ),
+    metric(
+        "process_start_time_seconds",
+        Gauge,
+        Process(|s| s.process.started),
+        "When the process started, in seconds since 1970.",
+    ),
+    metric(
+        "howdah_worker_clients",
+        Gauge,
+        Worker(|w| w.clients.into()),
+        "Clients of a worker.",
+    ),
+    metric(
+        "howdah_worker_servers",
+        Gauge,
+        Worker(|w| w.servers.into()),
+        "Servers of a worker.",
+    ),
+    metric(
+        "howdah_worker_transactions_total",
+        Counter,
+        Worker(|w| w.transactions),
+        "Transactions that a worker has passed.",
+    ),
+    metric(
+        "howdah_worker_lends_total",
+        Counter,
+        Worker(|w| w.lends),
+        "Servers that a worker has lent to others.",
+    ),
+    metric(
+        "howdah_pool_clients",
+        Gauge,
+        PoolBy("state", |p| {
+            vec![
+                ("active", p.states.cl_active.into()),
+                ("waiting", p.states.cl_waiting.into()),
+                ("cancelling", p.states.cl_active_cancel.into()),
+            ]
+        }),
+        "Clients of a pool. As in SHOW POOLS, active are those that do not wait.",
+    ),
+    metric(
+        "howdah_pool_waiting_clients",
+        Gauge,
+        PoolBy("reason", |p| {
+            Reason::WORDS
+                .iter()
+                .filter_map(|word| Some((*word, f64::from(*p.reasons.get(word)?))))
+                .collect()
+        }),
+        "Clients that wait for a server, by what keeps them from one.",
+    ),
+    metric(
+        "howdah_pool_longest_wait_seconds",
+        Gauge,
+        Pool(|p| p.states.max_wait as f64 / 1e9),
+        "For how long the client in front has waited.",
+    ),
+    metric(
+        "howdah_pool_servers",
+        Gauge,
+        PoolBy("state", |p| {
+            vec![
+                ("active", p.states.sv_active.into()),
+                ("idle", p.states.sv_idle.into()),
+                ("used", p.states.sv_used.into()),
+                ("tested", p.states.sv_tested.into()),
+                ("login", p.states.sv_login.into()),
+                ("active_cancel", p.states.sv_active_cancel.into()),
+                ("being_canceled", p.states.sv_being_canceled.into()),
+            ]
+        }),
+        "Servers of a pool, by the states of SHOW POOLS.",
+    ),
+    metric(
+        "howdah_pool_working_servers",
+        Gauge,
+        Pool(|p| p.working.into()),
+        "Servers that execute something: active, and not idle in a transaction.",
+    ),
+    metric(
+        "howdah_pool_size",
+        Gauge,
+        Pool(|p| p.size.into()),
+        "The pool's pool_size; 0 without limit.",
+    ),
+    metric(
+        "howdah_pool_paused",
+        Gauge,
+        Pool(|p| truth(p.paused)),
+        "1 while the pool is paused.",
+    ),
+    metric(
+        "howdah_pool_login_failing",
+        Gauge,
+        Pool(|p| truth(p.failure.is_some())),
+        "1 from a login to PostgreSQL that failed to the next that succeeds.",
+    ),
+    metric(
+        "howdah_pool_transactions_total",
+        Counter,
+        Pool(|p| p.stats.transactions as f64),
+        "Transactions.",
+    ),
+    metric(
+        "howdah_pool_queries_total",
+        Counter,
+        Pool(|p| p.stats.queries as f64),
+        "Queries, as SHOW STATS counts them.",
+    ),
+    metric(
+        "howdah_pool_server_assignments_total",
+        Counter,
+        Pool(|p| p.stats.server_assignments as f64),
+        "Times a server was bound to a client.",
+    ),
+    metric(
+        "howdah_pool_received_bytes_total",
+        Counter,
+        Pool(|p| p.stats.received as f64),
+        "Bytes from clients.",
+    ),
+    metric(
+        "howdah_pool_sent_bytes_total",
+        Counter,
+        Pool(|p| p.stats.sent as f64),
+        "Bytes from servers.",
+    ),
+    metric(
+        "howdah_pool_client_parses_total",
+        Counter,
+        Pool(|p| p.stats.client_parses as f64),
+        "Statements that clients prepared.",
+    ),
+    metric(
+        "howdah_pool_server_parses_total",
+        Counter,
+        Pool(|p| p.stats.server_parses as f64),
+        "Statements that were prepared on servers.",
+    ),
+    metric(
+        "howdah_pool_binds_total",
+        Counter,
+        Pool(|p| p.stats.binds as f64),
+        "Binds from clients.",
+    ),
+    metric(
+        "howdah_pool_lends_total",
+        Counter,
+        Pool(|p| p.stats.lends as f64),
+        "Servers lent from one worker to another.",
+    ),
+    metric(
+        "howdah_pool_connect_failures_total",
+        Counter,
+        Pool(|p| p.times.connect_failures as f64),
+        "Connections to PostgreSQL that failed, or whose logins did.",
+    ),
+    times(
+        "howdah_pool_wait_seconds",
+        |p| {
+            let mut waits = p.times.wait;
+            waits.add_instant(p.stats.server_assignments.saturating_sub(waits.total()));
+            (waits, p.stats.wait_ns)
+        },
+        "How long clients waited for a server, those that found one at once included.",
+    ),
+    times(
+        "howdah_pool_query_seconds",
+        |p| (p.times.query, p.stats.query_ns),
+        "From a request to the end of its answer. Queries whose answers came together count once.",
+    ),
+    times(
+        "howdah_pool_transaction_seconds",
+        |p| (p.times.transaction, p.stats.transaction_ns),
+        "From a transaction's beginning to its end.",
+    ),
+    times(
+        "howdah_pool_login_seconds",
+        |p| (p.times.login, p.times.login_ns),
+        "From a client's connection to the end of its login.",
+    ),
+    times(
+        "howdah_pool_connect_seconds",
+        |p| (p.times.connect, p.times.connect_ns),
+        "From a server's connection to its readiness.",
+    ),
+    metric(
+        "howdah_pool_working_while_waiting",
+        Kind::Histogram,
+        Source::Levels(|p| p.levels),
+        "How many servers executed something, looked at once in each second in which clients \
+         waited. Far below pool_size: clients hold servers without using them.",
+    ),
+];
+
+/// How the text is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Prometheus' text format, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The one that a client's Accept header asks for.
+    pub fn accepted(accept: &str) -> Format {
+        if accept.contains("application/openmetrics-text") {
+            Format::OpenMetrics
+        } else {
+            Format::Prometheus
+        }
+    }
+
+    /// Its Content-Type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// All metrics as text.
+pub fn text(sight: &Sight, format: Format) -> String {
+    let labels: Vec<String> = sight.pools.iter().map(pool_labels).collect();
+    let mut page = Page {
+        text: String::with_capacity(16_384 + sight.pools.len() * 16_384),
+    };
+    for metric in METRICS {
+        page.metric(metric, sight, &labels, format);
+    }
+    if format == Format::OpenMetrics {
+        page.text.push_str("# EOF\n");
+    }
+    page.text
+}
+
+fn pool_labels(pool: &PoolSight) -> String {
+    format!(
+        "database=\"{}\",user=\"{}\"",
+        escaped(&pool.key.database),
+        escaped(&pool.key.user)
+    )
+}
+
+/// A label's value: names come from whoever connects.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn metric(&mut self, metric: &Metric, sight: &Sight, labels: &[String], format: Format) {
+        let Metric { name, help, .. } = metric;
+        // OpenMetrics names a counter's family without the suffix.
+        let family = match format {
+            Format::OpenMetrics if metric.kind == Counter => name.trim_end_matches("_total"),
+            _ => name,
+        };
+        let kind = metric.kind.word();
+        let _ = writeln!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}");
+        let pools = sight.pools.iter().zip(labels);
+        match &metric.source {
+            Process(value) => self.value(name, "", value(sight)),
+            ProcessBy(label, values) => {
+                for (word, value) in values(sight) {
+                    self.value(name, &format!("{label}=\"{word}\""), value);
+                }
+            }
+            Worker(value) => {
+                for worker in &sight.workers {
+                    let label = format!("worker=\"{}\"", worker.worker);
+                    self.value(name, &label, value(worker) as f64);
+                }
+            }
+            Pool(value) => pools.for_each(|(pool, labels)| self.value(name, labels, value(pool))),
+            PoolBy(label, values) => {
+                for (pool, labels) in pools {
+                    for (word, value) in values(pool) {
+                        self.value(name, &format!("{labels},{label}=\"{word}\""), value);
+                    }
+                }
+            }
+            Source::Times(times) => {
+                for (pool, labels) in pools {
+                    let (histogram, sum_ns) = times(pool);
+                    let bounds = (0..BOUNDS).map(|at| Histogram::bound(at) as f64 / 1e9);
+                    self.histogram(
+                        name,
+                        labels,
+                        histogram.counts(),
+                        bounds,
+                        sum_ns as f64 / 1e9,
+                    );
+                }
+            }
+            Source::Levels(levels) => {
+                for (pool, labels) in pools {
+                    let levels = levels(pool);
+                    let bounds = Levels::BOUNDS.iter().map(|bound| *bound as f64);
+                    self.histogram(name, labels, levels.counts(), bounds, levels.sum() as f64);
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = match labels {
+            "" => writeln!(self.text, "{name} {value}"),
+            labels => writeln!(self.text, "{name}{{{labels}}} {value}"),
+        };
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &str,
+        counts: &[u64],
+        bounds: impl Iterator<Item = f64>,
+        sum: f64,
+    ) {
+        let mut total = 0;
+        for (bound, count) in bounds.zip(counts) {
+            total += count;
+            let _ = writeln!(
+                self.text,
+                "{name}_bucket{{{labels},le=\"{bound:?}\"}} {total}"
+            );
+        }
+        let total: u64 = counts.iter().sum();
+        let _ = writeln!(
+            self.text,
+            "{name}_bucket{{{labels},le=\"+Inf\"}} {total}\n\
+             {name}_sum{{{labels}}} {sum}\n\
+             {name}_count{{{labels}}} {total}"
+        );
+    }
+}
+
+/// The reference of all metrics, as Markdown.
+pub fn metrics_page() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         Generated by `howdah --metrics`; do not edit.\n\n\
+         `http_listen_port` opens an endpoint; `/metrics` there has what follows, in Prometheus' \
+         text format, or in OpenMetrics' if the request asks for it. Workers are asked once a \
+         second, however many scrape, so what is told is up to a second old.\n\n\
+         `database` and `user` name a pool. The first `metrics_max_pools` pools are shown alone; \
+         the others are summed in one with both labels `(other)`, and stay there, so that no \
+         counter falls. Workers and pools add up: `sum without (database, user)` is right for \
+         every counter and histogram.\n\n\
+         Durations are histograms with fixed bounds, each twice the one before, from 131 us to \
+         69 s; a quantile is exact to its bucket.\n\n\
+         | metric | type | labels | what |\n|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let labels = match &metric.source {
+            Process(_) => String::new(),
+            ProcessBy(label, _) => format!("`{label}`"),
+            Worker(_) => "`worker`".into(),
+            Pool(_) | Source::Times(_) | Source::Levels(_) => "`database`, `user`".into(),
+            PoolBy(label, _) => format!("`database`, `user`, `{label}`"),
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {labels} | {} |",
+            metric.name,
+            metric.kind.word(),
+            metric.help
+        );
+    }
+    page.push_str("\nWhat keeps a client waiting (`reason`):\n\n| reason | what |\n|---|---|\n");
+    for reason in Reason::all() {
+        let _ = writeln!(page, "| `{}` | {} |", reason.word(), reason.text());
+    }
+    page
+}
