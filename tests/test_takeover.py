@@ -371,6 +371,25 @@ def test_takeover_without_anybody_there(make_howdah):
         assert client.value("select 1") == "1"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+def test_somebody_else_behind_the_socket(make_howdah):
+    """Who binds our socket in a folder that all may write to is another user: it hears no word."""
+    howdah = make_howdah(start=False)
+    with socket.socket(socket.AF_UNIX) as squatter:
+        squatter.bind(howdah.socket_path)
+        os.chmod(howdah.socket_path, 0o777)
+        squatter.listen()
+        squatter.settimeout(20)
+        child = howdah.spawn("-R", howdah.ini_path, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+        victim, _ = squatter.accept()
+        victim.settimeout(20)
+        assert victim.recv(100) == b""
+        output, _ = child.communicate(timeout=20)
+    assert child.returncode == 1
+    assert "who listens on the unix socket has user id 0, not" in output, output
+
+
 def test_other_versions_are_refused(make_howdah, system_programs):
     """A successor that speaks another version is told so, and nothing has changed."""
     howdah = make_howdah()

@@ -1,7 +1,8 @@
 //! Taking over from a running process (`-R`), and handing over to the next one.
 //!
 //! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the
-//! same user may, and says `TAKEOVER` with the version of the format. When everything there is at
+//! same user may, and says `TAKEOVER` with the version of the format. Before its first byte it
+//! looks whose socket that is. When everything there is at
 //! rest the answer comes, and the connection is no console any more:
 //!
 //! ```text
@@ -32,7 +33,7 @@ use howdah_wire::write;
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    SendAncillaryMessage, SendFlags, sockopt,
 };
 
 use crate::boot::{self, Fatal};
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_secs(600);
 /// Sockets sent with one byte; the kernel takes up to 253.
 const BATCH: usize = 128;
+/// The most that is handed over, sockets aside, in bytes. Ten thousand clients have a few dozen MB.
+const FREIGHT_MAX: u64 = 1 << 30;
 /// The longest message of the console that is looked at, in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
@@ -70,10 +73,24 @@ impl Predecessor {
             return Ok(None);
         };
         let mut found = Predecessor { stream };
-        found
-            .log_in()
+        let known = found.is_our_own_user();
+        known
+            .and_then(|()| found.log_in())
             .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))?;
         Ok(Some(found))
+    }
+
+    /// Who stands behind the socket: in a folder that all may write to it may be anybody's.
+    fn is_our_own_user(&self) -> Result<(), String> {
+        let peer = sockopt::socket_peercred(&self.stream).map_err(|why| text(why.into()))?;
+        let (theirs, ours) = (peer.uid, rustix::process::geteuid());
+        if theirs != ours {
+            let (theirs, ours) = (theirs.as_raw(), ours.as_raw());
+            return Err(format!(
+                "who listens on the unix socket has user id {theirs}, not {ours} as we do"
+            ));
+        }
+        Ok(())
     }
 
     fn log_in(&mut self) -> Result<(), String> {
@@ -113,6 +130,9 @@ impl Predecessor {
         self.stream.read_exact(&mut length).map_err(text)?;
         let mut bytes = Vec::new();
         let length = u64::from_be_bytes(length);
+        if length > FREIGHT_MAX {
+            return Err(format!("it announces {length} bytes"));
+        }
         let mut limited = Read::by_ref(&mut self.stream).take(length);
         limited.read_to_end(&mut bytes).map_err(text)?;
         let damaged = |_| "it sent what can't be read".to_string();
@@ -221,6 +241,9 @@ impl Successor {
     /// The successor is gone, or takes too long.
     pub fn send(&mut self, freight: &Freight) -> std::io::Result<()> {
         let bytes = code::write(freight);
+        if bytes.len() as u64 > FREIGHT_MAX {
+            return Err(std::io::Error::other("there is too much to take over"));
+        }
         let length = (bytes.len() as u64).to_be_bytes();
         self.stream.write_all(&length)?;
         self.stream.write_all(&bytes)?;
