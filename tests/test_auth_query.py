@@ -53,6 +53,28 @@ def test_without_a_password(shared_howdah):
     assert refused.value.code == "28P01"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nobody_invents_users(make_howdah, postgres, workers):
+    """A client of a forced user that runs the query, too, can't tell it of users there are none
+    of: lookups run on connections that no client ever uses."""
+    entry = f"host={postgres.host} port={postgres.port} dbname=postgres user=admin"
+    howdah = make_howdah(auth_type="plain", auth_user="admin", admin_users="admin,invented",
+                         workers=workers, databases={"postgres": entry}, auth_dbname="postgres",
+                         default_pool_size=1, pool_mode="transaction",
+                         auth_query="select usename, passwd from pg_shadow where usename = $1",
+                         secrets={"ann": "ann", "admin": "secret"})
+    with howdah.connect(user="ann", password="ann") as client:
+        client.rows("create temporary table pg_shadow as "
+                    "select 'invented'::name as usename, 'open'::text as passwd")
+    for _ in range(3):
+        for database in ("postgres", "pgbouncer"):
+            with pytest.raises(wire.Refused) as refused:
+                howdah.connect(user="invented", password="open", database=database)
+            assert refused.value.text == "no such user"
+    with howdah.connect(user="plain_user", password="secret") as client:
+        assert client.value("select 1") == "1"
+
+
 def test_listed_users_are_not_looked_up(shared_howdah):
     """Who stands in the user file is let in by what stands there."""
     howdah = shared_howdah(auth_type="md5", auth_user="admin", auth_query="broken",

@@ -66,6 +66,7 @@ impl Pooler {
         let key = PoolKey {
             database: self.consoles.name(&lore.key.database),
             user: self.consoles.name(&lore.key.user),
+            lookups: lore.key.lookups,
         };
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);
@@ -93,7 +94,7 @@ impl Pooler {
         let user = self.consoles.name(&passenger.user);
         if passenger.admitted && enters {
             let (database, user) = (database.clone(), user.clone());
-            let login = Arc::new(PoolKey { database, user });
+            let login = Arc::new(PoolKey::new(database, user));
             let entered = ToBroker::ClientEntered { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         }
@@ -226,10 +227,7 @@ impl Pooler {
             self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
             return None;
         };
-        let key = PoolKey {
-            user: self.pool_user(&database, user),
-            database: name,
-        };
+        let key = PoolKey::new(name, self.pool_user(&database, user));
         let pool_id = self.pool_for(key, &database);
         self.pools.at_mut(pool_id).clients += 1;
         self.clients.get_mut(id)?.pool = Some(pool_id);

@@ -6,10 +6,7 @@ use super::*;
 use crate::seeded;
 
 fn key(database: &str, user: &str) -> Arc<PoolKey> {
-    Arc::new(PoolKey {
-        database: database.into(),
-        user: user.into(),
-    })
+    Arc::new(PoolKey::new(database.into(), user.into()))
 }
 
 fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker {

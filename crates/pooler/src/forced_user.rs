@@ -26,10 +26,7 @@ impl Pooler {
         let Some(user) = &database.forced_user else {
             return pool_id;
         };
-        let key = PoolKey {
-            database: pool.key.database.clone(),
-            user: self.consoles.name(user),
-        };
+        let key = PoolKey::new(pool.key.database.clone(), self.consoles.name(user));
         let new = self.pool_for(key, &database);
         let now = self.now;
         let Some(client) = self.clients.get_mut(id) else {

@@ -238,10 +238,8 @@ impl Pooler {
             if config.min_pool_size(database) == 0 {
                 continue;
             }
-            let key = PoolKey {
-                database: self.consoles.name(&database.name),
-                user: self.consoles.name(user),
-            };
+            let name = self.consoles.name(&database.name);
+            let key = PoolKey::new(name, self.consoles.name(user));
             if self.first_seat(&key) != self.worker {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Who a user is, asked of PostgreSQL: `auth_query`, for those who do not stand in auth_file.
 //!
-//! The client waits in line for a server of the pool in which `auth_user` runs the query. Nothing
-//! of the client is applied to that server, and what we had set on it for others is undone first:
-//! a search path of somebody's choice could change whose rows the query reads.
+//! The client waits in line for a server of the pool in which `auth_user` runs the query: a pool
+//! of its own, for what clients leave on a server (a temporary table `pg_shadow`, a search path)
+//! could change whose rows the query reads.
 
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::note::Level;
-use crate::params::Params;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::{self, Unnamed};
@@ -33,8 +32,6 @@ const MESSAGE_MAX: usize = 1 << 20;
 pub struct Lookup {
     /// For whom.
     pub client: ClientId,
-    /// ReadyForQuery that are due.
-    due: u8,
     /// The row that was found.
     row: Option<Row>,
     /// PostgreSQL's error.
@@ -138,6 +135,7 @@ impl Pooler {
         let key = PoolKey {
             database: self.consoles.name(&target.name),
             user: self.consoles.name(&user),
+            lookups: true,
         };
         let pool_id = self.pool_for(key, &target);
         if let Some(fault) = self.hopeless(pool_id) {
@@ -156,10 +154,7 @@ impl Pooler {
     /// Whose secret it is that a client's login is about.
     fn who(&self, id: ClientId) -> Option<PoolKey> {
         let client = self.clients.get(id)?;
-        Some(PoolKey {
-            database: client.database.clone(),
-            user: client.user.clone(),
-        })
+        Some(PoolKey::new(client.database.clone(), client.user.clone()))
     }
 
     /// A client's login has failed: its user's secret may be another by now.
@@ -201,52 +196,19 @@ impl Pooler {
         let query = own.and_then(|own| own.auth_query.clone());
         let query = query.unwrap_or_else(|| self.config.globals.auth_query.clone());
         let user = client.user.clone();
-        let undo = self.undo_parameters(id);
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
         server.state = server::State::Lookup(Box::new(Lookup {
             client: client_id,
-            due: 1 + u8::from(!undo.is_empty()),
             row: None,
             error: None,
         }));
         (server.since, server.request) = (self.now, self.now);
         server.served = true;
         server.unnamed = Unnamed::Unknown;
-        out.send_with(Peer::Server(id), |buf| {
-            if !undo.is_empty() {
-                write::query(buf, undo.as_bytes());
-            }
-            ask(buf, &query, &user);
-        });
+        out.send_with(Peer::Server(id), |buf| ask(buf, &query, &user));
         self.watch_server(id);
-    }
-
-    /// The statements that put a server's tracked parameters back to what they were at its login.
-    fn undo_parameters(&mut self, id: ServerId) -> String {
-        let mut undo = String::new();
-        let Some(server) = self.servers.get_mut(id) else {
-            return undo;
-        };
-        let Some(welcome) = &self.pools.at(server.pool).welcome else {
-            return undo;
-        };
-        let tracked = &self.shared.tracked;
-        let mut params = Params::unknown(tracked);
-        for (position, name) in tracked.names().iter().enumerate() {
-            let (now, at_login) = (server.params.get(position), welcome.tracked.get(position));
-            if now != at_login {
-                undo.push_str(&format!("RESET {name};"));
-            }
-            if let Some(value) = at_login {
-                params = params.with(position, value);
-            }
-        }
-        if !undo.is_empty() {
-            server.params = self.shared.params.intern(params);
-        }
-        undo
     }
 
     /// Bytes of a server that looks somebody up.
@@ -301,11 +263,8 @@ impl Pooler {
                 lookup.error.get_or_insert(text);
             }
             tag::READY => {
-                lookup.due -= 1;
-                if lookup.due == 0 {
-                    let idle = body.first() == Some(&b'I');
-                    self.looked_up(id, idle, out);
-                }
+                let idle = body.first() == Some(&b'I');
+                self.looked_up(id, idle, out);
             }
             _ => {}
         }

@@ -311,10 +311,8 @@ impl Pooler {
         out: &mut Out,
     ) {
         if client.admitted {
-            let login = Arc::new(PoolKey {
-                database: client.database.clone(),
-                user: client.user.clone(),
-            });
+            let login = PoolKey::new(client.database.clone(), client.user.clone());
+            let login = Arc::new(login);
             let left = ToBroker::Left { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
         }

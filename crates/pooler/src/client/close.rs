@@ -100,10 +100,7 @@ impl Pooler {
         client.names.clear();
         client.unnamed = None;
         let admitted = std::mem::take(&mut client.admitted);
-        let login = PoolKey {
-            database: client.database.clone(),
-            user: client.user.clone(),
-        };
+        let login = PoolKey::new(client.database.clone(), client.user.clone());
         let pool = client.pool.take();
         if let Some(pool) = pool {
             let pool = self.pools.at_mut(pool);

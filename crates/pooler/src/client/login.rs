@@ -392,10 +392,7 @@ impl Pooler {
         }
         let listed = self.config.user(&user).filter(|user| user.listed);
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
-        let key = PoolKey {
-            user: self.pool_user(&database, user),
-            database: name,
-        };
+        let key = PoolKey::new(name, self.pool_user(&database, user));
         if database.auto && self.pools.find(&key).is_none() {
             let text = format!("registered new auto-database: db={}", key.database);
             self.note_client(Level::Log, id, &text, out);

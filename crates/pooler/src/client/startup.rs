@@ -377,10 +377,8 @@ impl Pooler {
             return self.worker;
         };
         let user = database.forced_user.as_deref().unwrap_or(&wish.user);
-        let key = PoolKey {
-            database: self.consoles.name(&wish.database),
-            user: self.consoles.name(user),
-        };
+        let name = self.consoles.name(&wish.database);
+        let key = PoolKey::new(name, self.consoles.name(user));
         self.seat_for(&key)
     }
 
@@ -450,10 +448,8 @@ impl Pooler {
                 write::negotiate(buf, minor, options)
             });
         }
-        let login = PoolKey {
-            database: self.consoles.name(&wish.database),
-            user: self.consoles.name(&wish.user),
-        };
+        let database = self.consoles.name(&wish.database);
+        let login = PoolKey::new(database, self.consoles.name(&wish.user));
         let params = self.shared.params.intern(wish.params);
         let Some(client) = self.clients.get_mut(id) else {
             return;

@@ -510,8 +510,10 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
     let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
     for share in shares(holdings) {
         let empty = (States::default(), share);
+        // Users know one pool of a database and user.
+        let key = PoolKey::new(share.key.database.clone(), share.key.user.clone());
         pools
-            .entry(share.key.clone())
+            .entry(Arc::new(key))
             .or_insert(empty)
             .0
             .add(&share.states);
@@ -525,10 +527,7 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
             pool_row(key, states, &share.mode.to_string(), balance),
         );
     }
-    let console = PoolKey {
-        database: CONSOLE.into(),
-        user: CONSOLE.into(),
-    };
+    let console = PoolKey::new(CONSOLE.into(), CONSOLE.into());
     let states = States {
         cl_active: consoles(holdings),
         ..States::default()

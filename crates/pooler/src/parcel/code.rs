@@ -490,10 +490,8 @@ impl Reader<'_> {
     }
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
-        Ok(Arc::new(PoolKey {
-            database: self.text()?.into(),
-            user: self.text()?.into(),
-        }))
+        let (database, user) = (self.text()?.into(), self.text()?.into());
+        Ok(Arc::new(PoolKey::new(database, user)))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {

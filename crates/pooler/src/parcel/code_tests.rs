@@ -33,10 +33,7 @@ fn freight() -> Freight {
     );
     let statement = Arc::new(Statement::new(9, b"select 1\0\0\0", 11));
     statement.settle(&params);
-    let key = Arc::new(PoolKey {
-        database: "d".into(),
-        user: "u".into(),
-    });
+    let key = Arc::new(PoolKey::new("d".into(), "u".into()));
     let lore = PoolLore {
         key: key.clone(),
         database: [3; 32],

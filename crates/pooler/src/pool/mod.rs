@@ -40,6 +40,20 @@ pub struct PoolKey {
     pub database: Arc<str>,
     /// The user that servers log in as.
     pub user: Arc<str>,
+    /// Its servers run auth_query, and no client is ever given one: what a client leaves on a
+    /// server (`CREATE TEMPORARY TABLE pg_shadow`) could tell the query of users there are none of.
+    pub lookups: bool,
+}
+
+impl PoolKey {
+    /// The pool that clients of a database get servers from.
+    pub fn new(database: Arc<str>, user: Arc<str>) -> PoolKey {
+        PoolKey {
+            database,
+            user,
+            lookups: false,
+        }
+    }
 }
 
 /// A parameter's name and value.

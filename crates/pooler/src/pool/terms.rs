@@ -76,7 +76,10 @@ impl Pooler {
                 database: config.max_db_connections(&database),
                 user: config.max_user_connections(of),
             },
-            min_size: config.min_pool_size(&database),
+            min_size: match key.lookups {
+                true => 0,
+                false => config.min_pool_size(&database),
+            },
             query_timeout,
             query_wait_timeout: nanos(config.query_wait_timeout(&database, of)),
             idle_transaction_timeout,

@@ -328,7 +328,7 @@ impl World {
         let mut next = || numbers.next().unwrap();
         let (from, to, clients) = (next(), WorkerId(next()), next().into());
         let (database, user) = ("d".into(), "u".into());
-        let pool = Arc::new(PoolKey { database, user });
+        let pool = Arc::new(PoolKey::new(database, user));
         let mail = Mail::Shed { pool, to, clients };
         self.handle(usize::from(from), Event::Mail(mail), &[]);
     }
