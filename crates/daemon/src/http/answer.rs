@@ -35,9 +35,9 @@ pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
     match request.uri().path() {
         "/live" => live(&latest),
         "/ready" => ready(&latest),
-        "/metrics" => match authorized(&latest.terms, request) {
-            Ok(()) => metrics(&mut latest, request),
-            Err(refusal) => refusal,
+        "/metrics" => match refusal(&latest.terms, request) {
+            None => metrics(&mut latest, request),
+            Some(refusal) => refusal,
         },
         "/" if shows_token(&latest.terms, request) => {
             let cookie = format!(
@@ -47,13 +47,13 @@ pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
             let answer = plain(StatusCode::SEE_OTHER, "");
             with(with(answer, LOCATION, "/"), SET_COOKIE, &cookie)
         }
-        path @ ("/" | "/page.json") => match page_allowed(&latest.terms, request) {
-            Ok(()) if path == "/" => {
+        path @ ("/" | "/page.json") => match page_refusal(&latest.terms, request) {
+            None if path == "/" => {
                 let answer = of(StatusCode::OK, HTML, Bytes::from_static(PAGE.as_bytes()));
                 with(answer, CONTENT_SECURITY_POLICY, POLICY)
             }
-            Ok(()) => page_json(&mut latest),
-            Err(refusal) => refusal,
+            None => page_json(&mut latest),
+            Some(refusal) => refusal,
         },
         _ => plain(
             StatusCode::NOT_FOUND,
@@ -115,21 +115,22 @@ fn made(
     of(StatusCode::OK, kind, body.clone())
 }
 
-fn page_allowed(terms: &Terms, request: &Request<Incoming>) -> Result<(), Answer> {
+/// Why this request does not get the page; `None` if it does.
+fn page_refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     if !terms.page {
         let text = "the page is off: set http_page = 1\n";
-        return Err(plain(StatusCode::NOT_FOUND, text));
+        return Some(plain(StatusCode::NOT_FOUND, text));
     }
     if terms.token.is_empty() && !terms.is_local() {
         let text = "the page needs http_token, because http_listen_addr is not loopback\n";
-        return Err(plain(StatusCode::FORBIDDEN, text));
+        return Some(plain(StatusCode::FORBIDDEN, text));
     }
     // A foreign page whose name leads here must not read this one.
     if terms.token.is_empty() && !names_this_machine(field(request, &HOST).unwrap_or("")) {
         let text = "call this page by localhost or an address, or set http_token\n";
-        return Err(plain(StatusCode::FORBIDDEN, text));
+        return Some(plain(StatusCode::FORBIDDEN, text));
     }
-    authorized(terms, request)
+    refusal(terms, request)
 }
 
 fn names_this_machine(host: &str) -> bool {
@@ -140,10 +141,10 @@ fn names_this_machine(host: &str) -> bool {
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// The request shows the token, if there is one to show.
-fn authorized(terms: &Terms, request: &Request<Incoming>) -> Result<(), Answer> {
+/// The answer to a request that does not show the token; `None` if it does, or needs none.
+fn refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     if terms.token.is_empty() {
-        return Ok(());
+        return None;
     }
     let bearer = field(request, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
     let cookies = field(request, &COOKIE).unwrap_or("").split(';');
@@ -151,11 +152,11 @@ fn authorized(terms: &Terms, request: &Request<Incoming>) -> Result<(), Answer> 
     if bearer.is_some_and(|shown| is_token(terms, shown))
         || cookies.any(|shown| is_token(terms, shown))
     {
-        return Ok(());
+        return None;
     }
     let text = "show http_token: Authorization: Bearer ..., or /?token=... for the page\n";
     let answer = plain(StatusCode::UNAUTHORIZED, text);
-    Err(with(answer, WWW_AUTHENTICATE, "Bearer"))
+    Some(with(answer, WWW_AUTHENTICATE, "Bearer"))
 }
 
 /// `/?token=...` is exchanged for a cookie, so that the token does not stay in the address.
