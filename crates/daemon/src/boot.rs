@@ -5,12 +5,14 @@ use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-use howdah_pooler::config::{AuthType, Config, Globals, Host, Mistake, Reading, SslMode, Warning};
+use howdah_pooler::config::{AuthType, Config, Globals, Mistake, Reading, Warning};
 use howdah_pooler::note::Level;
+use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use howdah_daemon::reserve;
+use howdah_daemon::tls::Contexts;
 
 use crate::cli::Arguments;
 use crate::listen;
@@ -111,6 +113,20 @@ pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
     log.set_verbose(newer.globals.verbose);
     log.set_syslog(&newer.globals);
     newer
+}
+
+/// Makes what TLS sessions begin with, and says in the configuration that it is in force.
+///
+/// # Errors
+/// A file that the settings name can't be used, or a value.
+pub fn set_up_tls(config: &mut Config) -> Result<Contexts, Fatal> {
+    match Contexts::build(config) {
+        Ok(contexts) => {
+            config.tls = TlsInForce::asked(config, 0);
+            Ok(contexts)
+        }
+        Err(wrong) => Err(Fatal(format!("TLS setup failed: {wrong}"))),
+    }
 }
 
 /// Becomes the user the settings name, if any, and makes sure that this is not root.
@@ -356,20 +372,7 @@ pub fn advice(config: &Config) -> Vec<String> {
             shown("auth_type")
         ));
     }
-    let far = |host: &Host| match host {
-        Host::Name(name) => name != "localhost",
-        Host::Ip(ip) => !ip.is_loopback(),
-        Host::Unix(_) => false,
-    };
-    // Everything stronger stops the start.
-    let would_encrypt = globals.server_tls_sslmode != SslMode::Disable;
-    if would_encrypt && databases().any(|database| database.hosts.iter().any(far)) {
-        advice.push(format!(
-            "server_tls_sslmode = {}, but TLS is not built yet: connections to PostgreSQL are not \
-             encrypted; with server_tls_sslmode = disable this is not said",
-            shown("server_tls_sslmode")
-        ));
-    }
+    advice.extend(Contexts::doubts(config));
     advice
 }
 
@@ -421,6 +424,10 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
         let text = format!("could not open unix_socket_dir {folder}: {why}");
         let remedy = "name a folder that is there and that Howdah may write to, or none";
         wrong("unix_socket_dir", text, remedy);
+    }
+    if let Err(bad) = Contexts::build(config) {
+        let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
+        wrong(bad.setting, bad.text, remedy);
     }
     if let Err(Fatal(text)) = find_user(globals.user.as_deref()) {
         wrong("user", text, "name a user of this machine");

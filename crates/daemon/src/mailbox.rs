@@ -13,6 +13,7 @@ use howdah_pooler::mail::Mail;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::driver::socket::SocketOptions;
+use crate::tls::Contexts;
 
 /// What can lie in a worker's mailbox.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub enum Order {
     Accept(bool),
     /// Options for connections from now on.
     SocketOptions(SocketOptions),
+    /// What TLS sessions begin with from now on.
+    Contexts(Arc<Contexts>),
     /// Leave the loop. Connections are dropped.
     Stop,
 }

@@ -114,16 +114,19 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
-    let config = match freight {
-        Some(_) => Arc::new(boot::load_again(&source, config, log)),
-        None => Arc::new(config),
+    let mut config = match freight {
+        Some(_) => boot::load_again(&source, config, log),
+        None => config,
     };
+    let contexts = Arc::new(boot::set_up_tls(&mut config)?);
+    let config = Arc::new(config);
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let took_over = freight.is_some();
     let boxes = workers::start(
         count,
         &workers::Common {
             config: config.clone(),
+            contexts: contexts.clone(),
             listeners: listeners.clone(),
             ear: desk.ear(),
             log: log.clone(),
@@ -139,7 +142,15 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     } else {
         systemd::ready();
     }
-    desk.serve(log.clone(), source, config, resolver, boxes, listeners)
+    desk.serve(
+        log.clone(),
+        source,
+        config,
+        contexts,
+        resolver,
+        boxes,
+        listeners,
+    )
 }
 
 /// Sockets from the service manager and the process to take over from, if there are such; else no

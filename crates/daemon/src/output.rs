@@ -9,20 +9,46 @@ pub(crate) struct Output {
     pub(crate) blocks: VecDeque<Vec<u8>>,
     /// Bytes in `blocks` and in the block that is with the driver.
     pub(crate) queued: usize,
+    /// How many of `blocks`, from the front, leave as they are, though there is TLS: they are from
+    /// before it, or are records.
+    pub(crate) ready: usize,
 }
 
 impl Output {
     /// Appends a copy of the bytes.
     pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) {
         self.queued += bytes.len();
+        let plain = self.blocks.len() > self.ready;
         match self.blocks.back_mut() {
-            Some(last) if last.len() + bytes.len() <= Memory::FULL => last.extend_from_slice(bytes),
+            Some(last) if plain && last.len() + bytes.len() <= Memory::FULL => {
+                last.extend_from_slice(bytes);
+            }
             _ => {
                 let mut block = memory.take(bytes.len());
                 block.extend_from_slice(bytes);
                 self.blocks.push_back(block);
             }
         }
+    }
+
+    /// All that waits leaves as it is.
+    pub(crate) fn is_ready(&mut self) {
+        self.ready = self.blocks.len();
+    }
+
+    /// Puts records in front of what has to be sealed yet.
+    pub(crate) fn insert_ready(&mut self, records: Vec<u8>) {
+        self.queued += records.len();
+        self.blocks.insert(self.ready, records);
+        self.ready += 1;
+    }
+
+    /// Takes the first block. True if it has to be sealed.
+    pub(crate) fn take_first(&mut self) -> Option<(Vec<u8>, bool)> {
+        let block = self.blocks.pop_front()?;
+        let plain = self.ready == 0;
+        self.ready = self.ready.saturating_sub(1);
+        Some((block, plain))
     }
 }
 
@@ -56,7 +82,7 @@ impl Memory {
         while let Some(block) = output.blocks.pop_front() {
             self.give(block);
         }
-        output.queued = 0;
+        (output.queued, output.ready) = (0, 0);
         // A burst is not remembered for ever.
         if self.outputs.len() < Memory::OUTPUTS && output.blocks.capacity() <= 64 {
             self.outputs.push(output);
@@ -64,7 +90,7 @@ impl Memory {
     }
 
     /// An empty block.
-    fn take(&mut self, at_least: usize) -> Vec<u8> {
+    pub(crate) fn take(&mut self, at_least: usize) -> Vec<u8> {
         match self.free.pop() {
             Some(block) => {
                 self.held -= block.capacity();

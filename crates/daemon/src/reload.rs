@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction};
+use howdah_daemon::tls::Contexts;
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::Answer;
 use howdah_pooler::note::Level;
+use howdah_pooler::tls::TlsInForce;
 
 use crate::control::{Asker, Control, Heard};
 use crate::listen;
@@ -55,8 +57,7 @@ impl Control {
                     let text = format!("dropping database '{name}' as it does not exist anymore");
                     self.log.say(Level::Warning, text);
                 }
-                self.put_in_force(config);
-                Ok(())
+                self.put_in_force(config)
             }
             Err(mistakes) => {
                 for mistake in &mistakes {
@@ -79,7 +80,10 @@ impl Control {
         }
     }
 
-    pub fn put_in_force(&mut self, config: Config) {
+    /// # Errors
+    /// TLS can't be set up with these settings and files, and goes on as it was. All else is in force.
+    pub fn put_in_force(&mut self, mut config: Config) -> Result<(), String> {
+        let secured = self.set_up_tls(&mut config);
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
         self.log.set_syslog(&self.config.globals);
@@ -88,6 +92,32 @@ impl Control {
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
+        secured
+    }
+
+    /// What TLS begins with is made anew; if that fails, the old stays.
+    fn set_up_tls(&mut self, config: &mut Config) -> Result<(), String> {
+        let old = self.config.tls;
+        config.tls = old;
+        for doubt in Contexts::doubts(config) {
+            self.log.say(Level::Warning, doubt);
+        }
+        let contexts = match Contexts::build(config) {
+            Ok(contexts) => contexts,
+            Err(wrong) => {
+                let text = format!("TLS setup failed: {wrong}");
+                self.log.say(Level::Error, text.as_str());
+                return Err(text);
+            }
+        };
+        let changed = contexts.of_servers != self.contexts.of_servers;
+        config.tls = TlsInForce::asked(config, old.generation + u64::from(changed));
+        if changed || contexts.of_clients != self.contexts.of_clients {
+            self.contexts = Arc::new(contexts);
+            let contexts = || Letter::Order(Instruction::Contexts(self.contexts.clone()));
+            self.post_to_all(contexts);
+        }
+        Ok(())
     }
 }
 

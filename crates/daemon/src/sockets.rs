@@ -14,6 +14,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 use howdah_pooler::event::{Address, Close, Ends, Event, LooseSocket, Peer, Time};
 use howdah_pooler::note::{Level, Note};
@@ -24,6 +26,9 @@ use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
 use crate::output::Memory;
 use crate::reserve;
+use crate::secure::{Plain, Sessions, Taken, broken};
+use crate::tls::session::{Opened, Step};
+use crate::tls::{Contexts, Session};
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
@@ -46,6 +51,8 @@ pub enum Happening {
     Accepted(LooseSocket, Box<Ends>),
     /// [`Event::Received`]; the bytes are [`Sockets::bytes`] until [`Sockets::release`].
     Received(Peer, Chunk),
+    /// [`Event::Received`], out of TLS; to be given back by [`Sockets::give`].
+    Opened(Peer, Plain),
     /// Anything else.
     Event(Event<'static>),
     /// To be logged.
@@ -57,6 +64,7 @@ pub struct Sockets<D> {
     driver: D,
     table: Connections,
     memory: Memory,
+    sessions: Sessions,
     /// Connections with a block to hand to the driver: servers, and clients.
     dirty: [Vec<Key>; 2],
     /// When a connection that is ending must have ended. Entries may be out of date.
@@ -66,6 +74,8 @@ pub struct Sockets<D> {
     /// Of whom `Flushed` is to be told.
     awaited: Vec<Peer>,
     now: Time,
+    /// Steps of handshakes taken in this turn.
+    steps: usize,
 }
 
 #[derive(Default)]
@@ -83,12 +93,14 @@ impl<D: Driver> Sockets<D> {
             driver,
             table: Connections::default(),
             memory: Memory::default(),
+            sessions: Sessions::default(),
             dirty: [Vec::new(), Vec::new()],
             limits: BinaryHeap::new(),
             happened: VecDeque::new(),
             accepting: Accepting::default(),
             awaited: Vec::new(),
             now,
+            steps: 0,
         }
     }
 
@@ -122,12 +134,13 @@ impl<D: Driver> Sockets<D> {
     /// the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
-        let deadline = match self.happened.is_empty() {
+        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting() {
             true => earliest(deadline, self.deadline()),
             false => Some(Time(0)),
         };
         self.driver.wait(deadline);
         self.now = self.driver.now();
+        self.steps = 0;
         self.pass_limits();
         self.now
     }
@@ -139,9 +152,13 @@ impl<D: Driver> Sockets<D> {
             if let Some(happening) = self.happened.pop_front() {
                 return Some(happening);
             }
-            let done = self.driver.next()?;
-            if let Some(happening) = self.complete(done) {
-                return Some(happening);
+            match self.driver.next() {
+                Some(done) => {
+                    if let Some(happening) = self.complete(done) {
+                        return Some(happening);
+                    }
+                }
+                None => self.shake_hands()?,
             }
         }
     }
@@ -182,8 +199,14 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// Takes a socket in as this peer, and receives from it.
-    pub fn adopt(&mut self, peer: Peer, socket: LooseSocket) {
+    pub fn adopt(&mut self, peer: Peer, mut socket: LooseSocket) {
         let key = self.insert(peer, Stage::Open);
+        if let Some(session) = socket.take_session::<Session>() {
+            self.sessions.put(key, session);
+            if let Some(connection) = self.table.get(key) {
+                connection.flags.secure = true;
+            }
+        }
         self.driver.attach(key, socket);
         self.driver.receive(key, true);
     }
@@ -221,12 +244,17 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// Appends a part of the chunk at hand to the peer's output.
-    pub fn relay(&mut self, peer: Peer, chunk: &Chunk, range: std::ops::Range<usize>) {
+    pub fn relay(&mut self, peer: Peer, chunk: &Chunk, range: Range<usize>) {
         if let Some((key, connection)) = self.table.find(peer)
             && connection.append(&self.driver.bytes(chunk)[range], &mut self.memory)
         {
             self.appended(key);
         }
+    }
+
+    /// Appends plain bytes, or a part of them, to the peer's output.
+    pub fn relay_opened(&mut self, peer: Peer, plain: &Plain, range: Range<usize>) {
+        self.send(peer, &plain.bytes()[range]);
     }
 
     /// Ends a connection; `Closed` answers, and nothing else is told of this peer any more.
@@ -246,10 +274,31 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
+    /// What new TLS sessions begin with.
+    pub fn set_contexts(&mut self, contexts: Arc<Contexts>) {
+        self.sessions.set_contexts(contexts);
+    }
+
     /// Begins TLS; `TlsDone` answers.
-    pub fn start_tls(&mut self, peer: Peer, _start: TlsStart) {
-        let why = "there is no TLS in this build".to_string();
-        self.tell(Event::TlsDone(peer, Err(why)));
+    pub fn start_tls(&mut self, peer: Peer, start: TlsStart) {
+        let Some((key, connection)) = self.table.find(peer) else {
+            return;
+        };
+        match self.sessions.start(key, start) {
+            Ok(()) => {
+                connection.flags.secure = true;
+                connection.flags.handshake = true;
+                if let Some(output) = &mut connection.output {
+                    output.is_ready();
+                }
+            }
+            Err(why) => self.tell(Event::TlsDone(peer, Err(why))),
+        }
+    }
+
+    /// Takes the memory of a [`Happening::Opened`] back.
+    pub fn give(&mut self, plain: Plain) {
+        self.sessions.give(plain);
     }
 
     /// Says `Flushed` as soon as nothing is queued for a peer; at once if it is gone.
@@ -299,11 +348,26 @@ impl<D: Driver> Sockets<D> {
         {
             return;
         }
-        let block = connection
-            .output
-            .as_mut()
-            .and_then(|output| output.blocks.pop_front());
-        let Some(block) = block else { return };
+        let Some(output) = connection.output.as_mut() else {
+            return;
+        };
+        let Some((mut block, plain)) = output.take_first() else {
+            return;
+        };
+        if plain && connection.flags.secure {
+            let sealed = self.memory.take(block.len());
+            let session = self.sessions.get(key);
+            match session.map(|session| session.seal(&block, sealed)) {
+                Some(Ok(sealed)) => {
+                    output.queued = output.queued - block.len() + sealed.len();
+                    self.memory.give(std::mem::replace(&mut block, sealed));
+                }
+                why => {
+                    let why = why.and_then(Result::err).unwrap_or_default();
+                    return self.seal_failed(key, &why);
+                }
+            }
+        }
         connection.flags.sending = true;
         // Someone waits for it: the next block, or the end of the connection.
         let prompt = connection.stage != Stage::Open
@@ -334,7 +398,11 @@ impl<D: Driver> Sockets<D> {
                 }) if !flags.lost
                     && matches!(stage, Stage::Open | Stage::Detaching | Stage::Leaving) =>
                 {
-                    return Some(Happening::Received(*peer, chunk));
+                    if !flags.secure {
+                        return Some(Happening::Received(*peer, chunk));
+                    }
+                    self.receive_sealed(key, &chunk);
+                    self.driver.release(chunk);
                 }
                 _ => self.driver.release(chunk),
             },
@@ -470,6 +538,10 @@ impl<D: Driver> Sockets<D> {
             self.mark_dirty(key);
         } else if stage == Stage::Leaving {
             self.drop_output(key);
+            let socket = match self.sessions.take(key) {
+                Some(session) => socket.with_session(*session),
+                None => socket,
+            };
             self.remove(key, peer);
             self.tell(Event::Detached(peer, socket));
         } else {
@@ -508,6 +580,12 @@ impl<D: Driver> Sockets<D> {
             }
             Stage::Flushing(_) if connection.flags.ended => self.begin_close(key),
             Stage::Flushing(how) => {
+                if connection.flags.secure && self.say_close(key) {
+                    return;
+                }
+                let Some(connection) = self.table.get(key) else {
+                    return;
+                };
                 connection.stage = Stage::Lingering;
                 if how == Close::Flush {
                     self.limits.push(Reverse((limit, key)));
@@ -515,6 +593,124 @@ impl<D: Driver> Sockets<D> {
                 self.driver.shutdown(key);
                 self.driver.receive(key, true);
             }
+            _ => {}
+        }
+    }
+
+    /// Ciphertext has come.
+    fn receive_sealed(&mut self, key: Key, chunk: &Chunk) {
+        let taken = self.sessions.receive(key, self.driver.bytes(chunk));
+        if let Some(Taken::Opened(plain, opened)) = taken {
+            self.opened(key, plain, opened);
+        }
+    }
+
+    fn opened(&mut self, key: Key, plain: Option<Plain>, opened: Opened) {
+        self.say_records(key);
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        let peer = connection.peer;
+        if let Some(plain) = plain {
+            self.happened.push_back(Happening::Opened(peer, plain));
+        }
+        match opened {
+            Opened::More => {}
+            Opened::End => self.lose_sealed(key, None),
+            Opened::Failed(why) => self.lose_sealed(key, Some(broken(peer, &why))),
+        }
+    }
+
+    /// The next handshake takes a step. `None`: none of them may in this turn.
+    fn shake_hands(&mut self) -> Option<()> {
+        let spent = self.driver.now().0.saturating_sub(self.now.0);
+        let key = self.sessions.next_in_line(self.steps, spent)?;
+        self.steps += 1;
+        let Some(connection) = self.table.get(key) else {
+            return Some(());
+        };
+        let peer = connection.peer;
+        if connection.stage != Stage::Open || connection.flags.lost {
+            return Some(());
+        }
+        let Some((step, records)) = self.sessions.step(key) else {
+            return Some(());
+        };
+        if let Some(records) = records {
+            self.queue_records(key, records);
+        }
+        match step {
+            Step::More => {}
+            Step::Done(facts) => {
+                if let Some(connection) = self.table.get(key) {
+                    connection.flags.handshake = false;
+                }
+                self.tell(Event::TlsDone(peer, Ok(facts)));
+                // The first message may have come with the last of the handshake.
+                if let Some(Taken::Opened(plain, opened)) = self.sessions.open(key) {
+                    self.opened(key, plain, opened);
+                }
+            }
+            Step::Failed(why) => self.tell(Event::TlsDone(peer, Err(why))),
+        }
+        Some(())
+    }
+
+    /// What a session has to say between records of ours leaves before those to come.
+    fn say_records(&mut self, key: Key) {
+        let records = self.sessions.get(key).and_then(Session::take_output);
+        if let Some(records) = records {
+            self.queue_records(key, records);
+        }
+    }
+
+    fn queue_records(&mut self, key: Key, records: Vec<u8>) {
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        if connection.flags.broken {
+            return;
+        }
+        let output = connection
+            .output
+            .get_or_insert_with(|| self.memory.output());
+        output.insert_ready(records);
+        self.mark_dirty(key);
+    }
+
+    /// Says close_notify, when all that was queued has been sent. True if there is something to send.
+    fn say_close(&mut self, key: Key) -> bool {
+        if let Some(session) = self.sessions.get(key) {
+            session.close();
+            self.say_records(key);
+        }
+        self.table.get(key).is_some_and(|c| c.output.is_some())
+    }
+
+    fn lose_sealed(&mut self, key: Key, why: Option<String>) {
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        if matches!(connection.stage, Stage::Detaching | Stage::Leaving) {
+            connection.stage = Stage::Open;
+        }
+        if !std::mem::replace(&mut connection.flags.lost, true) {
+            let peer = connection.peer;
+            self.tell(Event::Lost(peer, why));
+        }
+    }
+
+    /// What was to be said can't be sealed: the session is over.
+    fn seal_failed(&mut self, key: Key, why: &str) {
+        self.drop_output(key);
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        connection.flags.broken = true;
+        let peer = connection.peer;
+        match connection.stage {
+            Stage::Flushing(_) => self.begin_close(key),
+            Stage::Open | Stage::Detaching => self.lose_sealed(key, Some(broken(peer, why))),
             _ => {}
         }
     }
@@ -584,6 +780,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     fn remove(&mut self, key: Key, peer: Peer) {
+        self.sessions.take(key);
         self.table.remove(key);
         if let Peer::Server(_) = peer {
             reserve::server_goes();

@@ -8,6 +8,7 @@ use howdah_pooler::note::Note;
 
 use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
+use crate::secure::Plain;
 use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
 
 /// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
@@ -84,6 +85,7 @@ pub struct Worker<P, D> {
 struct AtHand<'a> {
     accepted: Option<LooseSocket>,
     received: Option<&'a Chunk>,
+    opened: Option<&'a Plain>,
 }
 
 impl<P: Decide, D: Driver> Worker<P, D> {
@@ -132,9 +134,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self.now = self.sockets.wait(deadline);
         let (mut events, mut bytes) = (0, 0);
         while let Some(happening) = self.sockets.next() {
-            if let Happening::Received(_, chunk) = &happening {
-                bytes += chunk.len();
-            }
+            bytes += match &happening {
+                Happening::Received(_, chunk) => chunk.len(),
+                Happening::Opened(_, plain) => plain.bytes().len(),
+                _ => 0,
+            };
             self.happened(happening);
             events += 1;
             if events >= FLUSH_EVERY || bytes >= FLUSH_BYTES {
@@ -200,6 +204,15 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 };
                 self.decide(Event::Accepted(*ends), at_hand);
             }
+            Happening::Opened(peer, plain) => {
+                let event = Event::Received(peer, plain.bytes());
+                self.decisions.handle(self.now, event, &mut self.out);
+                self.act(AtHand {
+                    opened: Some(&plain),
+                    ..AtHand::default()
+                });
+                self.sockets.give(plain);
+            }
             Happening::Event(event) => self.decide(event, AtHand::default()),
             Happening::Note(note) => (self.outside.note)(note),
         }
@@ -221,6 +234,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Order::StopListening { keep_unix } => self.sockets.stop_listening(keep_unix),
             Order::Accept(on) => self.sockets.accept(on),
             Order::SocketOptions(options) => self.sockets.set_options(options),
+            Order::Contexts(contexts) => self.sockets.set_contexts(contexts),
             Order::Stop => self.stopped = true,
         }
     }
@@ -238,6 +252,8 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 Action::Relay(peer, range) => {
                     if let Some(chunk) = at_hand.received {
                         self.sockets.relay(peer, chunk, range);
+                    } else if let Some(plain) = at_hand.opened {
+                        self.sockets.relay_opened(peer, plain, range);
                     }
                 }
                 Action::Send(peer, range) => self.sockets.send(peer, &out.bytes[range]),

@@ -11,6 +11,7 @@ use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
 use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::driver::{Driver, Errno, error_text};
 use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
+use howdah_daemon::tls::Contexts;
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::config::{Config, Globals, IoDriver};
 use howdah_pooler::event::WorkerId;
@@ -35,6 +36,8 @@ pub struct Common {
     pub ear: Ear,
     /// Where to log.
     pub log: Log,
+    /// What TLS sessions begin with.
+    pub contexts: Arc<Contexts>,
     /// How to talk to the kernel.
     pub driver: Choice,
     /// Why so.
@@ -198,6 +201,7 @@ impl Seat {
     fn run(self, driver: impl Driver) {
         let Common {
             config,
+            contexts,
             ear,
             log,
             driver_story,
@@ -207,6 +211,7 @@ impl Seat {
         let options = socket_options(&config.globals);
         let own = self.boxes[usize::from(self.id.0)].clone();
         own.post(Letter::Order(Order::SocketOptions(options)));
+        own.post(Letter::Order(Order::Contexts(contexts)));
         let decisions = Pooler::new(PoolerSetup {
             worker: self.id,
             workers: self.count,

@@ -338,7 +338,7 @@ pub enum Question {
         ticket: u64,
     },
     /// SET on the console: change one setting, by [`Config::with`]. Every worker gets `Settings` if
-    /// the value will do; the answer is `Reloaded`.
+    /// the value will do; the answer is [`Answer::Set`].
     Set {
         /// Comes back with the answer.
         ticket: u64,
@@ -454,7 +454,9 @@ pub enum Answer {
     /// To [`Question::Forward`]: the peer has closed the connection, or why it does not have the
     /// request.
     Forwarded(u64, Result<(), String>),
-    /// To [`Question::Reload`] and [`Question::Set`]: done, or what is wrong, one mistake a line.
+    /// To [`Question::Set`]: done, with what is to be said of it, or what is wrong.
+    Set(u64, Result<Option<String>, String>),
+    /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }
 

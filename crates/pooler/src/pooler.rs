@@ -329,6 +329,7 @@ impl Pooler {
             | Answer::UserNamed(ticket, _)
             | Answer::PasswordChecked(ticket, _)
             | Answer::Reloaded(ticket, _)
+            | Answer::Set(ticket, _)
             | Answer::Forwarded(ticket, _) => *ticket,
             Answer::Names(ticket, _) => *ticket,
             Answer::Moved { host, gone } => return self.host_moved(host, gone, out),
@@ -349,7 +350,10 @@ impl Pooler {
                 self.password_checked(id, verdict, out);
             }
             (Asker::Server(id), Answer::Derived(_, key)) => self.server_derived(id, key, out),
-            (Asker::Console(id), Answer::Reloaded(_, result)) => self.reloaded(id, result, out),
+            (Asker::Console(id), Answer::Reloaded(_, result)) => {
+                self.reloaded(id, result.map(|()| None), out);
+            }
+            (Asker::Console(id), Answer::Set(_, result)) => self.reloaded(id, result, out),
             (Asker::Names(id, serial), Answer::Names(_, names)) => {
                 self.report_names(id, serial, names, out);
             }

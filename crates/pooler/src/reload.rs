@@ -16,6 +16,7 @@ use crate::server::{self, Server};
 impl Pooler {
     /// The configuration was read anew.
     pub(crate) fn new_settings(&mut self, config: Arc<Config>, out: &mut Out) {
+        let resecure = self.config.tls.generation != config.tls.generation;
         self.config = config;
         self.known.clear();
         self.peers_changed();
@@ -33,6 +34,13 @@ impl Pooler {
                 }
                 None => self.kill_pool(id, out),
             }
+        }
+        if resecure {
+            let over_network = |server: &Server| {
+                let remote = server.ends.as_ref().map(|ends| &ends.remote);
+                !matches!(remote, Some(Address::Unix(..)))
+            };
+            self.call_in_those(over_network, "database configuration changed", out);
         }
         self.watch_all();
         self.janitor.hurry(self.now);

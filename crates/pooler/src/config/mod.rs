@@ -446,6 +446,17 @@ impl Config {
         }
     }
 
+    /// Clients are asked for certificates also where the mode does not demand one: a way to log in needs
+    /// them.
+    pub fn asks_for_certificates(&self) -> bool {
+        let by_rule = || {
+            self.hba
+                .as_ref()
+                .is_some_and(|hba| hba.asks_for_certificates())
+        };
+        self.globals.auth_type == AuthType::Cert || by_rule()
+    }
+
     /// SHOW CONFIG.
     pub fn show(&self) -> impl Iterator<Item = Shown> {
         table::GLOBAL.iter().map(|setting| Shown {

@@ -129,7 +129,7 @@ fn default_value<V: Value>(name: &str, text: Option<&str>) -> V {
 }
 
 use Scope::{Database, Global, Peer, User};
-use Status::{Built, NotYet};
+use Status::Built;
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -140,12 +140,6 @@ const G: &[Scope] = &[Global];
 const GD: &[Scope] = &[Global, Database];
 const GU: &[Scope] = &[Global, User];
 const GDU: &[Scope] = &[Global, Database, User];
-
-const NO_TLS: Status = NotYet("TLS is not built yet");
-const TLS_STOPS: Status = Status::Stops {
-    unless: &["disable", "allow", "prefer"],
-    why: "TLS is not built yet, and going on in the clear would be unsafe",
-};
 
 globals! {
     admin_users: List = "", G, reload, Built,
@@ -181,23 +175,23 @@ globals! {
         "Closes clients that sent nothing for this long.";
     client_login_timeout: Duration = "60", G, reload, Built,
         "How long a client may take to log in.";
-    client_tls13_ciphers: Option<String> = unset, G, reload, NO_TLS,
+    client_tls13_ciphers: Option<String> = unset, G, reload, Built,
         "TLS 1.3 cipher suites offered to clients.";
-    client_tls_ca_file: String = "", G, reload, NO_TLS,
+    client_tls_ca_file: String = "", G, reload, Built,
         "Authorities trusted for client certificates.";
-    client_tls_cert_file: String = "", G, reload, NO_TLS,
+    client_tls_cert_file: String = "", G, reload, Built,
         "Our certificate, shown to clients.";
-    client_tls_ciphers: String = "default", G, reload, NO_TLS,
+    client_tls_ciphers: String = "default", G, reload, Built,
         "Ciphers for clients that speak TLS 1.2.";
-    client_tls_dheparams: String = "auto", G, reload, NO_TLS,
+    client_tls_dheparams: String = "auto", G, reload, Built,
         "Diffie-Hellman parameters for clients.";
-    client_tls_ecdhcurve: String = "auto", G, reload, NO_TLS,
+    client_tls_ecdhcurve: String = "auto", G, reload, Built,
         "The elliptic curve for clients.";
-    client_tls_key_file: String = "", G, reload, NO_TLS,
+    client_tls_key_file: String = "", G, reload, Built,
         "The private key of our certificate.";
-    client_tls_protocols: String = "secure", G, reload, NO_TLS,
+    client_tls_protocols: String = "secure", G, reload, Built,
         "TLS versions offered to clients.";
-    client_tls_sslmode: SslMode = "disable", G, reload, TLS_STOPS,
+    client_tls_sslmode: SslMode = "disable", G, reload, Built,
         "Whether clients may or must use TLS.";
     conffile: Option<String> = unset, G, reload, Built,
         "The configuration file; once set anew, the next reload reads that one.";
@@ -331,19 +325,19 @@ globals! {
         "Runs server_reset_query in the other pool modes too.";
     server_round_robin: bool = "0", G, reload, Built,
         "Uses servers in turn instead of the one used last.";
-    server_tls13_ciphers: Option<String> = unset, G, reload, NO_TLS,
+    server_tls13_ciphers: Option<String> = unset, G, reload, Built,
         "TLS 1.3 cipher suites offered to servers.";
-    server_tls_ca_file: String = "", G, reload, NO_TLS,
+    server_tls_ca_file: String = "", G, reload, Built,
         "Authorities trusted for server certificates.";
-    server_tls_cert_file: String = "", G, reload, NO_TLS,
+    server_tls_cert_file: String = "", G, reload, Built,
         "Our certificate, shown to servers.";
-    server_tls_ciphers: String = "default", G, reload, NO_TLS,
+    server_tls_ciphers: String = "default", G, reload, Built,
         "Ciphers for servers that speak TLS 1.2.";
-    server_tls_key_file: String = "", G, reload, NO_TLS,
+    server_tls_key_file: String = "", G, reload, Built,
         "The private key of the certificate shown to servers.";
-    server_tls_protocols: String = "secure", G, reload, NO_TLS,
+    server_tls_protocols: String = "secure", G, reload, Built,
         "TLS versions offered to servers.";
-    server_tls_sslmode: SslMode = "prefer", G, reload, TLS_STOPS,
+    server_tls_sslmode: SslMode = "prefer", G, reload, Built,
         "Whether connections to servers may or must use TLS.";
     so_reuseport: bool = "0", G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";

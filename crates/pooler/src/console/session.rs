@@ -351,7 +351,12 @@ impl Pooler {
     }
 
     /// A RELOAD or a SET is done.
-    pub(crate) fn reloaded(&mut self, id: ClientId, result: Result<(), String>, out: &mut Out) {
+    pub(crate) fn reloaded(
+        &mut self,
+        id: ClientId,
+        result: Result<Option<String>, String>,
+        out: &mut Out,
+    ) {
         let Some(session) = self.session(id) else {
             return;
         };
@@ -359,12 +364,12 @@ impl Pooler {
             return;
         };
         match (wait.goal, result) {
-            (Goal::Reload, Ok(())) => self.complete(id, "RELOAD", out),
+            (Goal::Reload, Ok(_)) => self.complete(id, "RELOAD", out),
             (Goal::Reload, Err(_)) => {
                 let text = "RELOAD failed, see logs for additional details";
                 self.refuse_as(id, "F0000", text, out);
             }
-            (Goal::Set(tag), Ok(())) => {
+            (Goal::Set(tag), Ok(notice)) => {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
                 let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
                 let in_vain = setting.and_then(|setting| match setting.status {
@@ -374,6 +379,11 @@ impl Pooler {
                 });
                 if let Some(why) = in_vain {
                     let text = format!("this has no effect: {why}");
+                    out.send_with(Peer::Client(id), |buf| {
+                        write::notice(buf, "NOTICE", "00000", &text, None);
+                    });
+                }
+                if let Some(text) = notice {
                     out.send_with(Peer::Client(id), |buf| {
                         write::notice(buf, "NOTICE", "00000", &text, None);
                     });
@@ -389,7 +399,7 @@ impl Pooler {
                 let text = format!("SET failed: {}: {why}", key.unwrap_or("?"));
                 self.refuse(id, &text, out);
             }
-            (_, Ok(())) => {}
+            (_, Ok(_)) => {}
         }
         self.console_run(id, out);
     }

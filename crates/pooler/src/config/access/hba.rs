@@ -139,6 +139,12 @@ struct Names {
 }
 
 impl Hba {
+    /// A rule looks at clients' certificates.
+    pub fn asks_for_certificates(&self) -> bool {
+        let asks = |rule: &Rule| rule.method == HbaMethod::Cert || rule.client_cert.is_some();
+        self.rules.iter().any(asks)
+    }
+
     /// The first rule that fits a client.
     pub fn find(&self, candidate: &Candidate<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(candidate))

@@ -1,0 +1,461 @@
+//! What TLS sessions begin with: certificates, keys, authorities, versions and ciphers, made from the
+//! settings and their files as a whole, and swapped as a whole.
+
+use std::fmt;
+
+use howdah_pooler::config::{Config, Globals, SslMode};
+use openssl::pkey::{PKey, Private};
+use openssl::ssl::{
+    AlpnError, SslContext, SslContextBuilder, SslMethod, SslMode as LibraryMode, SslOptions,
+    SslSessionCacheMode, SslVerifyMode, select_next_proto,
+};
+use openssl::x509::X509;
+use sha2::{Digest, Sha256};
+
+use super::session::stack;
+
+/// The protocol's name in ALPN, as the wire has it.
+const ALPN: &[u8] = b"\x0apostgresql";
+
+/// See the module.
+#[derive(Default)]
+pub struct Contexts {
+    pub(super) clients: Option<SslContext>,
+    pub(super) servers: Option<SslContext>,
+    /// Servers' certificates can be verified.
+    pub(super) knows_authorities: bool,
+    /// Hashes of all that went into each side: settings and contents of files.
+    pub of_clients: [u8; 32],
+    /// Likewise.
+    pub of_servers: [u8; 32],
+    /// When certificates end, with the setting that names them: seconds since 1970.
+    pub ends: Vec<(&'static str, i64)>,
+}
+
+impl fmt::Debug for Contexts {
+    /// Keys don't belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contexts")
+    }
+}
+
+/// What went wrong, and which setting is to blame.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// The setting.
+    pub setting: &'static str,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// One side's settings.
+struct Side<'a> {
+    key: (&'static str, &'a str),
+    certificate: (&'static str, &'a str),
+    authorities: (&'static str, &'a str),
+    protocols: (&'static str, &'a str),
+    ciphers: (&'static str, &'a str),
+    suites: (&'static str, Option<&'a str>),
+    /// All that went in so far.
+    hash: Sha256,
+    ends: Vec<(&'static str, i64)>,
+}
+
+impl Contexts {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// What is wrong first.
+    pub fn build(config: &Config) -> Result<Contexts, Wrong> {
+        let globals = &config.globals;
+        let mut contexts = Contexts::default();
+        if globals.client_tls_sslmode != SslMode::Disable {
+            let mut side = Side::clients(globals);
+            contexts.clients = Some(side.for_clients(globals, config.asks_for_certificates())?);
+            contexts.of_clients = side.hash.finalize().into();
+            contexts.ends.append(&mut side.ends);
+        }
+        let databases = config.databases.values().chain(&config.fallback);
+        let modes: Vec<_> = databases
+            .filter_map(|database| database.sslmode)
+            .chain([globals.server_tls_sslmode])
+            .collect();
+        if modes.iter().any(|mode| *mode != SslMode::Disable) {
+            let verifies = modes.iter().any(|mode| mode.is_verified());
+            let mut side = Side::servers(globals);
+            contexts.servers = Some(side.for_servers(verifies)?);
+            contexts.knows_authorities = verifies;
+            side.hash
+                .update(format!("{:?}", globals.server_tls_sslmode));
+            contexts.of_servers = side.hash.finalize().into();
+            contexts.ends.append(&mut side.ends);
+        }
+        Ok(contexts)
+    }
+
+    /// Settings whose values the library can't do, with what is in force instead.
+    pub fn doubts(config: &Config) -> Vec<String> {
+        let globals = &config.globals;
+        let mut doubts = Vec::new();
+        if !matches!(globals.client_tls_dheparams.as_str(), "auto" | "none" | "") {
+            doubts.push(format!(
+                "client_tls_dheparams = {}: finite-field Diffie-Hellman is not offered; key \
+                 exchange is by elliptic curves",
+                globals.client_tls_dheparams
+            ));
+        }
+        if cfg!(feature = "aws-lc") {
+            for (name, suites) in [
+                ("client_tls13_ciphers", &globals.client_tls13_ciphers),
+                ("server_tls13_ciphers", &globals.server_tls13_ciphers),
+            ] {
+                if let Some(suites) = suites.as_ref().filter(|suites| !suites.is_empty()) {
+                    doubts.push(format!(
+                        "{name} = {suites}: this build chooses TLS 1.3 suites itself, all of them \
+                         are offered"
+                    ));
+                }
+            }
+        }
+        doubts
+    }
+}
+
+impl<'a> Side<'a> {
+    fn clients(globals: &'a Globals) -> Side<'a> {
+        Side {
+            key: ("client_tls_key_file", &globals.client_tls_key_file),
+            certificate: ("client_tls_cert_file", &globals.client_tls_cert_file),
+            authorities: ("client_tls_ca_file", &globals.client_tls_ca_file),
+            protocols: ("client_tls_protocols", &globals.client_tls_protocols),
+            ciphers: ("client_tls_ciphers", &globals.client_tls_ciphers),
+            suites: (
+                "client_tls13_ciphers",
+                globals.client_tls13_ciphers.as_deref(),
+            ),
+            hash: Sha256::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    fn servers(globals: &'a Globals) -> Side<'a> {
+        Side {
+            key: ("server_tls_key_file", &globals.server_tls_key_file),
+            certificate: ("server_tls_cert_file", &globals.server_tls_cert_file),
+            authorities: ("server_tls_ca_file", &globals.server_tls_ca_file),
+            protocols: ("server_tls_protocols", &globals.server_tls_protocols),
+            ciphers: ("server_tls_ciphers", &globals.server_tls_ciphers),
+            suites: (
+                "server_tls13_ciphers",
+                globals.server_tls13_ciphers.as_deref(),
+            ),
+            hash: Sha256::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    fn for_clients(&mut self, globals: &Globals, asks: bool) -> Result<SslContext, Wrong> {
+        for (setting, path) in [self.key, self.certificate] {
+            if path.is_empty() {
+                let text = "to allow TLS connections from clients, client_tls_key_file and \
+                            client_tls_cert_file must be set"
+                    .into();
+                return Err(Wrong { setting, text });
+            }
+        }
+        let mut builder = self.begin(SslMethod::tls_server())?;
+        self.show_certificate(&mut builder)?;
+        self.choose_curve(&mut builder, &globals.client_tls_ecdhcurve)?;
+        let mode = globals.client_tls_sslmode;
+        self.hash.update(format!("{mode:?}{asks}"));
+        if mode.is_verified() || asks {
+            self.trust(&mut builder)?;
+            let must = match mode.is_verified() {
+                true => SslVerifyMode::FAIL_IF_NO_PEER_CERT,
+                false => SslVerifyMode::NONE,
+            };
+            builder.set_verify(SslVerifyMode::PEER | must);
+        }
+        let blame = |why: String| wrong("client_tls_sslmode", "could not set TLS up", &why);
+        builder
+            .set_session_id_context(b"howdah")
+            .map_err(|why| blame(stack(&why)))?;
+        builder.set_alpn_select_callback(|_, offered| {
+            select_next_proto(ALPN, offered).ok_or(AlpnError::ALERT_FATAL)
+        });
+        builder.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
+        Ok(builder.build())
+    }
+
+    fn for_servers(&mut self, verifies: bool) -> Result<SslContext, Wrong> {
+        let mut builder = self.begin(SslMethod::tls_client())?;
+        let ((key, key_path), (certificate, path)) = (self.key, self.certificate);
+        match (key_path.is_empty(), path.is_empty()) {
+            (true, true) => {}
+            (false, false) => self.show_certificate(&mut builder)?,
+            (true, false) => {
+                let text = format!("{certificate} is set and {key} is not: set both, or neither");
+                return Err(Wrong { setting: key, text });
+            }
+            (false, true) => {
+                let text = format!("{key} is set and {certificate} is not: set both, or neither");
+                return Err(Wrong {
+                    setting: certificate,
+                    text,
+                });
+            }
+        }
+        if verifies {
+            self.trust(&mut builder)?;
+        }
+        let blame = |why: String| wrong("server_tls_sslmode", "could not set TLS up", &why);
+        builder
+            .set_alpn_protos(ALPN)
+            .map_err(|why| blame(stack(&why)))?;
+        Ok(builder.build())
+    }
+
+    /// Versions and ciphers, and what holds for all sessions: buffers are given back when they are
+    /// empty; no renegotiation, no compression, no tickets.
+    fn begin(&mut self, method: SslMethod) -> Result<SslContextBuilder, Wrong> {
+        let (name, protocols) = self.protocols;
+        let mut builder = SslContextBuilder::new(method)
+            .map_err(|why| wrong(name, "could not set TLS up", &stack(&why)))?;
+        // Versions are what the settings say, whatever the system's own configuration has.
+        builder.clear_options(SslOptions::NO_TLSV1 | SslOptions::NO_TLSV1_1);
+        let blame = |why| wrong(name, "could not set TLS up", &stack(&why));
+        builder.set_min_proto_version(None).map_err(blame)?;
+        builder.set_max_proto_version(None).map_err(blame)?;
+        let switched_off = versions(protocols).map_err(|why| Wrong {
+            setting: name,
+            text: why,
+        })?;
+        builder.set_options(
+            switched_off
+                | SslOptions::NO_RENEGOTIATION
+                | SslOptions::NO_COMPRESSION
+                | SslOptions::NO_TICKET,
+        );
+        builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+        #[cfg(not(feature = "aws-lc"))]
+        builder.set_num_tickets(0).map_err(blame)?;
+        builder.set_mode(
+            LibraryMode::RELEASE_BUFFERS
+                | LibraryMode::ENABLE_PARTIAL_WRITE
+                | LibraryMode::ACCEPT_MOVING_WRITE_BUFFER,
+        );
+        builder.set_verify(SslVerifyMode::NONE);
+        self.choose_ciphers(&mut builder)?;
+        self.hash.update(format!(
+            "{protocols}\n{}\n{:?}\n",
+            self.ciphers.1, self.suites.1
+        ));
+        Ok(builder)
+    }
+
+    fn choose_ciphers(&self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
+        let (name, written) = self.ciphers;
+        let ciphers = match written {
+            "" | "default" | "secure" | "fast" | "normal" => None,
+            "all" => Some("ALL:!aNULL:!eNULL"),
+            list => Some(list),
+        };
+        if let Some(list) = ciphers {
+            let text = format!("failed to set ciphers: {name} = {written}");
+            builder
+                .set_cipher_list(list)
+                .map_err(|why| wrong(name, &text, &stack(&why)))?;
+        }
+        #[cfg(not(feature = "aws-lc"))]
+        if let (name, Some(suites)) = self.suites
+            && !suites.is_empty()
+        {
+            let text = format!("failed to set the TLSv1.3 cipher suites: {name} = {suites}");
+            builder
+                .set_ciphersuites(suites)
+                .map_err(|why| wrong(name, &text, &stack(&why)))?;
+        }
+        Ok(())
+    }
+
+    fn choose_curve(
+        &mut self,
+        builder: &mut SslContextBuilder,
+        written: &str,
+    ) -> Result<(), Wrong> {
+        self.hash.update(format!("{written}\n"));
+        let list = match written {
+            "" | "auto" | "none" => return Ok(()),
+            list => list.replace(',', ":"),
+        };
+        let name = "client_tls_ecdhcurve";
+        let text = format!("failed to set the curve: {name} = {written}");
+        builder
+            .set_groups_list(&list)
+            .map_err(|why| wrong(name, &text, &stack(&why)))
+    }
+
+    /// Our certificate, those up to its authority, and the key.
+    fn show_certificate(&mut self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
+        let (name, path) = self.certificate;
+        let text = self.read(self.certificate)?;
+        let unread = |why: &str| wrong(name, &format!("could not use {name} = {path}"), why);
+        let mut chain = X509::stack_from_pem(&text)
+            .map_err(|why| unread(&stack(&why)))?
+            .into_iter();
+        let own = chain
+            .next()
+            .ok_or_else(|| unread("there is no certificate in it"))?;
+        let key = self.key()?;
+        if !own.public_key().is_ok_and(|public| public.public_eq(&key)) {
+            let (setting, key_path) = self.key;
+            let text =
+                format!("{setting} = {key_path} does not fit {name} = {path}: key values mismatch");
+            return Err(Wrong { setting, text });
+        }
+        if let Some(end) = seconds(&own) {
+            self.ends.push((name, end));
+        }
+        let refused = |why| unread(&stack(&why));
+        builder.set_certificate(&own).map_err(refused)?;
+        builder.set_private_key(&key).map_err(refused)?;
+        for certificate in chain {
+            builder.add_extra_chain_cert(certificate).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<PKey<Private>, Wrong> {
+        let (name, path) = self.key;
+        let text = self.read(self.key)?;
+        let mut encrypted = false;
+        // Without a callback, the library would ask for a password at the terminal.
+        let key = PKey::private_key_from_pem_callback(&text, |_| {
+            encrypted = true;
+            Ok(0)
+        });
+        let says = |what: &str| {
+            let text = String::from_utf8_lossy(&text);
+            text.contains(what)
+        };
+        key.map_err(|why| {
+            let encrypted = encrypted || says("ENCRYPTED");
+            let why = match encrypted {
+                true => "it is encrypted, and there is no setting for its password: decrypt it \
+                         (openssl pkey -in FILE -out FILE)"
+                    .into(),
+                false => stack(&why),
+            };
+            wrong(name, &format!("could not use {name} = {path}"), &why)
+        })
+    }
+
+    /// Whom we trust to sign the other side's certificates.
+    fn trust(&mut self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
+        let (name, path) = self.authorities;
+        let unread = |why: &str| wrong(name, &format!("could not use {name} = {path}"), why);
+        if path.is_empty() {
+            self.hash.update("the system's authorities");
+            let text = "could not read the system's authorities";
+            return builder
+                .set_default_verify_paths()
+                .map_err(|why| wrong(name, text, &stack(&why)));
+        }
+        let text = self.read(self.authorities)?;
+        let authorities = X509::stack_from_pem(&text).map_err(|why| unread(&stack(&why)))?;
+        if authorities.is_empty() {
+            return Err(unread("there is no certificate in it"));
+        }
+        for authority in authorities {
+            let refused = |why| unread(&stack(&why));
+            builder.add_client_ca(&authority).map_err(refused)?;
+            builder
+                .cert_store_mut()
+                .add_cert(authority)
+                .map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, (setting, path): (&'static str, &str)) -> Result<Vec<u8>, Wrong> {
+        let bytes = std::fs::read(path).map_err(|why| {
+            let mut why = why.to_string();
+            if let Some(end) = why.rfind(" (os error") {
+                why.truncate(end);
+            }
+            wrong(setting, &format!("could not read {setting} = {path}"), &why)
+        })?;
+        self.hash.update(bytes.len().to_be_bytes());
+        self.hash.update(&bytes);
+        Ok(bytes)
+    }
+}
+
+fn wrong(setting: &'static str, what: &str, why: &str) -> Wrong {
+    Wrong {
+        setting,
+        text: format!("{what}: {why}"),
+    }
+}
+
+/// When a certificate ends, in seconds since 1970.
+fn seconds(certificate: &X509) -> Option<i64> {
+    let epoch = openssl::asn1::Asn1Time::from_unix(0).ok()?;
+    let since = epoch.diff(certificate.not_after()).ok()?;
+    Some(i64::from(since.days) * 86_400 + i64::from(since.secs))
+}
+
+/// The versions that are switched off. PgBouncer's words, parted by commas or colons: the versions,
+/// `all`, `secure`; `!` in front takes one away.
+///
+/// # Errors
+/// What should be written instead.
+pub fn versions(written: &str) -> Result<SslOptions, String> {
+    const ALL: [(&str, SslOptions); 4] = [
+        ("tlsv1.0", SslOptions::NO_TLSV1),
+        ("tlsv1.1", SslOptions::NO_TLSV1_1),
+        ("tlsv1.2", SslOptions::NO_TLSV1_2),
+        ("tlsv1.3", SslOptions::NO_TLSV1_3),
+    ];
+    let mut off = SslOptions::empty();
+    for (_, option) in ALL {
+        off |= option;
+    }
+    let words = written.split([',', ':']).map(str::trim);
+    for (at, word) in words.enumerate() {
+        let lower = word.to_ascii_lowercase();
+        let (less, word) = match lower.strip_prefix('!') {
+            Some(word) => (true, word),
+            None => (false, lower.as_str()),
+        };
+        let named = match word {
+            "all" | "legacy" | "tlsv1" => &ALL[..],
+            "secure" | "default" | "" => &ALL[2..],
+            _ => match ALL.iter().position(|(name, _)| *name == word) {
+                Some(found) => &ALL[found..=found],
+                None => {
+                    return Err(format!(
+                        "invalid TLS protocol \"{word}\": there are tlsv1.0, tlsv1.1, tlsv1.2, \
+                         tlsv1.3, all, secure"
+                    ));
+                }
+            },
+        };
+        if less && at == 0 {
+            off = SslOptions::empty();
+        }
+        for (_, option) in named {
+            match less {
+                true => off |= *option,
+                false => off.remove(*option),
+            }
+        }
+    }
+    Ok(off)
+}

@@ -1,0 +1,146 @@
+//! What is known of a session that stands.
+
+use std::net::IpAddr;
+
+use howdah_pooler::tls::{AlternativeName, PeerCertificate, TlsFacts};
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
+use openssl::ssl::{NameType, SslRef, SslVerifyMode};
+use openssl::x509::{X509NameEntryRef, X509NameRef, X509Ref, X509VerifyResult};
+
+/// The facts of a session. `verified` says that the other side's certificate, if there is one, was
+/// verified.
+pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
+    let served = match ssl.is_server() {
+        true => ssl.certificate().map(ToOwned::to_owned),
+        false => ssl.peer_certificate(),
+    };
+    let text = |bytes: &[u8]| Box::from(String::from_utf8_lossy(bytes));
+    let sni = sni.map(Into::into);
+    let asked = || ssl.servername_raw(NameType::HOST_NAME).map(text);
+    TlsFacts {
+        version: ssl.version_str().into(),
+        cipher: ssl.current_cipher().map_or("", |c| c.name()).into(),
+        group: None,
+        sni: sni.or_else(asked),
+        alpn: ssl.selected_alpn_protocol().map(text),
+        binding: served.and_then(|certificate| binding(&certificate)),
+        peer: verified(ssl),
+    }
+}
+
+/// `tls-server-end-point` of RFC 5929: the certificate's hash by the hash of its signature, but never
+/// by MD5 or SHA-1.
+fn binding(certificate: &X509Ref) -> Option<Box<[u8]>> {
+    let signature = certificate.signature_algorithm().object().nid();
+    let digest = match signature.signature_algorithms()?.digest {
+        Nid::UNDEF => return None,
+        Nid::MD5 | Nid::SHA1 => MessageDigest::sha256(),
+        digest => MessageDigest::from_nid(digest)?,
+    };
+    let hash = certificate.digest(digest).ok()?;
+    Some(Box::from(&*hash))
+}
+
+/// The other side's certificate, if it was verified.
+fn verified(ssl: &SslRef) -> Option<Box<PeerCertificate>> {
+    let checked = ssl.verify_mode().contains(SslVerifyMode::PEER);
+    if !checked || ssl.verify_result() != X509VerifyResult::OK {
+        return None;
+    }
+    let certificate = ssl.peer_certificate()?;
+    Some(Box::new(names(&certificate)))
+}
+
+/// Whom a certificate names.
+pub(super) fn names(certificate: &X509Ref) -> PeerCertificate {
+    let subject = certificate.subject_name();
+    let common_name = subject.entries_by_nid(Nid::COMMONNAME).last();
+    let mut names = Vec::new();
+    for name in certificate.subject_alt_names().into_iter().flatten() {
+        if let Some(host) = name.dnsname() {
+            names.extend(honest(host).map(AlternativeName::Dns));
+        } else if let Some(ip) = name.ipaddress().and_then(address) {
+            names.push(AlternativeName::Ip(ip));
+        }
+    }
+    PeerCertificate {
+        common_name: common_name.and_then(|entry| honest(&value(entry))),
+        names,
+        subject: oneline(subject).into(),
+        distinguished_name: rfc2253(subject).into(),
+    }
+}
+
+/// A name with a zero inside would be another one to whoever stops reading there.
+fn honest(name: &str) -> Option<Box<str>> {
+    (!name.contains('\0')).then(|| name.into())
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Some(v4.into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+}
+
+fn value(entry: &X509NameEntryRef) -> String {
+    let text = entry.data().to_string();
+    text.unwrap_or_else(|_| String::from_utf8_lossy(entry.data().as_slice()).into_owned())
+}
+
+fn key(entry: &X509NameEntryRef) -> String {
+    let nid = entry.object().nid();
+    nid.short_name()
+        .map_or_else(|_| entry.object().to_string(), str::to_string)
+}
+
+/// `/O=org/CN=user`, from the first part to the last.
+fn oneline(name: &X509NameRef) -> String {
+    let part = |entry| format!("/{}={}", key(entry), value(entry));
+    name.entries().map(part).collect()
+}
+
+/// `CN=user,O=org`: RFC 2253, from the last part to the first.
+fn rfc2253(name: &X509NameRef) -> String {
+    let mut parts: Vec<_> = name
+        .entries()
+        .map(|entry| format!("{}={}", key(entry), escaped(&value(entry))))
+        .collect();
+    parts.reverse();
+    parts.join(",")
+}
+
+/// A value by RFC 2253; bytes beyond ASCII and control characters in hexadecimal, as OpenSSL has them.
+fn escaped(value: &str) -> String {
+    let mut text = String::new();
+    let last = value.len().wrapping_sub(1);
+    for (at, byte) in value.bytes().enumerate() {
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => {
+                text.push('\\');
+                text.push(char::from(byte));
+            }
+            b' ' if at == 0 || at == last => text.push_str("\\ "),
+            b'#' if at == 0 => text.push_str("\\#"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_escaped() {
+        assert_eq!(escaped("a b"), "a b");
+        assert_eq!(
+            escaped(" a,b+\"c\\<>; "),
+            "\\ a\\,b\\+\\\"c\\\\\\<\\>\\;\\ "
+        );
+        assert_eq!(escaped("#1\u{e4}\0"), "\\#1\\C3\\A4\\00");
+    }
+}

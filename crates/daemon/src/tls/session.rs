@@ -1,0 +1,340 @@
+//! One connection's TLS, as a value: ciphertext in, plain bytes out, and the reverse.
+//!
+//! It owns no socket. What it has to say to the other side collects in [`Session::take_output`]: in a
+//! handshake, and now and then between records (alerts, key updates).
+
+use std::io::{ErrorKind, Read, Write};
+
+use howdah_pooler::config::SslMode;
+use howdah_pooler::tls::{TlsConnect, TlsFacts};
+use openssl::error::ErrorStack;
+use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode};
+use openssl::x509::X509VerifyResult;
+
+use super::Contexts;
+use super::facts::facts;
+
+/// The most of one record's plain bytes.
+const RECORD: usize = 16 * 1024;
+/// What a record takes besides those, at most (TLS 1.2 with CBC).
+const OVERHEAD: usize = 128;
+
+/// See the module.
+pub struct Session {
+    stream: SslStream<Pipe>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The handshake is under way.
+    Handshake(Role),
+    Open,
+    /// It failed, or close_notify was sent: nothing can be said any more.
+    Over,
+}
+
+/// What a handshake must end with.
+enum Role {
+    Server { direct: bool },
+    Client(TlsConnect),
+}
+
+/// How far a handshake is.
+#[derive(Debug)]
+pub enum Step {
+    /// More bytes are awaited.
+    More,
+    /// The session stands.
+    Done(Box<TlsFacts>),
+    /// There is none: why.
+    Failed(String),
+}
+
+/// How opening ended.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Opened {
+    /// More bytes are awaited.
+    More,
+    /// The other side has said that it says no more.
+    End,
+    /// What came is no TLS, or was changed on its way: why.
+    Failed(String),
+}
+
+/// What the library reads from and writes to.
+#[derive(Default)]
+struct Pipe {
+    input: Vec<u8>,
+    /// How much of it was read.
+    at: usize,
+    output: Vec<u8>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.input[self.at..];
+        if rest.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.output.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Session {
+    /// The TLS server's side of a session. `direct`: the client came without SSLRequest, and must offer
+    /// our protocol.
+    ///
+    /// # Errors
+    /// There is no certificate for clients, or no memory.
+    pub fn accept(contexts: &Contexts, direct: bool) -> Result<Session, String> {
+        let context = contexts.clients.as_ref().ok_or("TLS is switched off")?;
+        let mut ssl = Ssl::new(context).map_err(|why| stack(&why))?;
+        ssl.set_accept_state();
+        Session::new(ssl, Role::Server { direct })
+    }
+
+    /// The TLS client's side of a session.
+    ///
+    /// # Errors
+    /// TLS to servers is not set up, or no memory.
+    pub fn connect(contexts: &Contexts, to: TlsConnect) -> Result<Session, String> {
+        let context = contexts.servers.as_ref().ok_or("TLS is switched off")?;
+        if to.mode.is_verified() && !contexts.knows_authorities {
+            return Err("no authorities are known to verify the server's certificate by".into());
+        }
+        let prepare = || -> Result<Ssl, ErrorStack> {
+            let mut ssl = Ssl::new(context)?;
+            ssl.set_connect_state();
+            ssl.set_verify(match to.mode.is_verified() {
+                true => SslVerifyMode::PEER,
+                false => SslVerifyMode::NONE,
+            });
+            if is_name(&to.host) {
+                ssl.set_hostname(&to.host)?;
+            }
+            Ok(ssl)
+        };
+        let ssl = prepare().map_err(|why| stack(&why))?;
+        Session::new(ssl, Role::Client(to))
+    }
+
+    fn new(ssl: Ssl, role: Role) -> Result<Session, String> {
+        let stream = SslStream::new(ssl, Pipe::default()).map_err(|why| stack(&why))?;
+        let stage = Stage::Handshake(role);
+        Ok(Session { stream, stage })
+    }
+
+    /// The handshake is under way: nothing can be sealed.
+    pub fn is_in_handshake(&self) -> bool {
+        matches!(self.stage, Stage::Handshake(_))
+    }
+
+    /// Takes ciphertext in, to be worked through by [`Session::handshake`] or [`Session::open`].
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if !matches!(self.stage, Stage::Over) {
+            self.stream.get_mut().input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Goes on with the handshake as far as the bytes at hand allow.
+    pub fn handshake(&mut self) -> Step {
+        let Stage::Handshake(role) = &self.stage else {
+            return Step::More;
+        };
+        let result = self.stream.do_handshake();
+        let ssl = self.stream.ssl();
+        let done = match result {
+            Ok(()) => role.judge(ssl),
+            Err(error) if error.code() == ErrorCode::WANT_READ => {
+                self.stream.get_mut().forget_read();
+                return Step::More;
+            }
+            Err(error) => Err(failure(ssl, &error)),
+        };
+        self.stage = match &done {
+            Ok(_) => Stage::Open,
+            Err(_) => Stage::Over,
+        };
+        match done {
+            Ok(facts) => Step::Done(facts),
+            Err(why) => Step::Failed(why),
+        }
+    }
+
+    /// Appends the plain bytes of all whole records at hand to the first `len` bytes of `into`, which
+    /// may grow. What is in it behind `len` has no meaning.
+    pub fn open(&mut self, into: &mut Vec<u8>, len: &mut usize) -> Opened {
+        if !matches!(self.stage, Stage::Open) {
+            return Opened::More;
+        }
+        loop {
+            if self.stream.get_ref().is_drained() && self.stream.ssl().pending() == 0 {
+                self.stream.get_mut().forget_read();
+                return Opened::More;
+            }
+            if into.len() < *len + RECORD {
+                into.resize(*len + 2 * RECORD, 0);
+            }
+            match self.stream.ssl_read(&mut into[*len..]) {
+                Ok(count) => *len += count,
+                Err(error) if error.code() == ErrorCode::WANT_READ => {
+                    self.stream.get_mut().forget_read();
+                    return Opened::More;
+                }
+                Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
+                    // Nobody may say anything behind that.
+                    self.stream.get_mut().drop_input();
+                    return Opened::End;
+                }
+                Err(error) => {
+                    let why = failure(self.stream.ssl(), &error);
+                    self.stage = Stage::Over;
+                    self.stream.get_mut().drop_input();
+                    return Opened::Failed(why);
+                }
+            }
+        }
+    }
+
+    /// Appends records with these plain bytes to `into`.
+    ///
+    /// # Errors
+    /// The session is over: why.
+    pub fn seal(&mut self, plain: &[u8], mut into: Vec<u8>) -> Result<Vec<u8>, String> {
+        if !matches!(self.stage, Stage::Open) {
+            return Err("the TLS session is over".into());
+        }
+        into.reserve(plain.len() + (plain.len() / RECORD + 1) * OVERHEAD);
+        let before = std::mem::replace(&mut self.stream.get_mut().output, into);
+        debug_assert!(before.is_empty(), "what was said between records is first");
+        let mut rest = plain;
+        while !rest.is_empty() {
+            match self.stream.ssl_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) => {
+                    self.stage = Stage::Over;
+                    return Err(failure(self.stream.ssl(), &error));
+                }
+            }
+        }
+        Ok(std::mem::take(&mut self.stream.get_mut().output))
+    }
+
+    /// Says close_notify, if it can still be said and was not.
+    pub fn close(&mut self) {
+        if matches!(self.stage, Stage::Open) {
+            // Whatever comes of it: it is the last that is said.
+            let _ = self.stream.shutdown();
+            self.stage = Stage::Over;
+            self.stream.get_mut().drop_input();
+        }
+    }
+
+    /// What there is to say to the other side.
+    pub fn take_output(&mut self) -> Option<Vec<u8>> {
+        let output = &mut self.stream.get_mut().output;
+        (!output.is_empty()).then(|| std::mem::take(output))
+    }
+}
+
+impl Pipe {
+    fn is_drained(&self) -> bool {
+        self.at == self.input.len()
+    }
+
+    /// Of a session that is idle, no memory is left here.
+    fn forget_read(&mut self) {
+        if self.is_drained() {
+            self.drop_input();
+        } else if self.at > 0 {
+            self.input.drain(..self.at);
+            self.at = 0;
+        }
+    }
+
+    fn drop_input(&mut self) {
+        self.input = Vec::new();
+        self.at = 0;
+    }
+}
+
+impl Role {
+    /// What is known of a session whose handshake has ended, or why it must not stand.
+    fn judge(&self, ssl: &SslRef) -> Result<Box<TlsFacts>, String> {
+        let sni = match self {
+            Role::Server { direct: true } if ssl.selected_alpn_protocol().is_none() => {
+                let why = "received direct SSL connection request without ALPN protocol \
+                           negotiation extension";
+                return Err(why.into());
+            }
+            Role::Server { .. } => None,
+            Role::Client(to) if to.direct && ssl.selected_alpn_protocol().is_none() => {
+                return Err(
+                    "direct SSL connection was established without ALPN protocol \
+                            negotiation extension"
+                        .into(),
+                );
+            }
+            Role::Client(to) => Some(to.host.as_str()).filter(|host| is_name(host)),
+        };
+        let facts = Box::new(facts(ssl, sni));
+        if let Role::Client(to) = self
+            && to.mode == SslMode::VerifyFull
+        {
+            let named = facts
+                .peer
+                .as_ref()
+                .is_some_and(|peer| peer.is_for_host(&to.host));
+            if !named {
+                let host = &to.host;
+                return Err(format!("name '{host}' not present in server certificate"));
+            }
+        }
+        Ok(facts)
+    }
+}
+
+/// A host is told and looked for by name, unless it is an address.
+fn is_name(host: &str) -> bool {
+    host.parse::<std::net::IpAddr>().is_err()
+}
+
+/// Why a call failed.
+fn failure(ssl: &SslRef, error: &Error) -> String {
+    let verdict = ssl.verify_result();
+    let text = match error.ssl_error() {
+        Some(errors) => stack(errors),
+        None => "connection broken off".to_string(),
+    };
+    match verdict {
+        X509VerifyResult::OK => text,
+        verdict => format!("certificate verify failed: {}", verdict.error_string()),
+    }
+}
+
+/// The library's reasons, in one line.
+pub(super) fn stack(errors: &ErrorStack) -> String {
+    let reasons: Vec<_> = errors
+        .errors()
+        .iter()
+        .filter_map(|error| error.reason())
+        .collect();
+    match reasons.is_empty() {
+        true => "the TLS library gives no reason".to_string(),
+        false => reasons.join(", "),
+    }
+}
