@@ -2,9 +2,6 @@
 
 Unless a test says otherwise, all clients share one server in transaction mode, and each asks for
 marks of its own: whoever gets another's mark, or a reply too many, fails the test.
-
-NOT_BUILT lists the scenarios, or parts of them, that need what Howdah does not have yet. The day
-it has, `test_what_is_not_built_is_still_not_built` fails until the scenario stands here.
 """
 
 import re
@@ -12,12 +9,11 @@ import signal
 import struct
 import sys
 import threading
-from typing import NamedTuple
 
 import pytest
 from conftest import unique_name
 
-from harness import machine, postgres as pg, scripted, wire
+from harness import certificates, machine, postgres as pg, scripted, wire
 from harness.proxy import Proxy
 from harness.wire import (
     bind, close, copy_data, copy_done, describe, execute, flush, parse, query, sync,
@@ -30,40 +26,11 @@ MIB = 1024 * 1024
 LAST = 33
 
 
-class Missing(NamedTuple):
-    """What a scenario needs: the feature, and the settings that show it is built."""
-
-    scenario: int
-    feature: str
-    settings: dict
-
-
-TLS = {"client_tls_sslmode": "require", "client_tls_key_file": "/nowhere/key",
-       "client_tls_cert_file": "/nowhere/certificate"}
-
-NOT_BUILT = [
-    Missing(20, "cancels over TLS and in the clear for one another", TLS),
-    Missing(25, "bytes put in front of a client's TLS handshake", TLS),
-    Missing(25, "bytes put in front of a server's TLS handshake",
-            {"server_tls_sslmode": "require"}),
-]
-
-
-def test_what_is_not_built_is_still_not_built(make_howdah):
-    """Each feature of the table above is still refused; else its scenario is due."""
-    howdah = make_howdah()
-    for row in NOT_BUILT:
-        howdah.write(**row.settings)
-        said = howdah.check()[1]
-        howdah.write(**dict.fromkeys(row.settings))
-        assert "not built" in said, f"{row} is built: write its scenario.\n{said}"
-
-
 def test_every_scenario_is_here():
     """None of the numbers was forgotten."""
     tests = {int(found[1]) for name in dir(sys.modules[__name__])
              if (found := re.match(r"test_(\d\d)_", name))}
-    assert tests | {row.scenario for row in NOT_BUILT} == set(range(1, LAST + 1))
+    assert tests == set(range(1, LAST + 1))
 
 
 # What the scenarios share --------------------------------------------------------------------------
@@ -822,15 +789,34 @@ def test_25_hostile_client(shared_howdah, body):
         served(b, "b")
 
 
-def test_25_bytes_behind_a_tls_request(one):
+def test_25_bytes_behind_a_tls_request(make_howdah, scratch):
     """Bytes in the clear behind an SSLRequest, put there by who sits between, are taken for part
-    of what is encrypted. (Here there is no TLS; such a client is refused all the same.)"""
-    with one.raw() as a:
+    of what is encrypted."""
+    own = certificates.Authority(scratch, "smuggled").issue()
+    howdah = make_howdah(client_tls_sslmode="allow", client_tls_key_file=own.key,
+                         client_tls_cert_file=own.chain)
+    with howdah.raw() as a:
         a.send(wire.ssl_request(), wire.startup("postgres", "postgres"))
         got = a.read_to_end()
         assert (tags(got), codes(got)) == ("E", ["08P01"])
-    with one.connect() as b:
+    with howdah.connect() as b:
         served(b, "b")
+
+
+def test_25_bytes_behind_a_servers_tls_answer(make_howdah):
+    """Bytes in the clear behind a server's answer to an SSLRequest are taken for PostgreSQL's."""
+    def smuggle(peer):
+        peer.send(b"S", scripted.welcome())
+        while True:
+            peer.read()
+
+    with scripted.ScriptedServer(smuggle) as postgres:
+        howdah = make_howdah(server_tls_sslmode="require", client_login_timeout=2, databases={
+            "postgres": f"host={postgres.host} port={postgres.port}"})
+        with howdah.raw() as a:
+            a.send(wire.startup("postgres", "postgres"))
+            assert "R" not in tags(a.read_to_end())
+        howdah.wait_for_log("received unencrypted data after SSL response")
 
 
 # Further ones ---------------------------------------------------------------------------------------
