@@ -160,7 +160,8 @@ def cancels_another(howdah):
 
 # The tables -------------------------------------------------------------------------------------
 
-LENGTH = r"invalid length of startup packet.*"
+# PostgreSQL closes without a word, too.
+LENGTH = r"closing because: invalid length of startup packet.*"
 LAYOUT = r"invalid startup packet layout.*"
 # Of a length that can't be PostgreSQL tells the client nothing once it is logged in.
 LENGTH_LOG = r"closing because: invalid message length.*"
@@ -169,17 +170,17 @@ TAG = r"invalid frontend message type {}"
 EOF_LOG = r"closing because: client unexpected eof"
 
 STARTUP = {
-    "length 0": Bad(first(struct.pack("!i", 0)), LENGTH, "08P01"),
-    "length 4": Bad(first(struct.pack("!i", 4)), LENGTH, "08P01"),
-    "length 7": Bad(first(struct.pack("!i", 7)), LENGTH, "08P01"),
-    "length -1": Bad(first(struct.pack("!i", -1)), LENGTH, "08P01"),
-    "length of 10 KB and more": Bad(first(struct.pack("!ii", 10_005, 196608)), LENGTH, "08P01"),
-    "length of 2 GB": Bad(first(struct.pack("!ii", 2**31 - 1, 196608)), LENGTH, "08P01"),
-    "an HTTP request": Bad(first(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), LENGTH, "08P01"),
-    "a TLS ClientHello": Bad(first(bytes.fromhex("1603010200010001fc0303") + bytes(500)), LENGTH,
-                             "08P01"),
-    "an SSH banner": Bad(first(b"SSH-2.0-OpenSSH_9.6\r\n"), LENGTH, "08P01"),
-    "zero bytes": Bad(first(bytes(64)), LENGTH, "08P01"),
+    "length 0": Bad(first(struct.pack("!i", 0)), None, None, LENGTH),
+    "length 4": Bad(first(struct.pack("!i", 4)), None, None, LENGTH),
+    "length 7": Bad(first(struct.pack("!i", 7)), None, None, LENGTH),
+    "length -1": Bad(first(struct.pack("!i", -1)), None, None, LENGTH),
+    "length of 10 KB and more": Bad(first(struct.pack("!ii", 10_005, 196608)), None, None, LENGTH),
+    "length of 2 GB": Bad(first(struct.pack("!ii", 2**31 - 1, 196608)), None, None, LENGTH),
+    "an HTTP request": Bad(first(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), None, None, LENGTH),
+    "a TLS ClientHello": Bad(first(bytes.fromhex("1603010200010001fc0303") + bytes(500)), None,
+                             None, LENGTH),
+    "an SSH banner": Bad(first(b"SSH-2.0-OpenSSH_9.6\r\n"), None, None, LENGTH),
+    "zero bytes": Bad(first(bytes(64)), None, None, LENGTH),
     "protocol 2": Bad(first(startup(protocol=2 << 16)), "old V2 protocol not supported", "0A000"),
     "protocol 1": Bad(first(startup(protocol=1 << 16)), "unsupported frontend protocol 1.0.*",
                       "0A000"),
@@ -221,7 +222,7 @@ STARTUP = {
     "bytes behind a GSSENCRequest": Bad(
         first(wire.gssenc_request(), b"x"),
         "received unencrypted data after GSS.*request", "08P01"),
-    "rubbish after N": Bad(after_n(b"rubbish!"), LENGTH, "08P01"),
+    "rubbish after N": Bad(after_n(b"rubbish!"), None, None, LENGTH),
     "a cancel request without a key": Bad(first(untagged(struct.pack("!ii", wire.CANCEL_CODE, 1))),
                                           LAYOUT, "08P01"),
     "a cancel request with a key of 300 bytes": Bad(cancels(1, bytes(300)), LAYOUT, "08P01"),

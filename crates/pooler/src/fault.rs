@@ -13,7 +13,8 @@ pub enum Fault {
     // The client's fault.
     /// Its bytes are not messages.
     ClientBytes(WireError),
-    /// A client that is logged in sent a message of a length that can't be: it is told nothing.
+    /// Its start-up packet, or a message once it is logged in, has a length that can't be: it is told
+    /// nothing.
     ClientLength(WireError),
     /// Its protocol version is not 3.
     Protocol(u16, u16),

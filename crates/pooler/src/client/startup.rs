@@ -109,7 +109,8 @@ impl Pooler {
             }
             let size = match length(&client.inbox.held) {
                 None => return,
-                Some(Err(error)) => return self.disconnect(id, Fault::ClientBytes(error), out),
+                // PostgreSQL, too, says nothing to who may not speak its language.
+                Some(Err(error)) => return self.disconnect(id, Fault::ClientLength(error), out),
                 Some(Ok(size)) if client.inbox.held.len() < size => return,
                 Some(Ok(size)) => size,
             };

@@ -273,7 +273,7 @@ impl Pooler {
         let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
         let max_wait = pool.longest_wait(self.now).unwrap_or(0);
         PoolShare {
-            key: pool.key.clone(),
+            key: pool.key.for_clients(),
             database: pool.terms.database.clone(),
             mode: pool.terms.mode,
             states: States {

@@ -510,10 +510,8 @@ fn show_pools(holdings: &[Holdings]) -> Vec<Row> {
     let mut pools: BTreeMap<Arc<PoolKey>, (States, &PoolShare)> = BTreeMap::new();
     for share in shares(holdings) {
         let empty = (States::default(), share);
-        // Users know one pool of a database and user.
-        let key = PoolKey::new(share.key.database.clone(), share.key.user.clone());
         pools
-            .entry(Arc::new(key))
+            .entry(share.key.clone())
             .or_insert(empty)
             .0
             .add(&share.states);

@@ -170,10 +170,7 @@ impl Memory {
 }
 
 fn other() -> PoolSight {
-    let key = PoolKey {
-        database: OTHER.into(),
-        user: OTHER.into(),
-    };
+    let key = PoolKey::new(OTHER.into(), OTHER.into());
     PoolSight::empty(Arc::new(key), PoolMode::Session, 0)
 }
 

@@ -16,10 +16,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
     let mut times = Times::default();
     times.transaction.count(1_000_000);
     PoolShare {
-        key: Arc::new(PoolKey {
-            database: database.into(),
-            user: "u".into(),
-        }),
+        key: Arc::new(PoolKey::new(database.into(), "u".into())),
         database: config.database("d").unwrap(),
         mode: PoolMode::Transaction,
         states: States::default(),

@@ -54,6 +54,14 @@ impl PoolKey {
             lookups: false,
         }
     }
+
+    /// The pool that is told of to users, who know but one of a database and user.
+    pub fn for_clients(self: &Arc<PoolKey>) -> Arc<PoolKey> {
+        match self.lookups {
+            true => Arc::new(PoolKey::new(self.database.clone(), self.user.clone())),
+            false => self.clone(),
+        }
+    }
 }
 
 /// A parameter's name and value.
