@@ -111,7 +111,12 @@ impl Pooler {
         };
         match detail {
             None => self.begin_server_login(id, out),
-            Some(detail) => self.not_secured(id, "requirepeer", &detail, out),
+            Some(detail) => {
+                self.note_server(Level::Warning, id, &detail, out);
+                // Not 08006: waiting does not change who runs it.
+                self.login_failed(id, "08001", &detail, out);
+                self.close_server(id, "requirepeer", Close::Abort, out);
+            }
         }
     }
 
