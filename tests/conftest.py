@@ -10,7 +10,7 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-from harness import machine, postgres as pg  # noqa: E402
+from harness import certificates, machine, postgres as pg  # noqa: E402
 from harness.howdah import Howdah  # noqa: E402
 
 DEFAULT_PROGRAM = os.path.join(os.path.dirname(HERE), "target", "debug", "howdah")
@@ -68,6 +68,12 @@ def scratch():
     yield path
     # Here, because the processes that share a run's tests end without their exit functions.
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def authority(scratch):
+    """Signs the certificates of these tests."""
+    return certificates.Authority(scratch, "authority")
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ class Howdah:
         self.host = "127.0.0.1"
         self.port = machine.free_port()
         self.files = files
+        self.console_context = None  # the ssl.SSLContext of the console's connections, if any
         self.child = None
         self.folder = machine.folder(scratch, name)
         self.ini_path = os.path.join(self.folder, "pgbouncer.ini")
@@ -184,10 +185,17 @@ class Howdah:
 
     # Console
 
+    @property
+    def _console_address(self):
+        """The unix socket, where TLS is demanded of everybody else and we have none."""
+        mode = self.sections["pgbouncer"].get("client_tls_sslmode")
+        demanded = mode in ("require", "verify-ca", "verify-full")
+        return self.socket_path if demanded and not self.console_context else self.address
+
     def console(self, command, user=ADMIN):
         """Runs one console command on a connection of its own; gives rows as dictionaries."""
-        with wire.connect(self.address, user=user, database="pgbouncer",
-                          password=self.secrets[ADMIN]) as client:
+        with wire.connect(self._console_address, user=user, database="pgbouncer",
+                          password=self.secrets[ADMIN], tls=self.console_context) as client:
             return console_rows(client, command)
 
     def setting(self, key):

@@ -1,0 +1,960 @@
+"""TLS of clients and of servers: modes, certificates, channel binding, cancels, reload, bad input."""
+
+import os
+import re
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+
+import psycopg
+import pytest
+
+from harness import certificates, machine, wire
+from harness.logins import refusal
+from harness.scripted import ScriptedServer, welcome
+
+pytestmark = pytest.mark.timeout(90)
+
+MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+WITHOUT_TLS = {"disable", "allow", "prefer"}
+PROTOCOL_VERSION = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@pytest.fixture(scope="module")
+def site(authority):
+    """The certificate of a listener for localhost."""
+    return authority.issue()
+
+
+@pytest.fixture(scope="module")
+def other_authority(scratch):
+    """One that nobody trusts."""
+    return certificates.Authority(scratch, "stranger", subject="/CN=Stranger")
+
+
+def listener(certificate, authority, mode="require", **settings):
+    """Settings of a Howdah whose clients have TLS."""
+    return {"client_tls_sslmode": mode, "client_tls_key_file": certificate.key,
+            "client_tls_cert_file": certificate.chain,
+            "client_tls_ca_file": authority.certificate, **settings}
+
+
+def trusting(authority, certificate=None, version=None, alpn=None):
+    """An ssl.SSLContext that trusts an authority and checks the host's name."""
+    context = ssl.create_default_context(cafile=authority.certificate)
+    if certificate:
+        context.load_cert_chain(certificate.chain, certificate.key)
+    if version:
+        context.minimum_version = context.maximum_version = PROTOCOL_VERSION[version]
+    if alpn:
+        context.set_alpn_protocols([alpn])
+    return context
+
+
+def psql(programs, howdah, *arguments, version=min, password="secret", **keywords):
+    """Runs psql of the oldest or newest version with a connection string; gives exit code and
+    output."""
+    dsn = {"host": "localhost", "hostaddr": howdah.host, "port": howdah.port,
+           "user": "scram_user", "dbname": "postgres", **keywords}
+    text = " ".join(f"{key}='{value}'" for key, value in dsn.items())
+    program = programs[version(programs)].path("psql")
+    run = subprocess.run([program, "-XAtqc", "select 1", *arguments, text], capture_output=True,
+                         text=True, env={**os.environ, "PGPASSWORD": password}, timeout=30)
+    return run.returncode, (run.stdout + run.stderr).strip()
+
+
+# Clients: modes ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode(shared_howdah, authority, site, mode):
+    """Who may come without TLS, with it, and with a certificate."""
+    howdah = shared_howdah(**listener(site, authority, mode))
+    if mode in WITHOUT_TLS:
+        howdah.connect().close()
+    else:
+        assert refusal(howdah) == ("28000", "SSL required")
+    if mode == "disable":
+        with howdah.raw() as client:
+            client.send(wire.ssl_request())
+            assert client.read_bytes(1) == b"N"
+            client.login()
+        return
+    own = authority.client("whoever")
+    with howdah.connect(tls=trusting(authority, own)) as client:
+        assert client.value("select 1") == "1"
+    if mode.startswith("verify"):
+        with pytest.raises((ssl.SSLError, ConnectionResetError, wire.Ended)):
+            howdah.connect(tls=trusting(authority))
+        howdah.wait_for_log("TLS handshake failed")
+    else:
+        howdah.connect(tls=trusting(authority)).close()
+
+
+def test_no_tls_on_unix_sockets(shared_howdah, authority, site):
+    """Nor is it demanded there."""
+    howdah = shared_howdah(**listener(site, authority))
+    with wire.Wire(howdah.socket_path) as client:
+        client.send(wire.ssl_request())
+        assert client.read_bytes(1) == b"N"
+        client.login()
+        assert client.value("select 1") == "1"
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_versions_in_the_console_and_the_log(shared_howdah, authority, site, version):
+    """Version and cipher, as OpenSSL names them."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority, version=version)) as client:
+        assert client.socket.version() == "TLSv" + version
+        seen = client.socket.cipher()[0]
+        rows = [row for row in howdah.console("SHOW CLIENTS") if row["tls"]]
+        assert [row["tls"].split("/")[:2] for row in rows] == [[f"TLSv{version}", seen]], rows
+        howdah.wait_for_log(f"login attempt: .* tls=TLSv{version}/{seen}")
+        big = client.value("select repeat('x', 3000000)")
+        assert len(big) == 3_000_000
+        assert client.value(f"select length('{'y' * 2_000_000}')") == "2000000"
+
+
+def test_required_protocols(make_howdah, authority, site):
+    """client_tls_protocols."""
+    howdah = make_howdah(**listener(site, authority, client_tls_protocols="tlsv1.3"))
+    howdah.connect(tls=trusting(authority, version="1.3")).close()
+    with pytest.raises(ssl.SSLError):
+        howdah.connect(tls=trusting(authority, version="1.2"))
+
+
+def test_old_versions_on_demand(make_howdah, authority, site):
+    """TLS 1.2 is the least that is spoken unless told otherwise, and lists name what they mean."""
+    howdah = make_howdah(**listener(site, authority, client_tls_protocols="secure",
+                                    client_tls_ciphers="ECDHE-ECDSA-AES256-GCM-SHA384"))
+    with howdah.connect(tls=trusting(authority, version="1.2")) as client:
+        assert client.socket.cipher()[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+# Clients: certificates --------------------------------------------------------------------------
+
+KINDS = {
+    "rsa": {"kind": "rsa"}, "rsa4096": {"kind": "rsa4096"}, "ecdsa": {},
+    "ed25519": {"kind": "ed25519"}, "pkcs1": {"kind": "rsa", "pkcs1": True},
+    "sec1": {"pkcs1": True}, "v1": {"version": 1, "names": (), "kind": "rsa"},
+    "cn": {"names": ()}, "sha384": {"digest": "-sha384"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_certificates(make_howdah, programs, authority, kind):
+    """Every kind serves libpq with verify-full, and binds the channel if it can."""
+    certificate = authority.issue(**KINDS[kind])
+    howdah = make_howdah(auth_type="scram-sha-256", secrets={"scram_user": "secret"},
+                         **listener(certificate, authority))
+    binding = "prefer" if kind == "ed25519" else "require"
+    said = psql(programs, howdah, sslmode="verify-full", sslrootcert=authority.certificate,
+                channel_binding=binding)
+    assert said == (0, "1")
+    if kind == "ed25519":
+        code, text = psql(programs, howdah, sslmode="require", channel_binding="require")
+        assert code != 0 and "channel binding" in text
+
+
+def test_chain_with_an_intermediate(make_howdah, programs, scratch, authority):
+    """The whole chain is shown: clients need the root only. Client certificates may have one,
+    too."""
+    between = certificates.Authority(scratch, "between", above=authority, subject="/CN=Between")
+    howdah = make_howdah(read_driver=False, secrets={"scram_user": "secret"},
+                         **listener(between.issue(), authority, "verify-full", auth_type="cert"))
+    own = between.client("scram_user")
+    with howdah.connect(user="scram_user", tls=trusting(authority, own)) as client:
+        assert client.value("select current_user") == "scram_user"
+
+
+@pytest.mark.parametrize("sslmode", ["require", "verify-ca", "verify-full"])
+def test_libpq(shared_howdah, authority, other_authority, site, sslmode):
+    """psycopg in its modes; who expects another authority or name goes away."""
+    howdah = shared_howdah(**listener(site, authority))
+    where = {"hostaddr": howdah.host, "port": howdah.port, "user": "postgres",
+             "dbname": "postgres", "sslmode": sslmode}
+    trusted = {"sslrootcert": authority.certificate}
+    with psycopg.connect(host="localhost", **where, **trusted) as connection:
+        assert connection.execute("select %s", ["ü"]).fetchone() == ("ü",)
+        assert connection.pgconn.ssl_in_use
+    if sslmode == "verify-full":
+        with pytest.raises(psycopg.OperationalError, match="does not match"):
+            psycopg.connect(host="other.host", **where, **trusted)
+    with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
+        psycopg.connect(host="localhost", sslrootcert=other_authority.certificate, **where)
+    howdah.connect(tls=trusting(authority)).close()
+
+
+@pytest.mark.parametrize("wrong", ["stranger", "expired"])
+def test_wrong_certificates_of_clients(shared_howdah, authority, other_authority, site, wrong):
+    """They are refused, whatever the mode, and nobody else minds."""
+    own = (other_authority.client("postgres") if wrong == "stranger"
+           else authority.client("postgres", days=-1))
+    howdah = shared_howdah(**listener(site, authority, "verify-full"))
+    good = howdah.connect(tls=trusting(authority, authority.client("postgres")))
+    with pytest.raises((ssl.SSLError, ConnectionResetError, wire.Ended)):
+        howdah.connect(tls=trusting(authority, own))
+    howdah.wait_for_log("certificate verify failed")
+    assert good.value("select 1") == "1"
+
+
+# Clients: logins by certificate -----------------------------------------------------------------
+
+def test_auth_type_cert(make_howdah, authority, site):
+    """The certificate names the user, by its common name or an alternative one."""
+    howdah = make_howdah(read_driver=False,
+                         secrets={"scram_user": "secret", "plain_user": "secret"},
+                         **listener(site, authority, "verify-full", auth_type="cert"))
+    own = authority.client("scram_user")
+    with howdah.connect(user="scram_user", tls=trusting(authority, own)) as client:
+        assert client.value("select current_user") == "scram_user"
+    both = authority.issue(subject="/CN=somebody", names=("DNS:plain_user", "DNS:scram_user"))
+    howdah.connect(user="plain_user", tls=trusting(authority, both)).close()
+    failed = ("28000", "certificate authentication failed")
+    assert refusal(howdah, user="plain_user", tls=trusting(authority, own)) == failed
+    howdah.wait_for_log("TLS certificate name mismatch")
+    unknown = authority.client("unknown")
+    assert refusal(howdah, user="unknown", tls=trusting(authority, unknown)) == failed
+
+
+def test_certificates_by_rules(make_howdah, scratch, authority, site):
+    """cert with maps and clientname, clientcert besides a password, hostssl and hostnossl."""
+    folder = machine.folder(scratch, "tls-hba")
+    rules, maps = (os.path.join(folder, name) for name in ("hba", "ident"))
+    with open(rules, "w") as file:
+        file.write("local all all trust\n"
+                   "hostssl all plain_user all cert map=m\n"
+                   "hostssl all md5_user all cert map=dn clientname=DN\n"
+                   "hostssl all scram_user all scram-sha-256 clientcert=verify-full\n"
+                   "hostssl all limited all trust clientcert=verify-ca\n"
+                   "hostssl other postgres all trust\n"
+                   "hostnossl postgres postgres all trust\n")
+    with open(maps, "w") as file:
+        file.write("m boss plain_user\ndn \"CN=boss,O=Org\" md5_user\n")
+    users = ("plain_user", "md5_user", "scram_user", "limited")
+    howdah = make_howdah(secrets=dict.fromkeys(users, "secret"), auth_type="hba",
+                         auth_hba_file=machine.hand_over(rules),
+                         auth_ident_file=machine.hand_over(maps),
+                         **listener(site, authority, "allow"))
+    boss = trusting(authority, authority.issue(subject="/O=Org/CN=boss", names=()))
+    own = trusting(authority, authority.client("scram_user"))
+    no_certificate = trusting(authority)
+    for user in ("plain_user", "md5_user", "limited"):
+        howdah.connect(user=user, database="postgres", tls=boss).close()
+    howdah.connect(user="scram_user", database="postgres", password="secret", tls=own).close()
+    howdah.connect(user="postgres", database="other", tls=no_certificate).close()
+    howdah.connect(user="postgres", database="postgres").close()
+
+    failed = ("28000", "certificate authentication failed")
+    missing = ("28000", "connection requires a valid client certificate")
+    nothing = ("28000", "no authentication method is found")
+    for user, database, context, said in [
+            ("plain_user", "postgres", own, failed), ("md5_user", "postgres", own, failed),
+            ("plain_user", "postgres", no_certificate, failed),
+            ("scram_user", "postgres", boss, failed),
+            ("scram_user", "postgres", no_certificate, missing),
+            ("limited", "postgres", no_certificate, missing),
+            ("plain_user", "postgres", None, nothing), ("postgres", "other", None, nothing),
+            ("postgres", "postgres", no_certificate, nothing)]:
+        seen = refusal(howdah, user=user, database=database, password="secret", tls=context)
+        assert seen == said, (user, database)
+    # A certificate spares no password.
+    assert refusal(howdah, user="scram_user", database="postgres", password="wrong",
+                   tls=own)[0] == "28P01"
+
+
+# Clients: channel binding -----------------------------------------------------------------------
+
+@pytest.fixture
+def scram_howdah(shared_howdah, authority, site):
+    """Asks for SCRAM over TLS."""
+    return shared_howdah(secrets={"scram_user": "secret"}, auth_type="scram-sha-256",
+                         **listener(site, authority, "prefer"))
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_channel_binding_by_libpq(scram_howdah, programs, authority, version):
+    """channel_binding=require, by psql of each version installed."""
+    for oldest_or_newest in (min, max):
+        said = psql(programs, scram_howdah, version=oldest_or_newest, sslmode="verify-full",
+                    sslrootcert=authority.certificate, channel_binding="require",
+                    ssl_min_protocol_version="TLSv" + version,
+                    ssl_max_protocol_version="TLSv" + version)
+        assert said == (0, "1")
+        said = psql(programs, scram_howdah, version=oldest_or_newest, sslmode="require",
+                    channel_binding="disable")
+        assert said == (0, "1")
+    code, text = psql(programs, scram_howdah, sslmode="disable", channel_binding="require")
+    assert code != 0 and "channel binding required" in text
+    assert psql(programs, scram_howdah, password="wrong", sslmode="require",
+                channel_binding="require")[0] != 0
+
+
+@pytest.mark.parametrize("bound, header, binding, said", [
+    (True, None, None, None),
+    (False, None, None, None),
+    (False, b"y,,", None, ("28000", "SCRAM channel binding negotiation error")),
+    (True, None, b"\xab" * 32, ("28000", "SCRAM channel binding check failed")),
+    (True, b"n,,", None, ("08P01", "malformed SCRAM message")),
+    (True, b"p=tls-unique,,", None, ("08P01", "unsupported SCRAM channel-binding type")),
+])
+def test_what_clients_say_of_the_binding(scram_howdah, authority, bound, header, binding, said):
+    """As PostgreSQL: who says that nothing was offered has somebody in between."""
+    with scram_howdah.raw().start_tls(trusting(authority)) as client:
+        client.send(wire.startup("scram_user", "postgres"))
+        offer = client.read()
+        assert offer.body[4:] == b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"
+        scram = wire.Scram("secret", (binding or client.binding) if bound else None, header)
+        client.send(scram.first())
+        got = client.read()
+        if got.tag == "R":
+            client.send(scram.final(got.body[4:]))
+            got = client.read()
+        if said is None:
+            assert got.tag == "R"
+            scram.verify(got.body[4:])
+        else:
+            assert (got.fields()["C"], got.fields()["M"]) == said
+            assert client.ends()
+
+
+def test_keys_pass_through(make_howdah, own_postgres, authority, site):
+    """Where only SCRAM secrets are known, the client's keys open PostgreSQL, bound or not."""
+    own_postgres.sql("create role keyed login password 'secret'")
+    own_postgres.use_tls(site, hba=["host all keyed all scram-sha-256", "host all all all trust"])
+    for server_mode in ("disable", "require"):
+        howdah = make_howdah(postgres=own_postgres, auth_type="scram-sha-256",
+                             server_tls_sslmode=server_mode,
+                             secrets={"keyed": own_postgres.secret("keyed")},
+                             **listener(site, authority, "prefer"))
+        for context in (trusting(authority), None):
+            howdah.console("RECONNECT")
+            with howdah.connect(user="keyed", database="postgres", password="secret",
+                                tls=context) as client:
+                assert client.value("select current_user") == "keyed"
+                in_use = client.value("select ssl from pg_stat_ssl where pid = pg_backend_pid()")
+                assert in_use == ("t" if server_mode == "require" else "f")
+
+
+# Clients: how TLS begins ------------------------------------------------------------------------
+
+@pytest.mark.parametrize("alpn", ["postgresql", None, "http/1.1"])
+def test_direct_tls(shared_howdah, authority, site, alpn):
+    """TLS without SSLRequest, for who says what it wants to speak."""
+    howdah = shared_howdah(**listener(site, authority))
+    context = trusting(authority, alpn=alpn)
+    if alpn == "postgresql":
+        with howdah.raw().start_tls(context, direct=True) as client:
+            assert client.socket.selected_alpn_protocol() == "postgresql"
+            client.login()
+            assert client.value("select 1") == "1"
+        return
+    with pytest.raises((ssl.SSLError, ConnectionResetError, wire.Ended)):
+        with howdah.raw().start_tls(context, direct=True) as client:
+            client.login()
+    howdah.wait_for_log("TLS handshake failed")
+
+
+def test_alpn_behind_an_sslrequest(shared_howdah, authority, site):
+    """Is answered if it is the right one."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.raw().start_tls(trusting(authority, alpn="postgresql")) as client:
+        assert client.socket.selected_alpn_protocol() == "postgresql"
+        client.login()
+
+
+def test_direct_tls_by_libpq(shared_howdah, programs, authority, site):
+    """sslnegotiation=direct (PostgreSQL 17 and newer)."""
+    if max(programs) < 17:
+        pytest.skip("no psql that can")
+    howdah = shared_howdah(**listener(site, authority))
+    said = psql(programs, howdah, version=max, user="postgres", sslnegotiation="direct",
+                sslmode="verify-full", sslrootcert=authority.certificate)
+    assert said == (0, "1")
+
+
+@pytest.mark.parametrize("mode", ["disable", "require"])
+def test_smuggled_bytes(shared_howdah, authority, site, mode):
+    """What comes behind an SSLRequest, before our answer, was put there by somebody in between."""
+    howdah = shared_howdah(**listener(site, authority, mode))
+    with howdah.raw() as client:
+        client.send(wire.ssl_request() + wire.startup())
+        got = client.read_to_end()
+        assert [message.fields()["C"] for message in got] == ["08P01"], got
+        assert "unencrypted data" in got[0].fields()["M"]
+
+
+def test_tls_within_tls(shared_howdah, authority, site):
+    """An SSLRequest inside TLS is no version of the protocol."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.raw().start_tls(trusting(authority)) as client:
+        client.send(wire.ssl_request())
+        assert client.read().fields()["C"] == "0A000"
+        assert client.ends()
+
+
+# Clients: cancels -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("carried", ["clear", "tls", "direct"])
+def test_cancels(shared_howdah, authority, site, carried):
+    """A cancel request is taken in clear text and over TLS, under every mode."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        client.send(wire.query("select pg_sleep(30)"))
+        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        with howdah.raw() as other:
+            if carried != "clear":
+                context = trusting(authority, alpn="postgresql")
+                other.start_tls(context, direct=carried == "direct")
+            other.send(wire.cancel_request(client.pid, client.key))
+            assert other.ends()
+        fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
+        assert [field["C"] for field in fields] == ["57014"]
+
+
+# Clients: reload --------------------------------------------------------------------------------
+
+def served(howdah):
+    """The certificate that new clients are shown, in DER."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with howdah.raw().start_tls(context) as client:
+        return client.socket.getpeercert(True)
+
+
+def copied(certificate, folder):
+    """The same in files of a test's own."""
+    paths = []
+    for path, name in zip(certificate, ("own.key", "own.crt")):
+        own = os.path.join(folder, name)
+        shutil.copy(path, own)
+        paths.append(machine.hand_over(own))
+    return certificates.Certificate(*paths)
+
+
+def test_reload_of_certificates(make_howdah, scratch, authority):
+    """New clients get the new certificate, live ones keep their session; a key that does not fit
+    leaves the old pair in force."""
+    folder = machine.folder(scratch, "reloaded")
+    first, second, third = authority.issue(), authority.issue(kind="rsa"), authority.issue()
+    files = copied(first, folder)
+    howdah = make_howdah(**listener(files, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        assert served(howdah) == first.der()
+        copied(second, folder)
+        howdah.console("RELOAD")
+        machine.wait_until(lambda: served(howdah) == second.der(), "the second certificate")
+        shutil.copy(third.chain, files.chain)
+        try:
+            howdah.console("RELOAD")
+        except wire.Refused as refused:
+            assert refused.code == "F0000"
+        howdah.wait_for_log("TLS setup failed")
+        assert served(howdah) == second.der()
+        shutil.copy(third.key, files.key)
+        howdah.console("RELOAD")
+        machine.wait_until(lambda: served(howdah) == third.der(), "the third certificate")
+        assert client.value("select 1") == "1"
+
+
+def test_set(make_howdah, authority, other_authority, site):
+    """SET of single files, as PgBouncer's users do it: the old pair serves until both fit."""
+    howdah = make_howdah(**listener(site, authority))
+    new = other_authority.issue()
+    howdah.console(f"SET client_tls_key_file = '{new.key}'")
+    assert served(howdah) == site.der()
+    howdah.console(f"SET client_tls_cert_file = '{new.chain}'")
+    machine.wait_until(lambda: served(howdah) == new.der(), "the new certificate")
+    howdah.console("SET client_tls_sslmode = disable")
+    howdah.connect().close()
+
+
+# Clients: bad input -----------------------------------------------------------------------------
+
+def test_stalled_handshakes(make_howdah, authority, site):
+    """Who begins and says no more is closed after client_login_timeout; others are served."""
+    howdah = make_howdah(client_login_timeout="1", **listener(site, authority))
+    stalled = [howdah.raw() for _ in range(4)]
+    hello = client_hello(trusting(authority))
+    stalled[0].send(wire.ssl_request())
+    stalled[1].send(wire.ssl_request())
+    stalled[2].send(hello[:3])
+    stalled[3].send(hello)
+    for client in stalled[:2]:
+        assert client.read_bytes(1) == b"S"
+    stalled[1].send(hello[:-5])
+    with howdah.connect(tls=trusting(authority)) as client:
+        assert client.value("select 1") == "1"
+    for client in stalled:
+        with client:
+            until_closed(client.socket)
+    howdah.wait_for_log("client_login_timeout")
+
+
+def client_hello(context):
+    """The first bytes that a client sends."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return outgoing.read()
+
+
+def until_closed(connection):
+    """Everything that comes until the other side closes."""
+    received = b""
+    try:
+        while data := connection.recv(65536):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
+
+
+GARBAGE = {
+    "text": b"GET / HTTP/1.1\r\n\r\n", "zeros": bytes(100), "ones": b"\xff" * 100,
+    "a start-up packet": wire.startup(), "an alert": bytes.fromhex("15030300020228"),
+    "data too early": bytes.fromhex("170303000568656c6c6f"),
+    "a record too long": b"\x16\x03\x01\xff\xff" + bytes(70000),
+    "an empty record": bytes.fromhex("1603010000") * 50,
+    "a hello that is none": b"\x16\x03\x01\x00\x30\x01\x00\x00\x2c" + b"\x5a" * 44,
+    "a hello cut off": b"\x16\x03\x01\x00\x05\x01\x00\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+@pytest.mark.parametrize("direct", [False, True])
+def test_garbage(shared_howdah, authority, site, what, direct):
+    """What is no handshake ends that connection, and no other."""
+    howdah = shared_howdah(client_login_timeout="3", **listener(site, authority))
+    if direct and GARBAGE[what][0] != 0x16:
+        pytest.skip("that is no TLS at all")
+    with howdah.connect(tls=trusting(authority)) as other, howdah.raw() as client:
+        if not direct:
+            client.send(wire.ssl_request())
+            assert client.read_bytes(1) == b"S"
+        try:
+            client.send(GARBAGE[what])
+        except ConnectionError:
+            pass
+        until_closed(client.socket)
+        assert other.value("select 1") == "1"
+
+
+def test_garbage_in_a_session(shared_howdah, authority, site):
+    """So does a record that was not sealed with the session's keys; its transaction is undone."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        client.rows("begin")
+        client.rows("create table garbled (x int)")
+        bare = socket.socket(fileno=os.dup(client.socket.fileno()))
+        with bare:
+            bare.settimeout(wire.SECONDS)
+            bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+            until_closed(bare)
+    howdah.wait_for_pool("postgres", "postgres", cl_active=0,
+                         sv_active=0)
+    with howdah.connect(tls=trusting(authority)) as client:
+        assert client.value("select to_regclass('garbled') is null") == "t"
+
+
+@pytest.mark.parametrize("how", ["close_notify", "half closed", "cut off", "reset"])
+def test_ends(shared_howdah, authority, site, how):
+    """Whichever way a client goes, its server comes back, and nothing is lost before that."""
+    howdah = shared_howdah(**listener(site, authority))
+    client = howdah.connect(tls=trusting(authority))
+    assert client.value("select 1") == "1"
+    if how == "close_notify":
+        client.send(wire.terminate())
+        assert client.socket.unwrap().fileno() >= 0
+    elif how == "half closed":
+        client.send(wire.query("select 42"), wire.terminate())
+        os_socket = socket.socket(fileno=os.dup(client.socket.fileno()))
+        os_socket.shutdown(socket.SHUT_WR)
+        os_socket.close()
+        rows = [got.row() for got in client.read_to_end() if got.tag == "D"]
+        assert rows == [[b"42"]]
+    elif how == "cut off":
+        client.send(wire.query("select pg_sleep(0.2)"))
+        client.close()
+    else:
+        client.abort()
+    howdah.wait_for_pool("postgres", "postgres", cl_active=0,
+                         sv_active=0)
+    assert "unexpected eof" not in howdah.log()
+
+
+def test_we_say_goodbye(make_howdah, authority, site):
+    """A close_notify comes before the end, as libraries that check it want."""
+    howdah = make_howdah(**listener(site, authority))
+    context = trusting(authority)
+    client = howdah.raw()
+    client.socket.settimeout(wire.SECONDS)
+    client.send(wire.ssl_request())
+    assert client.read_bytes(1) == b"S"
+    client.socket = context.wrap_socket(client.socket, server_hostname="localhost",
+                                        suppress_ragged_eofs=False)
+    client.login()
+    client.send(wire.terminate())
+    assert client.socket.recv(100) == b""
+
+
+def test_many_clients_at_once(shared_howdah, authority, site):
+    """Handshakes beside each other, and what is sent in small pieces."""
+    howdah = shared_howdah(workers=2, **listener(site, authority))
+    problems = []
+
+    def work(number):
+        try:
+            with howdah.connect(tls=trusting(authority), seconds=60) as client:
+                for _ in range(20):
+                    text = wire.query(f"select {number}, repeat('z', {number * 700})")
+                    for at in range(0, len(text), 11):
+                        client.send(text[at:at + 11])
+                    row = next(got.row() for got in client.read_until("Z") if got.tag == "D")
+                    assert row == [str(number).encode(), b"z" * (number * 700)]
+        except Exception as problem:  # noqa: BLE001 - told below
+            problems.append(repr(problem))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+
+
+# Servers ----------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def tls_postgres(system_programs, scratch, authority, site):
+    """A cluster with TLS."""
+    from harness import postgres as pg
+
+    cluster = pg.Postgres(system_programs, scratch, "tlspg")
+    cluster.sql("create role by_password login password 'secret'; create role by_cert login")
+    cluster.use_tls(site, authority.certificate, hba=[
+        "hostssl all by_cert all cert", "host all by_password all scram-sha-256",
+        "host all all all trust"])
+    yield cluster
+    cluster.stop()
+
+
+IN_USE = "select ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_to_servers(shared_howdah, postgres, tls_postgres, authority, mode):
+    """With a server that has TLS, and one that has none."""
+    entry = "host={0.host} port={0.port} dbname=postgres".format
+    by_name = f"host=localhost port={tls_postgres.port} dbname=postgres"
+    howdah = shared_howdah(
+        server_tls_sslmode=mode, server_tls_ca_file=authority.certificate,
+        databases={"tls": by_name, "address": entry(tls_postgres), "clear": entry(postgres)})
+    for database in ("tls", "address"):
+        with howdah.connect(database=database) as client:
+            in_use, version = client.rows(IN_USE)[0]
+            assert in_use == ("f" if mode == "disable" else "t")
+            if mode != "disable":
+                shown = [row["tls"] for row in howdah.console("SHOW SERVERS")
+                         if row["database"] == database]
+                assert shown and all(text.startswith(version + "/") for text in shown)
+    if mode in WITHOUT_TLS:
+        with howdah.connect(database="clear") as client:
+            assert client.value("select 1") == "1"
+    else:
+        code, text = refused_by_server(howdah, "clear")
+        assert "server refused SSL" in text
+
+
+def refused_by_server(howdah, database):
+    """How a login ends whose servers can't be had."""
+    with howdah.raw() as client:
+        client.send(wire.startup("postgres", database))
+        howdah.wait_for_log(f"{database}/postgres@.*closing because")
+        fields = client_error(howdah, client)
+        return fields["C"], fields["M"]
+
+
+def client_error(howdah, client):
+    """The error a client gets; who would wait for the server is told why by SHUTDOWN."""
+    got = client.read_until("E")
+    return got[-1].fields()
+
+
+def test_modes_by_database(make_howdah, postgres, tls_postgres, authority):
+    """The nearer one counts."""
+    at = f"host={tls_postgres.host} port={tls_postgres.port} dbname=postgres"
+    howdah = make_howdah(server_tls_sslmode="require", databases={
+        "as_globally": at, "none": f"{at} sslmode=disable", "full": f"{at} sslmode=verify-full"},
+        server_tls_ca_file=authority.certificate)
+    for database, in_use in (("as_globally", "t"), ("none", "f"), ("full", "t")):
+        with howdah.connect(database=database) as client:
+            assert client.rows(IN_USE)[0][0] == in_use
+
+
+@pytest.mark.parametrize("wrong", ["authority", "host", "expired"])
+@pytest.mark.parametrize("mode", ["prefer", "require", "verify-ca", "verify-full"])
+def test_wrong_certificates_of_servers(make_howdah, own_postgres, authority, other_authority, mode,
+                                       wrong):
+    """Each mode looks at what it says, and a failed handshake is never gone on from in clear."""
+    certificate = authority.issue(days=-1) if wrong == "expired" else authority.issue()
+    trusted = other_authority if wrong == "authority" else authority
+    if wrong == "host":
+        certificate = authority.issue(subject="/CN=elsewhere", names=("DNS:elsewhere",))
+    own_postgres.use_tls(certificate)
+    howdah = make_howdah(server_tls_sslmode=mode, server_tls_ca_file=trusted.certificate,
+                         query_wait_timeout="1", server_login_retry="0.2",
+                         databases={"d": f"host=localhost port={own_postgres.port} "
+                                         "dbname=postgres"})
+    fine = not mode.startswith("verify") or (wrong == "host" and mode == "verify-ca")
+    if fine:
+        with howdah.connect(database="d") as client:
+            assert client.rows(IN_USE)[0][0] == "t"
+        return
+    with pytest.raises((wire.Refused, wire.Ended)):
+        howdah.connect(database="d")
+    why = ("not present in server certificate|certificate verify failed" if wrong == "host"
+           else "certificate verify failed")
+    assert re.search(f"TLS handshake failed: .*({why})", howdah.log())
+    assert int(own_postgres.value("select count(*) from pg_stat_activity "
+                                  "where backend_type = 'client backend'")) == 1
+
+
+def test_our_certificate(make_howdah, tls_postgres, authority):
+    """PostgreSQL's method cert, with our certificate."""
+    own = authority.client("by_cert")
+    at = f"host={tls_postgres.host} port={tls_postgres.port} dbname=postgres user=by_cert"
+    howdah = make_howdah(server_tls_sslmode="verify-full", server_tls_key_file=own.key,
+                         server_tls_cert_file=own.chain, databases={"d": at},
+                         server_tls_ca_file=authority.certificate)
+    with howdah.connect(database="d") as client:
+        assert client.value("select current_user") == "by_cert"
+
+
+def test_channel_binding_to_servers(make_howdah, tls_postgres, authority):
+    """It is bound where PostgreSQL offers that, unless told otherwise."""
+    at = (f"host={tls_postgres.host} port={tls_postgres.port} dbname=postgres user=by_password "
+          "password=secret")
+    howdah = make_howdah(server_tls_sslmode="require", databases={
+        "must": f"{at} channel_binding=require", "may": at,
+        "not": f"{at} channel_binding=disable",
+        "clear": f"{at} channel_binding=require sslmode=disable"})
+    for database in ("must", "may", "not"):
+        with howdah.connect(database=database) as client:
+            assert client.value("select current_user") == "by_password"
+    assert refusal(howdah, database="clear") == (
+        "08P01", "server login failed: channel binding is required")
+
+
+@pytest.mark.parametrize("offered, setting, header", [
+    (b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0", "prefer", b"SCRAM-SHA-256-PLUS\0"),
+    (b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0", "disable", b"SCRAM-SHA-256\0"),
+    (b"SCRAM-SHA-256\0\0", "prefer", b"SCRAM-SHA-256\0"),
+])
+def test_what_we_say_of_the_binding(make_howdah, authority, site, offered, setting, header):
+    """PLUS where it is offered; else `y`, so that PostgreSQL finds out who took the offer away."""
+    said = []
+    flag = {b"SCRAM-SHA-256-PLUS\0": b"p=tls-server-end-point,,"}.get(
+        header, b"n,," if setting == "disable" else b"y,,")
+
+    def script(peer):
+        secure(peer, site)
+        peer.startup()
+        peer.send(wire.message("R", struct.pack("!i", 10) + offered))
+        said.append(peer.read().body)
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="require", query_wait_timeout="1", databases={
+            "d": f"host={server.host} port={server.port} user=x password=secret "
+                 f"channel_binding={setting}"})
+        with pytest.raises((wire.Refused, wire.Ended)):
+            howdah.connect(database="d")
+    assert said[0].startswith(header + said[0][len(header):][:4] + flag), said
+
+
+def secure(peer, certificate, extra=b""):
+    """The server's side of an SSLRequest and the handshake behind it."""
+    packet = peer._exactly(8)
+    assert packet == wire.ssl_request(), packet
+    peer.send(b"S" + extra)
+    if not extra:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate.chain, certificate.key)
+        peer.socket = context.wrap_socket(peer.socket, server_side=True)
+
+
+def test_smuggled_bytes_of_servers(make_howdah, site):
+    """What comes behind a server's S, before the handshake, was put there by somebody in between
+    and is never taken for PostgreSQL's."""
+    said = []
+
+    def script(peer):
+        secure(peer, site, extra=welcome())
+        said.append(until_closed(peer.socket))
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="require", query_wait_timeout="1",
+                             databases={"d": f"host={server.host} port={server.port}"})
+        with pytest.raises((wire.Refused, wire.Ended)):
+            howdah.connect(database="d")
+        howdah.wait_for_log("received unencrypted data after SSL response")
+    assert b"user" not in said[0], said
+
+
+@pytest.mark.parametrize("answer", [b"N", b"E", b"x", b""])
+def test_answers_to_our_sslrequest(make_howdah, answer):
+    """Only `N` is gone on from in clear text, and only where that is allowed."""
+    said = []
+
+    def script(peer):
+        assert peer._exactly(8) == wire.ssl_request()
+        peer.send(answer)
+        if answer == b"N":
+            peer.startup()
+            peer.send(welcome())
+            said.append("welcome")
+            while peer.read().tag != "X":
+                pass
+
+    with ScriptedServer(script) as server:
+        at = f"host={server.host} port={server.port}"
+        howdah = make_howdah(server_tls_sslmode="prefer", query_wait_timeout="1",
+                             databases={"may": at, "must": f"{at} sslmode=require"})
+        with pytest.raises((wire.Refused, wire.Ended)):
+            howdah.connect(database="must")
+        assert not said
+        if answer == b"N":
+            howdah.connect(database="may").close()
+        else:
+            with pytest.raises((wire.Refused, wire.Ended)):
+                howdah.connect(database="may")
+
+
+def test_direct_tls_to_servers(make_howdah, newest_postgres, scratch, programs, authority, site):
+    """sslnegotiation=direct, which PostgreSQL 17 and newer take."""
+    from harness import postgres as pg
+
+    if max(programs) < 17:
+        pytest.skip("no PostgreSQL that can")
+    cluster = pg.Postgres(programs[max(programs)], scratch, "directpg")
+    try:
+        cluster.use_tls(site)
+        at = f"host={cluster.host} port={cluster.port} dbname=postgres sslnegotiation=direct"
+        howdah = make_howdah(server_tls_sslmode="verify-full", databases={"d": at},
+                             server_tls_ca_file=authority.certificate)
+        with howdah.connect(database="d") as client:
+            assert client.rows(IN_USE)[0][0] == "t"
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("stage", ["request", "hello"])
+def test_servers_that_stall(make_howdah, stage):
+    """server_connect_timeout holds for the handshake as well."""
+    def script(peer):
+        peer._exactly(8)
+        if stage == "hello":
+            peer.send(b"S")
+        until_closed(peer.socket)
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="require", server_connect_timeout="0.5",
+                             query_wait_timeout="2",
+                             databases={"d": f"host={server.host} port={server.port}"})
+        with pytest.raises((wire.Refused, wire.Ended)):
+            howdah.connect(database="d")
+        howdah.wait_for_log("closing because: connect timeout")
+
+
+def test_cancels_to_servers(make_howdah, tls_postgres):
+    """Our cancel requests use TLS where the session does: here nothing else is let in."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require")
+    with howdah.connect() as client:
+        client.send(wire.query("select pg_sleep(30)"))
+        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        client.cancel()
+        fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
+        assert [field["C"] for field in fields] == ["57014"]
+
+
+def test_cancels_go_by_tls(make_howdah, site):
+    """A carrier of a cancel asks for TLS first."""
+    first = []
+
+    def script(peer):
+        first.append(peer._exactly(8))
+        peer.send(b"S")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(site.chain, site.key)
+        peer.socket = context.wrap_socket(peer.socket, server_side=True)
+        peer.startup()  # ends for a cancel request
+        peer.send(welcome())
+        assert peer.read_query() == "hang"
+        machine.wait_until(lambda: len(first) > 1, "the cancel")
+        peer.send(wire.message("E", b"SERROR\0C57014\0Mcancelled\0\0"), wire.message("Z", b"I"))
+        peer.read_query()
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="require",
+                             databases={"d": f"host={server.host} port={server.port}"})
+        with howdah.connect(database="d") as client:
+            client.send(wire.query("hang"))
+            howdah.wait_for_pool("d", "postgres", sv_active=1)
+            client.cancel()
+            fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
+            assert [field["C"] for field in fields] == ["57014"]
+    assert first == [wire.ssl_request()] * 2
+
+
+def test_changed_settings_replace_servers(make_howdah, tls_postgres, authority):
+    """Servers of before go as they come back; the client's session lives on."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="disable")
+    with howdah.connect() as client:
+        assert client.rows(IN_USE)[0][0] == "f"
+        pid = client.value("select pg_backend_pid()")
+        howdah.console("SET server_tls_sslmode = require")
+        machine.wait_until(lambda: client.rows(IN_USE)[0][0] == "t", "a server with TLS")
+        assert client.value("select pg_backend_pid()") != pid
+        kept = client.value("select pg_backend_pid()")
+        howdah.console("RELOAD")
+        howdah.console("SET server_tls_sslmode = require")
+        assert client.value("select pg_backend_pid()") == kept
+
+
+# Both -------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tls_on_both_sides(make_howdah, tls_postgres, authority, site, workers):
+    """Pipelines, COPY and large values, lent from worker to worker."""
+    howdah = make_howdah(postgres=tls_postgres, workers=workers, default_pool_size="3",
+                         server_tls_sslmode="verify-full",
+                         server_tls_ca_file=authority.certificate, **listener(site, authority))
+    problems = []
+
+    def work(number):
+        try:
+            where = (f"host=localhost hostaddr={howdah.host} port={howdah.port} user=postgres "
+                     f"dbname=postgres sslmode=verify-full sslrootcert={authority.certificate}")
+            with psycopg.connect(where, autocommit=True) as connection:
+                with connection.pipeline():
+                    cursors = [connection.execute("select %s::int + 1", [n]) for n in range(50)]
+                    assert [c.fetchone()[0] for c in cursors] == list(range(1, 51))
+                big = "ä" * (200_000 + number)
+                assert connection.execute("select %s", [big]).fetchone() == (big,)
+                cursor = connection.cursor()
+                with cursor.copy("copy (select g, repeat('c', 100) from "
+                                 "generate_series(1, 20000) g) to stdout") as copy:
+                    assert sum(len(data) for data in copy) > 2_000_000
+        except Exception as problem:  # noqa: BLE001 - told below
+            problems.append(repr(problem))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
