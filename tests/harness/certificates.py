@@ -44,7 +44,7 @@ class Authority:
             above._sign(self.key, self.certificate, subject, extensions, days=30)
         else:
             self._openssl("req", "-x509", "-new", "-key", self.key, "-out", self.certificate,
-                          "-subj", subject, "-days", "30", "-sha256",
+                          "-subj", subject, "-days", "30",
                           *[word for one in extensions for word in ("-addext", one)])
 
     def _path(self, name):
@@ -83,7 +83,8 @@ class Authority:
     def issue(self, subject="/CN=localhost", names=LOCAL, kind="ecdsa", days=30, version=3,
               pkcs1=False, digest="-sha256", usage="serverAuth,clientAuth"):
         """A certificate. names: alternative ones, as openssl writes them. pkcs1: the key's file
-        has the older format ("RSA PRIVATE KEY", "EC PRIVATE KEY")."""
+        has the older format ("RSA PRIVATE KEY", "EC PRIVATE KEY"). digest: None where the
+        authority's key is Ed25519, which has its own."""
         self.count += 1
         stem = self._path(f"leaf{self.count}")
         key, chain = stem + ".key", stem + ".crt"
@@ -91,8 +92,6 @@ class Authority:
         extensions = [f"extendedKeyUsage={usage}"]
         if names:
             extensions.append("subjectAltName=" + ",".join(names))
-        if kind == "ed25519":
-            digest = None
         self._sign(key, chain, subject, extensions, days, version, digest)
         if pkcs1:
             old = key + ".old"

@@ -187,10 +187,9 @@ class Howdah:
 
     @property
     def _console_address(self):
-        """The unix socket, where TLS is demanded of everybody else and we have none."""
-        mode = self.sections["pgbouncer"].get("client_tls_sslmode")
-        demanded = mode in ("require", "verify-ca", "verify-full")
-        return self.socket_path if demanded and not self.console_context else self.address
+        """The unix socket, where TLS may be demanded of everybody else and we have none."""
+        tls = self.sections["pgbouncer"].get("client_tls_sslmode")
+        return self.socket_path if tls and not self.console_context else self.address
 
     def console(self, command, user=ADMIN):
         """Runs one console command on a connection of its own; gives rows as dictionaries."""
