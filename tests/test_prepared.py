@@ -271,19 +271,25 @@ def test_one_text_with_another_datestyle(howdah):
             client.ask(close(f"s{days}"), sync())
 
 
-def test_a_statement_parsed_late_under_another_datestyle(shared_howdah):
-    """A statement that a server gets only after its client has changed settings is nobody else's
-    there."""
+def test_constants_of_other_settings_are_refused(make_howdah):
+    """A server that lacks a statement reads its constants under the settings of its Parse or not at
+    all; drivers parse it anew at the error. Texts without such constants are parsed there."""
     text = "select '01/02/2020'::date - '2020-01-01'::date"
-    howdah = shared_howdah(default_pool_size=2)
+    howdah = make_howdah(default_pool_size=2)
     with howdah.connect() as one, howdah.connect() as two, howdah.connect() as busy:
-        # Whatever server there is gets the statement, and keeps out of the way.
         for client in (one, two):
-            client.ask(parse(text, "s"), sync())
+            client.ask(parse(text, "s"), parse("select 'open', $1::date::text", "plain"), sync())
         one.rows("set datestyle to 'ISO, DMY'")
         busy.ask(query("begin"))
-        one.ask(bind("s"), execute(), sync())
+        # On another server, which has neither.
+        error = one.ask(bind("s"), execute(), sync())[0].fields()
+        assert (error["C"], error["R"]) == ("0A000", "RevalidateCachedQuery")
+        assert rows(one.ask(bind("plain", ["03/02/2020"]), execute(), sync())) == [
+            ["open", "2020-02-03"]]
         assert rows(two.ask(bind("s"), execute(), sync())) == [["1"]]
+        assert rows(one.ask(parse(text, "t"), bind("t"), execute(), sync())) == [["31"]]
+        one.rows("set datestyle to 'ISO, MDY'")
+        assert rows(one.ask(bind("s"), execute(), sync())) == [["1"]]
         busy.ask(query("commit"))
 
 

@@ -20,9 +20,10 @@ impl Pooler {
     /// This process goes on where another was.
     pub(crate) fn inherit(&mut self, estate: &Estate) {
         self.keys.inherit(estate.lasting);
-        self.shared
-            .statements
-            .schema_changed_elsewhere(estate.schema);
+        for (database, changes) in &estate.schemas {
+            let statements = &mut self.shared.statements;
+            statements.schema_changed_elsewhere(database, *changes);
+        }
         self.numbers
             .fetch_max(estate.last_number, Ordering::Relaxed);
         let disabled = estate.disabled.iter().cloned();
@@ -134,9 +135,12 @@ impl Pooler {
         client.params = passenger.params.map(&mut own);
         client.asked = passenger.asked.map(&mut own);
         let statements = &mut self.shared.statements;
-        client.unnamed = passenger.unnamed.map(|text| statements.adopt(text));
+        let target = self.config.database(&client.database);
+        let target = target.as_ref().map_or(&*client.database, |d| d.target());
+        let schema = statements.schema_of(target);
+        client.unnamed = passenger.unnamed.map(|text| statements.adopt(schema, text));
         for (name, mut named) in passenger.names {
-            named.statement = statements.adopt(named.statement);
+            named.statement = statements.adopt(schema, named.statement);
             client.names.insert(name, named);
         }
         match passenger.server {

@@ -47,7 +47,8 @@ impl Pooler {
     /// Which changes of the schema are known of, as a sum that is the same on all workers when all
     /// their mail has come.
     pub fn schema(&self) -> u64 {
-        self.shared.statements.schema()
+        let schemas = self.shared.statements.changed_schemas();
+        schemas.fold(0, |all, (_, changes)| changes.wrapping_add(all))
     }
 
     /// Counts everything.

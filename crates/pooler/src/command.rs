@@ -75,19 +75,16 @@ pub fn forgets(text: &[u8]) -> Forgets {
 pub enum Alters {
     /// Nothing, by its first words.
     Nothing,
-    /// Settings may be others. How, as a hash of the text; 0 where that depends on more than the
-    /// text and what they were before.
-    Settings(u64),
-    /// Names are looked for elsewhere. A hash of the text.
-    Path(u64),
+    /// Settings may be others.
+    Settings,
+    /// Names are looked for elsewhere.
+    Path,
     /// The schema may be another.
     Schema,
     /// It creates something new, which may stand in the place of something else.
     Creates,
-    /// Likewise, for this session alone.
-    CreatesTemporary,
-    /// It would have created what is there already.
-    Exists,
+    /// It makes or changes something that is there for this session alone.
+    Temporary,
     /// It ends a transaction, or a part of it, and what that has changed.
     Ends,
 }
@@ -103,7 +100,7 @@ pub fn alters(text: &[u8]) -> Alters {
     const SCHEMA: [&[u8]; 2] = [b"alter", b"drop"];
     const ENDS: [&[u8]; 5] = [b"commit", b"end", b"rollback", b"abort", b"prepare"];
     if SETTINGS.iter().any(is) {
-        return Alters::Settings(0);
+        return Alters::Settings;
     }
     if ENDS.iter().any(is) {
         return Alters::Ends;
@@ -119,9 +116,44 @@ pub fn alters(text: &[u8]) -> Alters {
     }
     let _ = words.is_next(b"local") || words.is_next(b"global");
     match words.is_next(b"temp") || words.is_next(b"temporary") {
-        true => Alters::CreatesTemporary,
+        true => Alters::Temporary,
         false => Alters::Creates,
     }
+}
+
+/// Which table, view or sequence a CREATE, ALTER or DROP is about, if that is one, without a schema's
+/// name; in lower case if it was not quoted.
+pub fn object(text: &[u8]) -> Option<Box<[u8]>> {
+    const BEFORE: [&[u8]; 6] = [
+        b"or",
+        b"replace",
+        b"local",
+        b"global",
+        b"temp",
+        b"temporary",
+    ];
+    const KINDS: [&[u8]; 3] = [b"table", b"view", b"sequence"];
+    const BEHIND: [&[u8]; 4] = [b"if", b"not", b"exists", b"only"];
+    let mut words = Words { rest: text };
+    words.next()?;
+    while BEFORE.iter().any(|word| words.is_next(word)) {}
+    if !KINDS.iter().any(|word| words.is_next(word)) {
+        return None;
+    }
+    while BEHIND.iter().any(|word| words.is_next(word)) {}
+    let name = match words.next()? {
+        Word::Bare(name) => name.to_ascii_lowercase().into(),
+        Word::Quoted(name) => name.into(),
+        Word::Other => return None,
+    };
+    words.skip();
+    let alone = !matches!(words.rest.first(), Some(b'.' | b','));
+    alone.then_some(name)
+}
+
+/// Whether a text begins with a DROP.
+pub fn drops(text: &[u8]) -> bool {
+    (Words { rest: text }).is_next(b"drop")
 }
 
 /// Whether a text is nothing but a BEGIN, which changes nothing.
@@ -468,25 +500,41 @@ mod tests {
         for (text, expected) in [
             ("", Alters::Nothing),
             ("select 1", Alters::Nothing),
-            ("SET a = b", Alters::Settings(0)),
-            ("reset a", Alters::Settings(0)),
+            ("SET a = b", Alters::Settings),
+            ("reset a", Alters::Settings),
             ("rollback to a", Alters::Ends),
             (" /* a */ Alter table t add a int", Alters::Schema),
             ("drop table t", Alters::Schema),
             ("create table t ()", Alters::Creates),
             ("create unlogged table temp ()", Alters::Creates),
             ("create or replace view v as select 1", Alters::Creates),
-            ("CREATE temp table t ()", Alters::CreatesTemporary),
-            (
-                "create local temporary table t ()",
-                Alters::CreatesTemporary,
-            ),
+            ("CREATE temp table t ()", Alters::Temporary),
+            ("create local temporary table t ()", Alters::Temporary),
             (
                 "create or replace temp view v as select 1",
-                Alters::CreatesTemporary,
+                Alters::Temporary,
             ),
         ] {
             assert_eq!(alters(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_texts_are_about() {
+        for (text, expected) in [
+            (
+                "create temp table if not exists Foo as select 1",
+                Some("foo"),
+            ),
+            ("drop table \"Foo\";", Some("Foo")),
+            ("alter table only a add b int", Some("a")),
+            ("drop table a, b", None),
+            ("drop table public.a", None),
+            ("drop type a", None),
+            ("drop", None),
+        ] {
+            let expected = expected.map(|name| name.as_bytes().into());
+            assert_eq!(object(text.as_bytes()), expected, "{text}");
         }
     }
 

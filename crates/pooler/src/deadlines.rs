@@ -222,7 +222,6 @@ impl Pooler {
         };
         match server.state {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
-            server::State::Linked(_) => self.repeat_cancel(id, out),
             server::State::Resolving
             | server::State::Connecting
             | server::State::Securing(_)
@@ -289,7 +288,6 @@ impl Pooler {
             )),
             server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
             server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
-            server::State::Linked(_) => server.repeat_due().map(|at| (at, "cancel repeated")),
             _ => None,
         }
     }

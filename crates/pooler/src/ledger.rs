@@ -168,8 +168,17 @@ pub enum Change {
     Forget,
     /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
     Nothing,
-    /// Likewise, as it is something else there than its client was told.
+    /// Likewise, and the error that the client is told says why.
+    Refused(Refusal),
+}
+
+/// Why a statement can't be used on a server that does not have it as it was parsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The schema has changed: there it would be something else than its client was told.
     Changed,
+    /// Its constants would be read under other settings than its client's at its Parse.
+    Settings,
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.
@@ -193,11 +202,11 @@ pub struct UnnamedOp {
 /// A description that is read, not only passed on.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// What the client describes; none if the Describe is ours, and the client waits to hear
-    /// whether the statement is what it was told.
+    /// The client's name for it; none if the client waits to hear whether the statement is what it
+    /// was told.
     pub asked: Option<Asked>,
-    /// The key of the statement on the server; none if a portal is described.
-    pub key: Option<u128>,
+    /// The key of the statement on the server.
+    pub key: u128,
     /// The body of the ParameterDescription, if it has come.
     pub parameters: Option<Box<[u8]>>,
 }
@@ -273,13 +282,6 @@ impl Ledger {
         front.map_or(Alters::Nothing, |front| {
             std::mem::replace(&mut front.alters, Alters::Nothing)
         })
-    }
-
-    /// Changes what the command under way does.
-    pub fn set_alters(&mut self, alters: Alters) {
-        if let Some(front) = self.entries.front_mut() {
-            front.alters = alters;
-        }
     }
 
     /// The number of the group being sent. A group ends with a Sync or a Query.
@@ -493,7 +495,7 @@ impl Ledger {
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
         let changes = self.name_ops.iter().rev();
         changes
-            .filter(|op| !matches!(op.change, Change::Nothing | Change::Changed))
+            .filter(|op| !matches!(op.change, Change::Nothing | Change::Refused(_)))
             .find(|op| *op.name == *name)
     }
 
@@ -501,7 +503,23 @@ impl Ledger {
     pub fn checks(&self, key: u128) -> bool {
         self.described
             .iter()
-            .any(|d| d.asked.is_none() && d.key == Some(key))
+            .any(|d| d.asked.is_none() && d.key == key)
+    }
+
+    /// What the client's statement of this number is, it is about to be told.
+    pub fn tells(&self, number: u64) -> bool {
+        let mut asked = self.described.iter().filter_map(|d| d.asked.as_ref());
+        asked.any(|asked| asked.number == number)
+    }
+
+    /// The named statement that a pending definition makes.
+    pub fn pending_definition(&mut self, number: u64) -> Option<&mut Named> {
+        self.name_ops
+            .iter_mut()
+            .find_map(|op| match &mut op.change {
+                Change::Define(named) if named.number == number => Some(named),
+                _ => None,
+            })
     }
 
     /// For invariants: the operations that entries carry are those that wait.

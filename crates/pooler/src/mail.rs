@@ -82,7 +82,7 @@ pub enum Mail {
     /// A pool's server has told that it is a standby, or no longer.
     Standby(Arc<PoolKey>, bool),
     /// The schema of a database was changed: [`crate::statement::Interner::untold`].
-    SchemaChanged(u64),
+    SchemaChanged(Arc<str>, u64),
     /// An order for all workers, numbered by who gave it.
     Order(Order),
     /// The console of a worker asks what this one has.

@@ -1,8 +1,10 @@
 //! Tracked parameters: settings that PostgreSQL reports, kept per client and replayed on the
 //! server a client is linked to.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
 use crate::Seeded;
@@ -19,6 +21,23 @@ const ALWAYS: [&str; 5] = [
 
 /// Which of them does not change what a statement's text means.
 const WITHOUT_MEANING: usize = 4;
+
+/// Settings that decide what PostgreSQL makes of a text, as hashes of their values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Meaning {
+    /// Where names are looked for (`search_path`). PostgreSQL itself looks again where that changes.
+    pub names: u64,
+    /// How constants are read (`DateStyle`, `TimeZone`, `client_encoding` and so on): once, when a
+    /// text is parsed.
+    pub constants: u64,
+}
+
+impl Meaning {
+    /// Both in one.
+    pub fn both(self) -> u64 {
+        FixedState::default().hash_one((self.names, self.constants))
+    }
+}
 
 /// Which parameters are tracked, by position.
 #[derive(Debug)]
@@ -120,14 +139,18 @@ impl Params {
             })
     }
 
-    /// A hash of the values that change what a statement's text means; `hasher` is
+    /// What a statement's text means under these values; `hasher` is
     /// [`crate::cancel::Keys::meaning`].
-    pub fn meaning(&self, hasher: Seeded) -> u64 {
-        let mut into = Vec::new();
+    pub fn meaning(&self, tracked: &Tracked, hasher: Seeded) -> Meaning {
+        let (mut names, mut constants) = (Vec::new(), Vec::new());
         for (position, value) in self.values.iter().enumerate() {
             if !Self::has_meaning(position) {
                 continue;
             }
+            let into = match tracked.names[position].eq_ignore_ascii_case("search_path") {
+                true => &mut names,
+                false => &mut constants,
+            };
             match value {
                 Some(value) => {
                     into.extend_from_slice(&(value.len() as u32).to_be_bytes());
@@ -136,7 +159,10 @@ impl Params {
                 None => into.extend_from_slice(&u32::MAX.to_be_bytes()),
             }
         }
-        std::hash::BuildHasher::hash_one(&hasher, &into)
+        Meaning {
+            names: hasher.hash_one(&names),
+            constants: hasher.hash_one(&constants),
+        }
     }
 
     /// True if the parameter at a position is among those.

@@ -70,6 +70,7 @@ impl Pooler {
         database: Arc<crate::config::Database>,
         out: &mut Out,
     ) {
+        let schema = self.shared.statements.schema_of(database.target());
         let terms = self.terms(key, database);
         let pool = self.pools.at_mut(id);
         let moved = !pool.terms.database.same_servers(&terms.database);
@@ -91,6 +92,7 @@ impl Pooler {
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(bounds)));
         }
+        pool.schema = schema;
         pool.terms = terms;
         pool.failure = None;
         if moved {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_table::HashTable;
 use howdah_wire::frame::cstr;
@@ -11,7 +12,7 @@ use std::hash::BuildHasher;
 use crate::Seeded;
 use crate::command::{Alters, Forgets, Resets, alters, forgets, is_planned, resets};
 use crate::event::WorkerId;
-use crate::params::Params;
+use crate::params::Meaning;
 
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
@@ -34,10 +35,15 @@ const PURGE_BYTES: usize = 16 << 20;
 pub struct Statement {
     /// Text (zero-terminated) and parameter types, as in a Parse.
     pub definition: Box<[u8]>,
-    /// Settings under which the text was parsed, as a hash of [`Params::meaning`], or of what was
-    /// done to those of which PostgreSQL had not told yet.
+    /// What tells it from other statements of the same text: a hash of the settings that it depends
+    /// on, or a number of its own.
     pub meaning: u64,
-    /// Which changes of the schema were known when it was parsed, as [`Interner::schema`] has them:
+    /// The settings under which its constants were read.
+    pub constants: Constants,
+    /// It belongs to the transaction that it was parsed in: nobody else finds it.
+    pub private: bool,
+    /// Which changes of its database's schema were known when it was parsed, as
+    /// [`Interner::schema`] has them:
     /// what tells it from the same text parsed before.
     pub schema: u64,
     /// What running it forgets.
@@ -49,26 +55,25 @@ pub struct Statement {
     /// PostgreSQL refuses it once its rows have changed.
     pub planned: bool,
     key: OnceLock<u128>,
-    /// Those settings, once they are known.
-    settings: OnceLock<Arc<Params>>,
     /// What the first client that had it described was told: the others are told the same, as a
     /// rule.
     told: OnceLock<Arc<Told>>,
 }
 
 impl Statement {
-    pub(crate) fn new(meaning: u64, definition: &[u8], schema: u64) -> Self {
+    pub(crate) fn new(meaning: u64, constants: Constants, definition: &[u8], schema: u64) -> Self {
         let text = cstr(definition).map_or(&[][..], |(text, _)| text);
         Statement {
             definition: definition.into(),
             meaning,
+            constants,
+            private: false,
             schema,
             forgets: forgets(text),
             resets: resets(text),
             alters: alters(text),
             planned: is_planned(text),
             key: OnceLock::new(),
-            settings: OnceLock::new(),
             told: OnceLock::new(),
         }
     }
@@ -93,16 +98,6 @@ impl Statement {
         })
     }
 
-    /// The settings under which the text was parsed, if they are known.
-    pub fn settings(&self) -> Option<&Arc<Params>> {
-        self.settings.get()
-    }
-
-    /// These are the settings of its [`Statement::meaning`].
-    pub fn settle(&self, settings: &Arc<Params>) {
-        self.settings.get_or_init(|| settings.clone());
-    }
-
     /// What a client is told, once for all who are told the same.
     pub fn share(&self, told: Told) -> Arc<Told> {
         let first = self.told.get_or_init(|| Arc::new(told.clone()));
@@ -110,6 +105,11 @@ impl Statement {
             true => first.clone(),
             false => Arc::new(told),
         }
+    }
+
+    /// What clients are told as a rule.
+    pub fn told(&self) -> Option<&Arc<Told>> {
+        self.told.get()
     }
 
     /// The same statement, though perhaps another worker's copy.
@@ -121,6 +121,62 @@ impl Statement {
     }
 }
 
+/// The settings under which a statement's constants were read, as [`Meaning::constants`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    /// It has none that settings could change.
+    Fixed,
+    /// Those of this hash.
+    Of(u64),
+    /// Not known: PostgreSQL had not told of a SET yet.
+    Unknown,
+}
+
+impl Constants {
+    /// They are the same if the text is parsed by a client of such settings.
+    pub fn fit(self, meaning: Meaning) -> bool {
+        match self {
+            Constants::Fixed => true,
+            Constants::Of(constants) => constants == meaning.constants,
+            Constants::Unknown => false,
+        }
+    }
+}
+
+/// Whether settings may change what a text's constants are: `'01/02/2020'::date` is a day in January
+/// or in February. In doubt they may. They change none of letters alone (`status = 'open'`), but for
+/// `'today'` and its kin, and nothing outside of quotes.
+fn has_constants(text: &[u8]) -> bool {
+    let (mut literals, mut inside, mut outside, mut unsure) = (false, false, false, false);
+    let (mut before, mut quote, mut in_parameter) = (0, 0, false);
+    for &byte in text {
+        // `client_encoding` changes what is not ASCII, `standard_conforming_strings` a backslash.
+        if byte == b'\\' || !byte.is_ascii() {
+            return true;
+        }
+        let digit = byte.is_ascii_digit();
+        in_parameter = digit && (in_parameter || before == b'$');
+        inside |= digit && quote == b'\'';
+        outside |= digit && quote == 0 && !in_parameter;
+        match (before, byte) {
+            (_, quoted) if quote != 0 => quote = if quoted == quote { 0 } else { quote },
+            (_, b'\'' | b'"') => quote = byte,
+            // Comments may hold quotes; of dollars, all but those of parameters are quotes.
+            (b'-', b'-') | (b'/', b'*') => unsure = true,
+            (b'$', _) if !digit => (literals, unsure) = (true, true),
+            _ => {}
+        }
+        literals |= quote == b'\'';
+        before = byte;
+    }
+    const WORDS: [&[u8]; 3] = [b"now", b"day", b"morrow"];
+    let has = |word: &&[u8]| {
+        let mut parts = text.windows(word.len());
+        parts.any(|part| part.eq_ignore_ascii_case(word))
+    };
+    literals && (inside || unsure && (outside || quote != 0) || WORDS.iter().any(has))
+}
+
 /// True for a name that could be one of ours on a server. Others that begin like them are just names.
 pub fn is_ours(name: &[u8]) -> bool {
     let hex = |b: &u8| b.is_ascii_digit() || matches!(b, b'a'..=b'f');
@@ -130,66 +186,36 @@ pub fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// What a statement was described as: hashes of what was told.
+/// What a statement was described as: a hash of all that PostgreSQL compares before it says that a
+/// "cached plan must not change result type" (names, types and modifiers of columns), and of the types
+/// of parameters.
 ///
-/// They are told to a successor, which may be another version of this program: other hashes are
-/// another version of [`crate::parcel`]'s format.
+/// It is told to a successor, which may be another version of this program: another hash is another
+/// version of [`crate::parcel`]'s format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
-    /// Of all that PostgreSQL compares before it says that a "cached plan must not change result
-    /// type" (names, types and modifiers of columns), and of the types of parameters. None if only
-    /// a portal was described, which has no parameters, and may have other modifiers.
-    pub whole: Option<u64>,
-    /// Of the names and types of columns.
-    pub columns: u64,
-}
+pub struct Shape(pub u64);
 
 impl Shape {
     /// Of what was described in words that can't be read: in practice no other one's.
-    pub const UNREADABLE: Shape = Shape {
-        whole: Some(0),
-        columns: 0,
-    };
+    pub const UNREADABLE: Shape = Shape(0);
 
     /// By the bodies of a ParameterDescription and a RowDescription (or a NoData). `None` if they
     /// are not what they should be.
-    pub fn of_statement(parameters: &[u8], body: &[u8]) -> Option<Shape> {
-        let hash = Sha256::new().chain_update(parameters);
-        let whole = columns(hash, body, |numbers| &numbers[6..16])?;
-        let portal = Shape::of_portal(body)?;
-        Some(Shape {
-            whole: Some(whole),
-            ..portal
-        })
+    pub fn read(parameters: &[u8], body: &[u8]) -> Option<Shape> {
+        let mut hash = Sha256::new().chain_update(parameters);
+        let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
+        while !rest.is_empty() {
+            let (name, behind) = cstr(rest)?;
+            // Its table and its number there; type, length and modifier; format.
+            let (numbers, behind) = behind.split_at_checked(18)?;
+            hash.update(name);
+            hash.update([0]);
+            hash.update(&numbers[6..16]);
+            rest = behind;
+        }
+        let front = hash.finalize().first_chunk().copied();
+        front.map(u64::from_be_bytes).map(Shape)
     }
-
-    /// By the body of a RowDescription (or a NoData). `None` if it is not what it should be.
-    pub fn of_portal(body: &[u8]) -> Option<Shape> {
-        let columns = columns(Sha256::new(), body, |numbers| &numbers[6..10])?;
-        let whole = None;
-        Some(Shape { whole, columns })
-    }
-
-    /// Whether who was told this reads rightly what a statement of that shape gives.
-    pub fn fits(self, now: Shape) -> bool {
-        self.columns == now.columns && (self.whole.is_none() || self.whole == now.whole)
-    }
-}
-
-/// A hash over the names of columns and some of the numbers behind each: its table and its number
-/// there, type, length, modifier; format.
-fn columns(mut hash: Sha256, body: &[u8], part: fn(&[u8]) -> &[u8]) -> Option<u64> {
-    let (_, mut rest) = body.split_at_checked(2).unwrap_or_default();
-    while !rest.is_empty() {
-        let (name, behind) = cstr(rest)?;
-        let (numbers, behind) = behind.split_at_checked(18)?;
-        hash.update(name);
-        hash.update([0]);
-        hash.update(part(numbers));
-        rest = behind;
-    }
-    let front = hash.finalize().first_chunk().copied();
-    front.map(u64::from_be_bytes)
 }
 
 /// The name of a key on servers.
@@ -204,6 +230,35 @@ pub fn server_name(key: u128) -> [u8; 39] {
     name
 }
 
+/// The constants of a text that is parsed under such settings.
+fn constants(definition: &[u8], meaning: Meaning) -> Constants {
+    let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+    match has_constants(text) {
+        true => Constants::Of(meaning.constants),
+        false => Constants::Fixed,
+    }
+}
+
+/// A database's schema, by its place among those that a worker has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SchemaId(u32);
+
+/// What is known of a database's schema.
+#[derive(Debug)]
+struct Schema {
+    /// What PostgreSQL calls the database.
+    database: Arc<str>,
+    /// A hash of that.
+    hash: u64,
+    /// How many changes were noticed here first.
+    noticed: u64,
+    /// All changes that are known of, as the sum of a number for each: workers that know of the same
+    /// ones agree, in whichever order they heard of them.
+    sum: u64,
+    /// Those of them that the other workers have not been told of, as such a sum.
+    untold: u64,
+}
+
 /// All statements of a worker.
 #[derive(Debug)]
 pub struct Interner {
@@ -211,15 +266,11 @@ pub struct Interner {
     seeded: Seeded,
     purge_at: usize,
     worker: WorkerId,
-    /// How many changes of the schema were noticed here first.
-    noticed: u64,
-    /// All changes of the schema that are known of, as the sum of a number for each: workers that
-    /// know of the same ones agree, in whichever order they heard of them.
-    schema: u64,
-    /// Those of them that the other workers have not been told of, as such a sum.
-    untold: u64,
-    /// How many meanings were given to settings that are not known.
-    unknown: u64,
+    schemas: Vec<Schema>,
+    /// The other workers have not been told of all changes of schemas.
+    untold: bool,
+    /// How many statements belonged to their transactions.
+    private: u64,
     /// Bytes of texts that were added since the last purge.
     added: usize,
     /// At how many of those the next is due.
@@ -234,10 +285,9 @@ impl Interner {
             seeded,
             purge_at: 1024,
             worker,
-            noticed: 0,
-            schema: 0,
-            untold: 0,
-            unknown: 0,
+            schemas: Vec::new(),
+            untold: false,
+            private: 0,
             added: 0,
             purge_at_bytes: PURGE_BYTES,
         }
@@ -247,25 +297,70 @@ impl Interner {
         seeded.hash_one((meaning, definition))
     }
 
-    /// The shared copy of a statement that is parsed now, or was since the schema last changed.
-    pub fn intern(&mut self, meaning: u64, definition: &[u8]) -> Arc<Statement> {
+    /// The shared copy of a statement that is parsed now by a client of such settings, or was since
+    /// the schema last changed.
+    pub fn intern(
+        &mut self,
+        schema: SchemaId,
+        meaning: Meaning,
+        definition: &[u8],
+    ) -> Arc<Statement> {
+        let plain = self.number(schema, meaning, Constants::Fixed);
+        let number = self.number(schema, meaning, Constants::Unknown);
+        let schema = self.schema(schema);
+        if let Some(found) = self.find(plain, definition, schema) {
+            return found;
+        }
+        if let Some(found) = self.find(number, definition, schema) {
+            return found;
+        }
+        match constants(definition, meaning) {
+            Constants::Fixed => self.insert(plain, Constants::Fixed, definition, schema),
+            constants => self.insert(number, constants, definition, schema),
+        }
+    }
+
+    /// [`Statement::meaning`] of a text with such constants in a database.
+    fn number(&self, schema: SchemaId, meaning: Meaning, constants: Constants) -> u64 {
+        let database = self.schemas[schema.0 as usize].hash;
+        match constants {
+            Constants::Fixed => meaning.names ^ database,
+            _ => meaning.both() ^ database,
+        }
+    }
+
+    /// It is what a client of such settings has parsed now.
+    pub fn is_of(&self, statement: &Statement, schema: SchemaId, meaning: Meaning) -> bool {
+        statement.meaning == self.number(schema, meaning, statement.constants)
+    }
+
+    fn find(&mut self, meaning: u64, definition: &[u8], schema: u64) -> Option<Arc<Statement>> {
         let hash = Self::hash(&self.seeded, meaning, definition);
-        let schema = self.schema;
         let found = self.statements.find_mut(hash, |s| {
             s.meaning == meaning && *s.definition == *definition
-        });
-        if let Some(found) = found {
-            if found.schema != schema {
-                // Who has the old one keeps it.
-                *found = Arc::new(Statement::new(meaning, definition, schema));
-            }
-            return found.clone();
+        })?;
+        if found.schema != schema {
+            // Who has the old one keeps it.
+            let new = Statement::new(meaning, found.constants, definition, schema);
+            *found = Arc::new(new);
         }
+        Some(found.clone())
+    }
+
+    fn insert(
+        &mut self,
+        meaning: u64,
+        constants: Constants,
+        definition: &[u8],
+        schema: u64,
+    ) -> Arc<Statement> {
+        let hash = Self::hash(&self.seeded, meaning, definition);
         self.added += definition.len();
         if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
             self.purge();
         }
-        let statement = Arc::new(Statement::new(meaning, definition, schema));
+        let statement = Statement::new(meaning, constants, definition, schema);
+        let statement = Arc::new(statement);
         let seeded = &self.seeded;
         self.statements.insert_unique(hash, statement.clone(), |s| {
             Self::hash(seeded, s.meaning, &s.definition)
@@ -273,18 +368,24 @@ impl Interner {
         statement
     }
 
-    /// What a statement is on a server where it was parsed under other settings than those it was
-    /// named under, which are not known: nothing that anybody else can have named.
-    pub fn under(&mut self, statement: &Arc<Statement>, meaning: u64) -> Arc<Statement> {
-        let both = foldhash::quality::FixedState::default().hash_one((statement.meaning, meaning));
-        self.intern(both, &statement.definition)
-    }
-
-    /// What texts mean that are parsed under settings of which PostgreSQL has not told yet: nobody
-    /// else's, here or in another process.
-    pub fn unknown_meaning(&mut self) -> u64 {
-        self.unknown += 1;
-        self.seeded.hash_one(("unknown", self.unknown))
+    /// A statement of a transaction that texts mean something else in than outside. `settled`:
+    /// PostgreSQL has told all settings.
+    pub fn private(
+        &mut self,
+        schema: SchemaId,
+        meaning: Meaning,
+        settled: bool,
+        definition: &[u8],
+    ) -> Arc<Statement> {
+        self.private += 1;
+        let number = self.seeded.hash_one(("private", self.private));
+        let constants = match constants(definition, meaning) {
+            Constants::Of(_) if !settled => Constants::Unknown,
+            constants => constants,
+        };
+        let mut statement = Statement::new(number, constants, definition, self.schema(schema));
+        statement.private = true;
+        Arc::new(statement)
     }
 
     /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
@@ -298,50 +399,80 @@ impl Interner {
 
     /// A statement that another worker interned: this worker's copy, unless one of the two knows of
     /// a change of the schema that the other does not.
-    pub fn adopt(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
-        if statement.schema == self.schema {
-            let own = self.intern(statement.meaning, &statement.definition);
-            if let Some(settings) = statement.settings() {
-                own.settle(settings);
-            }
-            own
-        } else {
-            statement
+    pub fn adopt(&mut self, schema: SchemaId, statement: Arc<Statement>) -> Arc<Statement> {
+        let schema = self.schema(schema);
+        if statement.schema != schema {
+            return statement;
         }
+        let (meaning, constants) = (statement.meaning, statement.constants);
+        self.find(meaning, &statement.definition, schema)
+            .unwrap_or_else(|| self.insert(meaning, constants, &statement.definition, schema))
     }
 
-    /// The schema has changed: who parses a text from now on gets another statement, parsed anew,
+    /// The schema of a database, by the name that PostgreSQL has for it.
+    pub fn schema_of(&mut self, database: &str) -> SchemaId {
+        let mut known = self.schemas.iter();
+        let at = known.position(|schema| *schema.database == *database);
+        let at = at.unwrap_or_else(|| {
+            self.schemas.push(Schema {
+                database: database.into(),
+                hash: FixedState::default().hash_one(database),
+                noticed: 0,
+                sum: 0,
+                untold: 0,
+            });
+            self.schemas.len() - 1
+        });
+        SchemaId(at as u32)
+    }
+
+    /// A schema has changed: who parses a text from now on gets another statement, parsed anew,
     /// on whichever server. Who has an old one keeps it, and PostgreSQL's errors.
-    pub fn schema_changed(&mut self) {
+    pub fn schema_changed(&mut self, schema: SchemaId) {
+        let worker = u64::from(self.worker.0);
+        let schema = &mut self.schemas[schema.0 as usize];
         // Spread, so that no two sums of changes are alike.
-        self.noticed += 1;
-        let change = foldhash::quality::FixedState::with_seed(u64::from(self.worker.0))
-            .hash_one(self.noticed);
-        self.schema = self.schema.wrapping_add(change);
-        self.untold = self.untold.wrapping_add(change);
+        schema.noticed += 1;
+        let change = FixedState::with_seed(worker).hash_one(schema.noticed);
+        schema.sum = schema.sum.wrapping_add(change);
+        schema.untold = schema.untold.wrapping_add(change);
+        self.untold = true;
     }
 
-    /// All changes of the schema that are known of, as a sum: it tells the schema as it is known
+    /// All changes of a schema that are known of, as a sum: it tells the schema as it is known
     /// here from what it was before.
-    pub fn schema(&self) -> u64 {
-        self.schema
+    pub fn schema(&self, schema: SchemaId) -> u64 {
+        self.schemas[schema.0 as usize].sum
     }
 
-    /// What other workers noticed.
-    pub fn schema_changed_elsewhere(&mut self, changes: u64) {
-        self.schema = self.schema.wrapping_add(changes);
+    /// All schemas that have changed, with those sums.
+    pub fn changed_schemas(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        let all = self.schemas.iter().map(|s| (&s.database, s.sum));
+        all.filter(|(_, sum)| *sum != 0)
     }
 
-    /// What the other workers must be told; 0 for nothing.
-    pub fn untold(&mut self) -> u64 {
-        std::mem::take(&mut self.untold)
+    /// What other workers noticed of a database.
+    pub fn schema_changed_elsewhere(&mut self, database: &str, changes: u64) {
+        let at = self.schema_of(database);
+        let schema = &mut self.schemas[at.0 as usize];
+        schema.sum = schema.sum.wrapping_add(changes);
+    }
+
+    /// What the other workers must be told: of which databases, and what.
+    pub fn untold(&mut self) -> Vec<(Arc<str>, u64)> {
+        if !std::mem::take(&mut self.untold) {
+            return Vec::new();
+        }
+        let news = self.schemas.iter_mut().filter(|schema| schema.untold != 0);
+        news.map(|s| (s.database.clone(), std::mem::take(&mut s.untold)))
+            .collect()
     }
 
     /// A statement turned out to be stale: unless it is older than what is known, something has
     /// changed the schema unnoticed.
-    pub fn stale(&mut self, statement: &Arc<Statement>) {
-        if statement.schema == self.schema {
-            self.schema_changed();
+    pub fn stale(&mut self, schema: SchemaId, statement: &Arc<Statement>) {
+        if statement.schema == self.schema(schema) {
+            self.schema_changed(schema);
         }
     }
 
@@ -368,22 +499,13 @@ pub struct Named {
     pub told: Option<Arc<Told>>,
 }
 
-impl Named {
-    /// Its client was told the types of its parameters.
-    pub fn knows_parameters(&self) -> bool {
-        self.told
-            .as_ref()
-            .is_some_and(|told| told.parameters.is_some())
-    }
-}
-
 /// What a client was told of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// What it is.
     pub shape: Shape,
-    /// The body of the ParameterDescription; none if only a portal was described.
-    pub parameters: Option<Box<[u8]>>,
+    /// The body of the ParameterDescription.
+    pub parameters: Box<[u8]>,
 }
 
 /// What a client named, by its own names.
@@ -451,17 +573,6 @@ impl ServerSet {
         }
     }
 
-    /// The key of a definition that the server has, in the newest of its meanings to us.
-    pub fn key_of(&self, meaning: u64, definition: &[u8]) -> Option<u128> {
-        let of = |entry: &SetEntry| {
-            entry.statement.meaning == meaning && *entry.statement.definition == *definition
-        };
-        let found = self.entries.iter().filter(|(_, entry)| of(entry));
-        found
-            .max_by_key(|(_, entry)| entry.used)
-            .map(|(key, _)| *key)
-    }
-
     /// Notes what was sent or confirmed about a key.
     pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
         self.clock += 1;
@@ -477,6 +588,12 @@ impl ServerSet {
     /// The statement under a key.
     pub fn statement(&self, key: u128) -> Option<Arc<Statement>> {
         self.entries.get(&key).map(|entry| entry.statement.clone())
+    }
+
+    /// What is under a key is another statement.
+    pub fn is_other(&self, key: u128, statement: &Arc<Statement>) -> bool {
+        let under = self.entries.get(&key);
+        under.is_some_and(|entry| !entry.statement.same(statement))
     }
 
     /// What the statement under a key was described as here.
@@ -547,12 +664,76 @@ mod tests {
     use super::*;
     use crate::seeded;
 
+    /// Names are looked for in that path.
+    fn meaning(names: u64) -> Meaning {
+        Meaning {
+            names,
+            constants: 0,
+        }
+    }
+
+    #[test]
+    fn settings_change_some_constants() {
+        for (text, expected) in [
+            ("select $1, t0.a from t0 limit 10", false),
+            ("select * from t where status = 'open' and a = $12", false),
+            ("select 1, 'it''s', \"it's\", t1.\"2\" from \"a'b1\"", false),
+            ("select 1 -- don't\n, 'x', '1'", true),
+            ("select /* ' */ 'x' || 1", true),
+            ("select '01/02/2020'::date", true),
+            ("select timestamptz 'Tomorrow'", true),
+            ("select $a$2020-01-02$a$::date", true),
+            ("select $$today$$::date", true),
+            ("select 'a\\b'", true),
+            ("select '\u{e4}'", true),
+            ("", false),
+        ] {
+            assert_eq!(has_constants(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn constants_are_those_of_their_settings() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let [here, there] = [1, 2].map(|constants| Meaning {
+            names: 5,
+            constants,
+        });
+        let (plain, dated) = (&b"select $1\0\0\0"[..], &b"select '1/2'::date\0\0\0"[..]);
+        assert!(Arc::ptr_eq(
+            &interner.intern(schema, here, plain),
+            &interner.intern(schema, there, plain)
+        ));
+        let (one, other) = (
+            interner.intern(schema, here, dated),
+            interner.intern(schema, there, dated),
+        );
+        assert!(!one.same(&other) && one.key() != other.key());
+        assert!(one.constants.fit(here) && !one.constants.fit(there));
+        let own = interner.private(schema, here, true, dated);
+        assert!(!own.same(&one) && own.constants.fit(here));
+        assert!(
+            !interner
+                .private(schema, here, false, dated)
+                .constants
+                .fit(here)
+        );
+        assert!(
+            interner
+                .private(schema, here, false, plain)
+                .constants
+                .fit(there)
+        );
+    }
+
     #[test]
     fn equal_texts_are_one_statement() {
         let mut interner = Interner::new(seeded(1), WorkerId(0));
-        let a = interner.intern(0, b"select 1\0\0\0");
-        let b = interner.intern(0, b"select 1\0\0\0");
-        let c = interner.intern(1, b"select 1\0\0\0");
+        let schema = interner.schema_of("d");
+        let a = interner.intern(schema, meaning(0), b"select 1\0\0\0");
+        let b = interner.intern(schema, meaning(0), b"select 1\0\0\0");
+        let c = interner.intern(schema, meaning(1), b"select 1\0\0\0");
         assert!(Arc::ptr_eq(&a, &b));
         assert!(!a.same(&c));
         assert_ne!(a.key(), c.key());
@@ -564,55 +745,72 @@ mod tests {
         let text = b"select * from t\0\0\0";
         let mut here = Interner::new(seeded(1), WorkerId(2));
         let mut there = Interner::new(seeded(1), WorkerId(3));
-        let old = here.intern(0, text);
-        here.stale(&old);
-        let new = here.intern(0, text);
+        let schema = here.schema_of("d");
+        let (other_schema, same) = (here.schema_of("e"), there.schema_of("d"));
+        assert_eq!(schema, same);
+        let apart = here.intern(other_schema, meaning(0), text);
+        let old = here.intern(schema, meaning(0), text);
+        here.stale(schema, &old);
+        let new = here.intern(schema, meaning(0), text);
         assert!(!new.same(&old) && new.key() != old.key());
         // Somebody else finds out later that the old one is stale.
-        here.stale(&old);
-        assert!(Arc::ptr_eq(&new, &here.intern(0, text)));
-        there.schema_changed();
-        let other = there.intern(0, text);
+        here.stale(schema, &old);
+        assert!(Arc::ptr_eq(&new, &here.intern(schema, meaning(0), text)));
+        there.schema_changed(schema);
+        let other = there.intern(schema, meaning(0), text);
         assert!(!other.same(&new), "each knows what the other does not");
-        assert!(Arc::ptr_eq(&other, &here.adopt(other.clone())));
+        assert!(Arc::ptr_eq(&other, &here.adopt(schema, other.clone())));
         let (news, more) = (here.untold(), there.untold());
-        assert_eq!(here.untold(), 0);
-        here.schema_changed_elsewhere(more);
-        there.schema_changed_elsewhere(news);
-        let (one, two) = (here.intern(0, text), there.intern(0, text));
+        assert!(here.untold().is_empty());
+        here.schema_changed_elsewhere("d", more[0].1);
+        there.schema_changed_elsewhere("d", news[0].1);
+        let still = here.intern(other_schema, meaning(0), text);
+        assert!(Arc::ptr_eq(&apart, &still), "another database's");
+        let (one, two) = (
+            here.intern(schema, meaning(0), text),
+            there.intern(schema, meaning(0), text),
+        );
         assert!(one.same(&two) && !one.same(&new) && !one.same(&other));
-        assert!(Arc::ptr_eq(&one, &here.adopt(two)));
+        assert!(Arc::ptr_eq(&one, &here.adopt(schema, two)));
     }
 
     #[test]
     fn unused_texts_are_forgotten() {
         let mut interner = Interner::new(seeded(1), WorkerId(0));
-        let kept = interner.intern(0, b"kept\0\0\0");
+        let schema = interner.schema_of("d");
+        let kept = interner.intern(schema, meaning(0), b"kept\0\0\0");
         for i in 0..5000 {
-            interner.intern(0, format!("select {i}\0\0\0").as_bytes());
+            interner.intern(schema, meaning(0), format!("select {i}\0\0\0").as_bytes());
         }
         assert!(interner.len() < 1100);
-        assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
+        assert!(Arc::ptr_eq(
+            &kept,
+            &interner.intern(schema, meaning(0), b"kept\0\0\0")
+        ));
     }
 
     #[test]
     fn long_texts_are_forgotten_sooner() {
         let mut interner = Interner::new(seeded(1), WorkerId(0));
-        let kept = interner.intern(0, b"kept\0\0\0");
+        let schema = interner.schema_of("d");
+        let kept = interner.intern(schema, meaning(0), b"kept\0\0\0");
         for i in 0..100 {
             let mut text = format!("select {i}").into_bytes();
             text.resize(1 << 20, b' ');
             text.extend_from_slice(b"\0\0\0");
-            interner.intern(0, &text);
+            interner.intern(schema, meaning(0), &text);
             assert!(interner.len() <= 18, "{}", interner.len());
         }
-        assert!(Arc::ptr_eq(&kept, &interner.intern(0, b"kept\0\0\0")));
+        assert!(Arc::ptr_eq(
+            &kept,
+            &interner.intern(schema, meaning(0), b"kept\0\0\0")
+        ));
     }
 
     #[test]
     fn two_statements_with_one_key() {
         let make = |text: &[u8], key: u128| {
-            let statement = Statement::new(0, text, 0);
+            let statement = Statement::new(0, Constants::Fixed, text, 0);
             statement.key.set(key).unwrap();
             Arc::new(statement)
         };
@@ -631,7 +829,8 @@ mod tests {
     #[test]
     fn those_unused_for_longest_come_first() {
         let mut set = ServerSet::new(seeded(1));
-        let statements = [b"a", b"b", b"c", b"d", b"e"].map(|text| Statement::new(0, text, 0));
+        let statements =
+            [b"a", b"b", b"c", b"d", b"e"].map(|text| Statement::new(0, Constants::Fixed, text, 0));
         let statements = statements.map(Arc::new);
         for statement in &statements {
             set.mark(statement.key(), statement, Held::Sure);

@@ -479,9 +479,12 @@ impl Pooler {
     fn all_packed(&mut self, out: &mut Out) {
         let last_number = self.number();
         let disabled = self.janitor.disabled.iter().cloned();
+        let schemas = self.shared.statements.changed_schemas();
+        let schemas = schemas.map(|(database, changes)| (database.to_string(), changes));
+        let schemas = schemas.collect();
         let estate = Estate {
             lasting: self.keys.lasting(),
-            schema: self.shared.statements.schema(),
+            schemas,
             last_number,
             disabled: disabled.collect(),
             tracked: self.shared.tracked.names().to_vec(),

@@ -94,7 +94,7 @@ impl Client {
     /// One that will come.
     pub fn new(wish: Wish, world: &mut World) -> Client {
         world.alarm(wish.at);
-        let view = View::of_reference(world.catalog.clone(), wish.id, wish.renamed);
+        let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
         let session = Session::new(reference_settings(&wish), view);
         let reference = Reference::new(session, wish.cancellable || wish.schema);
         Client {

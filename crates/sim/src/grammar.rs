@@ -118,14 +118,14 @@ const VALUES: [(&str, &[&str]); 4] = [
 /// Texts of prepared statements: few, so that clients share them.
 const TEXTS: [&str; 9] = [
     "select $1 v0",
-    "select $1 rows 3 v1",
+    "select $1 rows 3 v1 '1/2'",
     "insert $1 v2",
     "select $1 slow 2 v3",
     "select $1 size 300 notice v4",
     "fail $1 v5",
     "insert $1 v6",
-    "select 7 v7",
-    "select $1 rows 2 v8",
+    "select 7 v7 '1/2'",
+    "select $1 rows 2 v8 '1/2'",
 ];
 
 /// Speaks for one client.
@@ -294,7 +294,7 @@ impl<'a> Speaker<'a> {
             16 => self.flushed(),
             17 => self.oddment(),
             SLOW => {
-                // What may be cancelled may last, also until a cancel of it was repeated.
+                // What may be cancelled may last.
                 let slow = match self.chance.within(0..=2) {
                     0 if !tongue.sure => 4000,
                     1 if !tongue.sure => self.chance.within(20..=400),

@@ -187,7 +187,7 @@ impl Postgres {
             inbox: Vec::new(),
             session: Session::new(
                 Settings::new([]),
-                View::new(world.catalog.clone(), self.next_pid),
+                View::new(world.catalog(""), self.next_pid),
             ),
             busy_until: None,
             login: Login::default(),
@@ -276,7 +276,7 @@ impl Postgres {
                     .map(|(name, value)| (text(name), text(value)))
                     .collect();
                 let given = given.iter().map(|(name, value)| (&**name, &**value));
-                let view = View::new(world.catalog.clone(), process.pid);
+                let view = View::new(world.catalog(&process.login.0), process.pid);
                 process.session = Session::new(Settings::new(given), view);
                 process.stage = Stage::LoggingIn(after(world, self.manners.login_millis));
                 let pid = process.pid;

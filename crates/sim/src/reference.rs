@@ -114,8 +114,11 @@ impl Reference {
                 } else if lost {
                     self.session.lose();
                 }
-                let other = self.session.view.renames() && self.session.may_say(&expected, message);
-                if expected == message || unparsed || lost || other {
+                let refused = self.session.may_be_refused() && is_refused(message);
+                if refused {
+                    self.session.lose();
+                }
+                if expected == message || unparsed || lost || refused {
                     if self.is_silent() {
                         self.known = self.kept.len();
                     }
@@ -338,6 +341,14 @@ fn is_lost(expected: &[u8], message: &[u8]) -> bool {
     expected.first() == Some(&backend::PARAMETER_DESCRIPTION)
         && message.first() == Some(&backend::ERROR)
         && Fields::new(&message[HEADER..]).sqlstate() == Some(b"42P01")
+}
+
+/// A statement has constants of other settings than its client's, and its server does not have it.
+fn is_refused(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR) && {
+        let fields = Fields::new(&message[HEADER..]);
+        fields.sqlstate() == Some(b"0A000") && fields.message().starts_with(b"prepared statement")
+    }
 }
 
 /// The error of a cancelled statement.

@@ -143,11 +143,14 @@ impl Play {
         borrowed.prompt_cancels = scenario.cancels_are_prompt();
         borrowed.excuses.texts = scenario.excuses.clone();
         borrowed.excuses.closes = scenario.closes;
-        borrowed.catalog.borrow_mut().slack = match (scenario.workers, scenario.faults) {
+        let slack = match (scenario.workers, scenario.faults) {
             (1, faults) if faults.takeovers == 0 => 0,
             (_, faults) if faults.workers_stall => 50 * MILLI,
             _ => 2 * MILLI,
         };
+        for database in &scenario.databases {
+            borrowed.catalog(&database.name).borrow_mut().slack = slack;
+        }
         let mut postgres = Postgres::new(back, scenario.manners, &mut borrowed);
         postgres.limits = scenario.limits();
         borrowed.listen(front.clone());
@@ -269,7 +272,9 @@ impl Play {
         }
         *left -= 1;
         let mut world = self.world.borrow_mut();
-        let (now, catalog) = (world.now, world.catalog.clone());
+        let now = world.now;
+        let all: Vec<_> = world.catalogs.values().cloned().collect();
+        let catalog = &all[self.chance.within(0..=all.len() - 1)];
         let changed = catalog.borrow_mut().change_outside(&mut self.chance);
         if let Some((table, shape)) = changed {
             let line = || format!("somebody changes t{table}: {shape:?}");
@@ -359,7 +364,9 @@ impl Play {
             process.tell_notes(&self.world);
         }
         let alone = self.processes.len() == 1;
-        self.world.borrow().catalog.borrow_mut().alone = alone;
+        for catalog in self.world.borrow().catalogs.values() {
+            catalog.borrow_mut().alone = alone;
+        }
         self.pass_time(before);
     }
 

@@ -71,18 +71,6 @@ impl Shape {
             out == message
         })
     }
-
-    /// Names and types of columns are the same.
-    pub fn resembles(self, other: Shape) -> bool {
-        let of = |shape: Shape| {
-            let columns = COLUMNS.get(usize::from(shape.0)).copied();
-            columns.map(|of| of.iter().map(|(name, kind, _)| (*name, *kind)))
-        };
-        match (of(self), of(other)) {
-            (Some(one), Some(other)) => one.eq(other),
-            (one, other) => one.is_none() && other.is_none(),
-        }
-    }
 }
 
 /// Some shapes, one of which a table has, or had.
@@ -386,7 +374,5 @@ mod tests {
             shape.describe(&mut out);
             assert_eq!(Shape::described(&out), Some(shape));
         }
-        assert!(Shape(2).resembles(Shape(3)) && !Shape(0).resembles(Shape(2)));
-        assert!(!Shape(0).resembles(Shape::GONE));
     }
 }

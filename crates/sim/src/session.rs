@@ -54,16 +54,12 @@ pub struct Session {
     slow: Option<Slow>,
     /// A statement of that name is described: what comes next is not known.
     undecided: Option<Vec<u8>>,
-    /// How many groups were ended by a Sync.
-    groups: u32,
-    /// The group being sent has a message already.
-    begun: bool,
-    /// Settings may have become others in it.
+    /// Settings may have become others in the group being sent.
     unsettled: bool,
-    /// Settings at savepoints.
-    savepoints: Vec<Settings>,
-    /// Rows that may be others, with those.
-    others: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The portal that was bound last in it, and the statement.
+    bound: Option<(Vec<u8>, Vec<u8>)>,
+    /// What was fed last is about a statement whose constants a pooler may not be able to give.
+    refusable: bool,
     /// Replies.
     pub out: Vec<u8>,
     /// So many of `out` PostgreSQL would have sent by now.
@@ -82,15 +78,11 @@ struct Prepared {
     plan: Option<Plan>,
     /// Its constants are of settings that its client had not been told of.
     vague: bool,
-    /// The last group that began with it, or that it was parsed in.
-    began: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
 struct Portal {
     text: String,
-    /// What it may say instead.
-    other: Option<String>,
     sql: Sql,
     token: Option<Token>,
     /// Rows already sent; `None` before the first Execute.
@@ -98,8 +90,6 @@ struct Portal {
     done: bool,
     /// What the table is that its rows are like.
     shape: Option<Shape>,
-    /// Which statement's it is, and in which group it was bound.
-    of: Option<(Vec<u8>, Plan, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,11 +122,9 @@ impl Session {
             settings,
             view,
             undecided: None,
-            groups: 0,
-            begun: false,
             unsettled: false,
-            savepoints: Vec::new(),
-            others: Vec::new(),
+            refusable: false,
+            bound: None,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             block: Block::None,
@@ -221,16 +209,13 @@ impl Session {
         if self.skipping && tag != frontend::SYNC {
             return;
         }
-        self.others.clear();
+        self.refusable = false;
         match tag {
             frontend::QUERY => {
-                self.begun = false;
                 self.query(body);
             }
             frontend::SYNC => {
-                self.begun = false;
                 self.skipping = false;
-                self.groups += 1;
                 self.end_implicit();
                 self.ready();
             }
@@ -246,7 +231,6 @@ impl Session {
                 if let Err(fault) = self.extended(tag, body) {
                     self.fail(&fault);
                 }
-                self.begun = true;
             }
             _ => self.fail(&("08P01", format!("invalid frontend message type {tag}"))),
         }
@@ -528,7 +512,6 @@ impl Session {
                 }
                 .into()
             }
-            Sql::Savepoint | Sql::RollbackTo | Sql::Release => self.savepoint(sql)?.into(),
             Sql::Set(name, value, local) => {
                 if *local && self.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
@@ -576,7 +559,6 @@ impl Session {
                     by_sql: true,
                     plan: None,
                     vague: false,
-                    began: None,
                 };
                 self.keep(name.as_bytes(), prepared)?;
                 "PREPARE".into()
@@ -592,28 +574,6 @@ impl Session {
             }
             _ => return Err(("0A000", "not known here".into())),
         })
-    }
-
-    /// Of all that is undone, only settings are known here.
-    fn savepoint(&mut self, sql: &Sql) -> Result<&'static str, Fault> {
-        if self.block == Block::None {
-            let text = "SAVEPOINT can only be used in transaction blocks";
-            return Err(("25P01", text.into()));
-        }
-        if *sql == Sql::Savepoint {
-            self.savepoints.push(self.settings.clone());
-            return Ok("SAVEPOINT");
-        }
-        let Some(saved) = self.savepoints.last() else {
-            return Err(("3B001", "savepoint does not exist".into()));
-        };
-        if *sql == Sql::Release {
-            self.savepoints.pop();
-            return Ok("RELEASE");
-        }
-        self.settings.go_back(saved);
-        self.block = Block::Open;
-        Ok("ROLLBACK")
     }
 
     /// The unnamed statement is kept apart, and stays.
@@ -671,10 +631,9 @@ impl Session {
         self.out.extend_from_slice(&row);
     }
 
-    /// Where it says one thing, it may say the other.
-    pub fn may_say(&self, expected: &[u8], message: &[u8]) -> bool {
-        let both = |(one, other): &(Vec<u8>, Vec<u8>)| one == expected && other == message;
-        self.others.iter().any(both)
+    /// What was fed last may be refused: the statement has constants of other settings.
+    pub fn may_be_refused(&self) -> bool {
+        self.refusable
     }
 
     fn describe_rows(&mut self, sql: &Sql, shape: Option<Shape>) {
@@ -692,9 +651,6 @@ impl Session {
         self.error(fault.0, &fault.1);
         if self.block == Block::None {
             self.abort();
-        } else if let Some(saved) = self.savepoints.last() {
-            self.settings.go_back(saved);
-            self.block = Block::Failed;
         } else {
             self.undo_changes();
             self.view.undo();
@@ -749,7 +705,6 @@ impl Session {
 
     fn end_transaction(&mut self) {
         self.portals.clear();
-        self.savepoints.clear();
         self.authors.clear();
         self.view.end();
         for plan in self.statements.values_mut().flat_map(|s| &mut s.plan) {
@@ -767,6 +722,7 @@ impl Session {
 
     fn ready(&mut self) {
         self.unsettled = false;
+        self.bound = None;
         for (name, value) in self.settings.report() {
             write::parameter_status(&mut self.out, name.as_bytes(), value.as_bytes());
         }

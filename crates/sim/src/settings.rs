@@ -106,14 +106,6 @@ impl Settings {
         }
     }
 
-    /// Back to a savepoint.
-    pub fn go_back(&mut self, saved: &Settings) {
-        for (value, saved) in self.0.iter_mut().zip(&saved.0) {
-            value.now.clone_from(&saved.now);
-            value.local.clone_from(&saved.local);
-        }
-    }
-
     /// A setting's value in force.
     pub fn get(&self, name: &str) -> Option<&str> {
         position(name).map(|at| effective(&self.0[at]))

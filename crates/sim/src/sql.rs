@@ -105,12 +105,6 @@ pub enum Sql {
     CopyIn(Author),
     /// COPY ... TO STDOUT: rows and their size.
     CopyOut(Author, u32, u32),
-    /// SAVEPOINT, of whatever name.
-    Savepoint,
-    /// ROLLBACK TO the last one.
-    RollbackTo,
-    /// RELEASE of the last one.
-    Release,
     /// Not SQL.
     Unreadable,
 }
@@ -118,7 +112,7 @@ pub enum Sql {
 impl Sql {
     /// It ends a transaction, so that a failed one takes it.
     pub fn is_exit(&self) -> bool {
-        matches!(self, Sql::Commit | Sql::Rollback | Sql::RollbackTo)
+        matches!(self, Sql::Commit | Sql::Rollback)
     }
 
     /// Settings may be others behind it.
@@ -209,9 +203,6 @@ fn read(text: &str) -> Option<Sql> {
         "fail" => Sql::Fail(author(rest)),
         "begin" => Sql::Begin,
         "commit" => Sql::Commit,
-        "savepoint" => Sql::Savepoint,
-        "rollback" if lower.starts_with("to ") => Sql::RollbackTo,
-        "release" => Sql::Release,
         "rollback" => Sql::Rollback,
         "show" => Sql::Show(rest.into()),
         "set" => set(rest)?,

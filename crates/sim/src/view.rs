@@ -97,28 +97,10 @@ pub struct Plan {
     parsed: u64,
     /// The transaction goes on that it was parsed in.
     here: bool,
-    described: Option<Described>,
+    described: Option<Shape>,
     /// The same in a transaction that had changed the schema: it counts for statements that were
     /// named behind that change, as far as a pooler can tell.
-    inside: Option<Described>,
-}
-
-/// What a client knows of a statement.
-#[derive(Clone, Copy, Debug)]
-struct Described {
-    shape: Shape,
-    /// As a statement; else only a portal of it was described.
-    whole: bool,
-}
-
-impl Described {
-    /// Who knows this reads such rows rightly, as far as a pooler can tell.
-    fn fits(self, shape: Shape) -> bool {
-        match self.whole {
-            true => self.shape == shape,
-            false => self.shape.resembles(shape),
-        }
-    }
+    inside: Option<Shape>,
 }
 
 /// What may become of a message about a statement.
@@ -149,7 +131,7 @@ impl Plan {
     }
 
     /// What its client may have been told that it is.
-    fn told(&self) -> impl Iterator<Item = Described> {
+    fn told(&self) -> impl Iterator<Item = Shape> {
         self.described.into_iter().chain(self.inside)
     }
 
@@ -161,11 +143,6 @@ impl Plan {
     /// The transaction is over that it was parsed in.
     pub fn leave(&mut self) {
         self.here = false;
-    }
-
-    /// It is that same one, parsed by that same message.
-    pub fn is(&self, other: &Plan) -> bool {
-        self.sent == other.sent && self.parsed == other.parsed
     }
 }
 
@@ -220,6 +197,12 @@ impl View {
         if let Some(follows) = &mut self.follows {
             follows.reply = Reply::read(message);
         }
+    }
+
+    /// The client is told that rows have changed, or that a table is gone.
+    pub fn hears_error(&self) -> bool {
+        let reply = self.follows.as_ref().map(|follows| follows.reply);
+        matches!(reply, Some(Reply::Refused | Reply::Gone)) && self.renames()
     }
 
     /// Its replies depend on what others do.
@@ -336,13 +319,13 @@ impl View {
     }
 
     /// A statement is bound, or described.
-    pub fn revalidate(&mut self, plan: &mut Plan, token: Option<Token>, binds: bool) -> Outcome {
+    pub fn revalidate(&mut self, plan: &mut Plan, token: Option<Token>) -> Outcome {
         let sees = self.sees(plan.table, token);
         let Verdict {
             goes,
             refused: may_be_refused,
             gone: may_be_gone,
-        } = self.judge(plan, sees, binds);
+        } = self.judge(plan, sees);
         let reply = self.follows.as_ref().map_or(Reply::Other, |f| f.reply);
         let outcome = match reply {
             Reply::Refused if may_be_refused => None,
@@ -371,7 +354,7 @@ impl View {
         refused()
     }
 
-    fn judge(&self, plan: &Plan, sees: Shapes, binds: bool) -> Verdict {
+    fn judge(&self, plan: &Plan, sees: Shapes) -> Verdict {
         let there = sees.only(|shape| shape != Shape::GONE);
         let gone = sees.has(Shape::GONE);
         if !plan.rows {
@@ -382,7 +365,7 @@ impl View {
                 gone,
             };
         }
-        let goes = there.only(|shape| self.may_go(plan, shape, binds));
+        let goes = there.only(|shape| self.may_go(plan, shape));
         let refused = there.iter().any(|shape| self.may_be_refused(plan, shape))
             || gone && self.refused_before_lookup(plan);
         Verdict {
@@ -408,7 +391,7 @@ impl View {
         self.catalog.borrow().noticed(at) > plan.parsed
     }
 
-    fn may_go(&self, plan: &Plan, shape: Shape, binds: bool) -> bool {
+    fn may_go(&self, plan: &Plan, shape: Shape) -> bool {
         let was = self.shapes(plan).has(shape);
         if !self.renames() {
             return was;
@@ -416,7 +399,7 @@ impl View {
         match plan.described.filter(|_| self.knows(plan)) {
             // Not covered: a server that lacks it parses it late, and nobody knows better.
             None => was || !plan.here,
-            Some(described) => described.fits(shape) || !described.whole && !binds,
+            Some(described) => described == shape,
         }
     }
 
@@ -427,20 +410,20 @@ impl View {
         if !self.renames() || plan.here && plan.unnamed {
             return false;
         }
-        let misfit = plan.told().any(|known| !known.fits(shape));
+        let misfit = plan.told().any(|known| known != shape);
         misfit || self.undone(plan, shape) || self.rolled_back(plan, shape)
     }
 
     /// A pooler compares what a client was told with what the server has, where PostgreSQL would say
     /// first that the table is gone.
     fn refused_before_lookup(&self, plan: &Plan) -> bool {
-        let other = |known: Described| {
+        let other = |known: Shape| {
             let catalog = self.catalog.borrow();
             let since = catalog.shapes(plan.table, plan.since);
             let since = since.and(catalog.tried(plan.table, plan.since));
             since
                 .iter()
-                .any(|shape| shape != Shape::GONE && !known.fits(shape))
+                .any(|shape| shape != Shape::GONE && known != shape)
         };
         self.renames() && plan.told().any(other)
     }
@@ -460,27 +443,13 @@ impl View {
         catalog.tried(plan.table, plan.since).has_other_than(shape)
     }
 
-    /// A Bind's formats do not fit what its statement has now. A pooler takes it for one that was
-    /// parsed for something else, if it knows that the schema has changed.
-    pub fn misfits(&self, plan: &Plan, shape: Shape) -> bool {
-        let Some(follows) = self.follows.as_ref().filter(|f| f.renamed) else {
-            return false;
-        };
-        let late = !plan.unnamed && !self.shapes(plan).has(shape) && self.knows(plan);
-        follows.reply == Reply::Refused || late
-    }
-
     /// The client is told what a statement is.
-    pub fn describe(&self, plan: &mut Plan, shape: Shape, whole: bool) {
+    pub fn describe(&self, plan: &mut Plan, shape: Shape) {
         // What it is in a transaction that has changed the schema, it may be no more after that.
-        let fits = |known: Described| {
-            let new = Described { shape, whole };
-            new.fits(known.shape) && (known.whole || !whole)
-        };
         if self.told.is_some() {
-            plan.inside = Some(Described { shape, whole });
-        } else if !plan.described.is_some_and(fits) {
-            plan.described = Some(Described { shape, whole });
+            plan.inside = Some(shape);
+        } else {
+            plan.described = Some(shape);
         }
     }
 
@@ -552,11 +521,16 @@ impl View {
                 self.catalog.borrow_mut().keep(table, shape);
             }
         }
-        self.undo();
+        self.let_go();
     }
 
-    /// What the transaction has changed is undone.
+    /// What the transaction has changed is undone: nobody else need know of it.
     pub fn undo(&mut self) {
+        self.told = None;
+        self.let_go();
+    }
+
+    fn let_go(&mut self) {
         self.pending = [None; TABLES];
         if self.follows.is_none() {
             self.catalog.borrow_mut().unlock(self.whose);

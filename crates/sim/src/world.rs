@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
@@ -36,8 +36,8 @@ pub struct World {
     pub prompt_cancels: bool,
     /// When orders were first obeyed by a worker.
     pub orders: HashMap<String, Time>,
-    /// PostgreSQL's tables.
-    pub catalog: schema::Shared,
+    /// PostgreSQL's tables, by database.
+    pub catalogs: BTreeMap<String, schema::Shared>,
     /// Goes up whenever anything moves.
     pub activity: u64,
     sockets: Vec<Socket>,
@@ -97,6 +97,11 @@ pub enum Read {
 }
 
 impl World {
+    /// The tables of a database.
+    pub fn catalog(&mut self, database: &str) -> schema::Shared {
+        self.catalogs.entry(database.into()).or_default().clone()
+    }
+
     /// An empty world.
     pub fn new(seed: u64) -> Shared {
         Rc::new(RefCell::new(World {
@@ -107,7 +112,7 @@ impl World {
             excuses: Excuses::default(),
             prompt_cancels: false,
             orders: HashMap::new(),
-            catalog: schema::Shared::default(),
+            catalogs: BTreeMap::new(),
             activity: 0,
             sockets: Vec::new(),
             alarms: BinaryHeap::new(),

@@ -51,6 +51,12 @@ fn slow(client: &mut Client, millis: usize) -> (String, Part) {
 /// Reads up to ReadyForQuery and accepts the whole reply that is wanted, or a beginning of it
 /// followed by the cancel's error.
 fn whole_or_cancelled(client: &mut Client) -> Outcome {
+    whole_or(client, error("57014", CANCELLED))
+}
+
+/// Reads up to ReadyForQuery and accepts the whole reply that is wanted, or a beginning of it
+/// followed by an error.
+pub(super) fn whole_or(client: &mut Client, error: Want) -> Outcome {
     let wants = std::mem::take(&mut client.session.want);
     let mut got: Vec<Message> = Vec::new();
     loop {
@@ -65,14 +71,14 @@ fn whole_or_cancelled(client: &mut Client) -> Outcome {
         return Ok(());
     }
     let count = got.len();
-    let cancelled = [error("57014", CANCELLED), wants[wants.len() - 1].clone()];
+    let cancelled = [error, wants[wants.len() - 1].clone()];
     let is_cancel = count >= 2 && count <= wants.len() && all_accept(&cancelled, &got[count - 2..]);
     if is_cancel && all_accept(&wants[..count - 2], &got[..count - 2]) {
         return Ok(());
     }
     Err(Failure {
         kind: Kind::Wrong,
-        what: "neither the whole reply nor a cancelled one".to_owned(),
+        what: "neither the whole reply nor one that ends in the error".to_owned(),
         expected: wants.iter().map(Want::shown).collect(),
         got: got
             .iter()

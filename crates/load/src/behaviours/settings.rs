@@ -1,9 +1,10 @@
 //! Settings a pooler tracks, and the commands that throw session state away.
 
+use super::cancels::whole_or;
 use super::statements::{any_name, call, ensure, put_call};
 use crate::client::Client;
 use crate::connection::Leave;
-use crate::expect::Want;
+use crate::expect::{Want, error};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{Message, column, data_row, oid, row_description, text_body};
 use crate::session::{Part, text};
@@ -169,18 +170,14 @@ pub(super) fn constants(client: &mut Client) -> Outcome {
     let statement = client.session.statement(name).expect("parsed by now");
     let elsewhere = client.random.below(ZONES.len());
     go_to(client, elsewhere)?;
-    let block = client.random.one_in(2);
-    if block {
-        client.query("begin", &[Part::Begin])?;
-    }
-    for _ in 0..client.random.between(1, 2) {
-        call(client, name, &statement)?;
-    }
-    if block {
-        read_back(client, "TimeZone")?;
-        client.query("commit", &[Part::Commit])?;
-    }
-    Ok(())
+    // A server that lacks the statement refuses it: nobody gets another constant.
+    let refused = "prepared statement has constants that were read under other settings, \
+                   and this server does not have it";
+    put_call(client, name, &statement);
+    client.session.sync();
+    client.send()?;
+    whole_or(client, error("0A000", refused))?;
+    read_back(client, "TimeZone")
 }
 
 /// Logs in anew with settings of its own; gives their names.

@@ -226,8 +226,6 @@ impl Pooler {
         }
         if matches!(server.state, server::State::BeingCancelled) {
             self.checkin(target, out);
-        } else {
-            self.carriers_through(target, out);
         }
     }
 

@@ -8,18 +8,14 @@
 //! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
 //! soon as its client's transaction is over.
 //!
-//! PostgreSQL ignores a cancel that comes before it has read the statement; on a busy machine that
-//! happens to a few in a hundred of those sent right behind it. So such a cancel is repeated while
-//! its statement goes on ([`Repeat`]), as long as nothing else of the client was sent; what the
-//! client sends while a repetition is out waits until that is through.
+//! PostgreSQL ignores a cancel that comes before it has read the statement, through us as directly: a
+//! client that cancels right behind its statement cancels again, as it must with PostgreSQL alone.
 
 pub mod carrier;
 pub mod keys;
-pub mod repeat;
 
 pub use carrier::Errand;
 pub use keys::{Keys, OldKey};
-pub use repeat::Repeat;
 
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
@@ -70,7 +66,6 @@ impl Pooler {
         match state {
             Some((true, _)) => self.cancel_waiting(id, out),
             Some((_, Some(server))) if self.runs(server) => {
-                self.mind_missed(server);
                 return self.send_cancel(server, Some(from), out);
             }
             _ if !again => {

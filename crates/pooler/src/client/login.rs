@@ -493,7 +493,7 @@ impl Pooler {
         // A replication client's server was logged in with them.
         client.asked = asked.filter(|asked| !asked.is_unknown() && !client.replication.any());
         let params = self.shared.params.intern(wanted);
-        client.meaning = params.meaning(self.keys.meaning());
+        client.meaning = params.meaning(&self.shared.tracked, self.keys.meaning());
         client.params = Some(params.clone());
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);

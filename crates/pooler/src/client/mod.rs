@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::event::{Ends, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
-use crate::params::Params;
+use crate::params::{Meaning, Params};
 use crate::pool::PoolId;
 use crate::statement::{Names, Statement};
 use crate::tls::TlsFacts;
@@ -87,8 +87,8 @@ pub struct Client {
     pub params: Option<Arc<Params>>,
     /// Those it asked for at login, if any: what RESET goes back to.
     pub asked: Option<Arc<Params>>,
-    /// A hash of those that change what statements mean.
-    pub meaning: u64,
+    /// Those that change what statements mean.
+    pub meaning: Meaning,
     /// Its named statements.
     pub names: Names,
     /// How many names it has given so far: the number of the latest.

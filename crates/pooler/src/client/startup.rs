@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
 use crate::note::Level;
-use crate::params::Params;
+use crate::params::{Meaning, Params};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::statement::Names;
@@ -68,7 +68,7 @@ impl Pooler {
             database: nobody,
             params: None,
             asked: None,
-            meaning: 0,
+            meaning: Meaning::default(),
             names: Names::with_hasher(seeded),
             names_given: 0,
             unnamed: None,

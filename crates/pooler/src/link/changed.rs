@@ -5,8 +5,6 @@
 //! old description. So what clients were told at their Describes is compared with what servers
 //! have, once the schema is known to have changed, and PostgreSQL's error is made where they differ.
 
-use std::sync::Arc;
-
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::frontend::Target;
@@ -17,8 +15,9 @@ use super::downstream::{self, Downstream, HELD_MESSAGE_MAX, Step};
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
 use crate::inbox::Chunk;
-use crate::ledger::{Asked, Change, Described, Entry, Reply};
-use crate::statement::{Named, Shape, Statement, Told, server_name};
+use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
+use crate::server::Bound;
+use crate::statement::{Named, Shape, Told, server_name};
 
 /// What clients ask.
 impl Upstream<'_> {
@@ -29,32 +28,63 @@ impl Upstream<'_> {
         let Some(told) = &named.told else {
             return Ok(false);
         };
-        let same = named.statement.schema == self.interner.schema();
+        let same = named.statement.schema == self.interner.schema(self.schema);
         let server = self.linked();
-        if same && !server.changes.has_temporary() {
+        // Under another search path it is another statement, and so is one of a transaction behind that.
+        let late = server.set.is_other(key, &named.statement) || named.statement.private;
+        if same && !late && !server.changes.are_private() {
             return Ok(false);
         }
         if let Some(shape) = server.set.shape(key) {
-            return Ok(!told.shape.fits(shape));
+            return Ok(told.shape != shape);
         }
         if !server.ledger.checks(key) {
-            self.describe_for_us(key);
+            self.describe_for_us(key, named.number, None);
         }
         Err(self.stall())
     }
 
-    fn describe_for_us(&mut self, key: u128) {
+    /// A client that has not had a statement described has a portal of it described, and may remember
+    /// that: what the statement is must be known.
+    pub(super) fn learn(&mut self, bound: Bound) {
+        let Bound {
+            key,
+            statement,
+            asked,
+            ..
+        } = bound;
+        let server = self.linked();
+        let transient = server.changes.are_private() && !statement.private;
+        if transient || server.ledger.tells(asked.number) {
+            return;
+        }
+        let here = server.set.shape(key);
+        let known = statement.told().filter(|told| here == Some(told.shape));
+        let Some(known) = known.cloned() else {
+            return self.describe_for_us(key, asked.number, Some(asked));
+        };
+        let named = match server.ledger.pending_definition(asked.number) {
+            Some(named) => Some(named),
+            None => self.client.names.get_mut(&asked.name),
+        };
+        if let Some(named) = named.filter(|named| named.number == asked.number) {
+            named.told = Some(known);
+        }
+    }
+
+    fn describe_for_us(&mut self, key: u128, number: u64, asked: Option<Asked>) {
         let to = self.to();
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
         });
         self.linked().ledger.described.push_back(Described {
-            asked: None,
-            key: Some(key),
+            asked,
+            key,
             parameters: None,
         });
         let mut entry = Entry::swallow(Reply::Describe);
         entry.describes = true;
+        entry.named = number;
         self.push(entry);
     }
 }
@@ -78,20 +108,15 @@ impl Downstream<'_> {
             if header.tag == tag::PARAMETER_DESCRIPTION {
                 described.parameters = body.map(Box::from);
             } else {
+                let (key, asked) = (described.key, described.asked.clone());
                 let parameters = described.parameters.take();
-                let shape = match (&parameters, described.key, body) {
-                    (Some(parameters), Some(_), Some(body)) => {
-                        Shape::of_statement(parameters, body)
-                    }
-                    (None, None, Some(body)) => Shape::of_portal(body),
-                    _ => None,
-                };
-                if let Some(key) = described.key {
-                    let shape = shape.unwrap_or(Shape::UNREADABLE);
-                    self.server.set.describe(key, shape);
-                }
-                if let Some(asked) = described.asked.clone() {
-                    let told = shape.map(|shape| Told { shape, parameters });
+                let told = parameters.zip(body).and_then(|(parameters, body)| {
+                    let shape = Shape::read(&parameters, body)?;
+                    Some(Told { shape, parameters })
+                });
+                let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
+                self.server.set.describe(key, shape);
+                if let Some(asked) = asked {
                     self.was_told(&asked, told);
                 }
             }
@@ -109,16 +134,11 @@ impl Downstream<'_> {
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };
-        // What an old statement is where this transaction has changed the schema, it is no more
-        // after a rollback.
-        if self.server.changes.is_older(named.number) {
+        // What a statement of before is in this transaction, it may be no more behind that.
+        if self.server.changes.are_private() && !named.statement.private {
             return;
         }
-        // A portal's description says less than a statement's of the same columns.
-        let same = |old: &Arc<Told>| told.as_ref().is_some_and(|new| new.shape.fits(old.shape));
-        if !named.told.as_ref().is_some_and(same) {
-            named.told = told.map(|told| named.statement.share(told));
-        }
+        named.told = told.map(|told| named.statement.share(told));
     }
 
     /// An error about a statement that PostgreSQL had parsed without one: what it was parsed for
@@ -137,21 +157,14 @@ impl Downstream<'_> {
                 .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
     }
 
-    /// The client asks for formats of columns that the statement has no more: it was described
-    /// before the schema changed, and this server parsed it since.
-    pub(super) fn had_another_result(&self, fields: Fields<'_>, statement: &Statement) -> bool {
-        let routine = fields.iter().find(|(code, _)| *code == b'R');
-        routine.is_some_and(|(_, routine)| routine == b"PortalSetResultFormat")
-            && statement.schema != self.shared.statements.schema()
-    }
-
-    /// PostgreSQL refuses what stands in the place of a statement whose rows have changed.
-    pub(super) fn is_of_changed(&self, fields: Fields<'_>) -> bool {
+    /// PostgreSQL refuses what stands in the place of a statement that can't be used here.
+    pub(super) fn refusal(&self, fields: Fields<'_>) -> Option<Refusal> {
         let ledger = &self.server.ledger;
         let carries = ledger.front().is_some_and(|entry| entry.name_op);
-        let op = ledger.name_ops.front().filter(|_| carries);
-        op.is_some_and(|op| matches!(op.change, Change::Changed))
-            && fields.sqlstate() == Some(b"26000")
+        match ledger.name_ops.front().filter(|_| carries)?.change {
+            Change::Refused(why) if fields.sqlstate() == Some(b"26000") => Some(why),
+            _ => None,
+        }
     }
 
     /// To a Describe PostgreSQL tells the parameters' types before it finds that the rows have
@@ -170,11 +183,10 @@ impl Downstream<'_> {
             _ => None,
         };
         let named = name.and_then(|name| client.names.get(name));
-        let told = named.and_then(|named| named.told.as_ref());
-        if let Some(parameters) = told.and_then(|told| told.parameters.as_ref()) {
+        if let Some(told) = named.and_then(|named| named.told.as_ref()) {
             self.out.send_with(Peer::Client(*id), |buf| {
                 write::message(buf, tag::PARAMETER_DESCRIPTION, |buf| {
-                    buf.extend_from_slice(parameters);
+                    buf.extend_from_slice(&told.parameters);
                 });
             });
         }
@@ -186,6 +198,22 @@ impl Downstream<'_> {
         self.tell_instead(fields, |field| match field {
             b'C' => Some(b"0A000"),
             b'M' => Some(b"cached plan must not change result type"),
+            b'F' => Some(b"plancache.c"),
+            b'R' => Some(b"RevalidateCachedQuery"),
+            _ => None,
+        });
+    }
+
+    /// The statement's constants would be others here. Drivers know by the code and the routine that
+    /// they must parse it anew.
+    pub(super) fn tell_other_settings(&mut self, fields: Fields<'_>) {
+        self.tell_instead(fields, |field| match field {
+            b'C' => Some(b"0A000"),
+            b'M' => Some(
+                b"prepared statement has constants that were read under other settings, \
+                  and this server does not have it",
+            ),
+            b'H' => Some(b"Prepare it again after SET."),
             b'F' => Some(b"plancache.c"),
             b'R' => Some(b"RevalidateCachedQuery"),
             _ => None,

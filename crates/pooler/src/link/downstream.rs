@@ -10,10 +10,11 @@ use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Part, Reply};
+use crate::ledger::{Part, Refusal, Reply};
 use crate::params::Params;
 use crate::server::Server;
 use crate::standby;
+use crate::statement::SchemaId;
 use crate::{Seeded, Shared};
 
 /// The longest CommandComplete or the like that is held, in bytes.
@@ -56,6 +57,8 @@ pub struct Downstream<'a> {
     pub client: Option<(ClientId, &'a mut Client)>,
     /// The client keeps it when a transaction is over.
     pub kept: bool,
+    /// The schema of its database.
+    pub schema: SchemaId,
     /// What all connections share.
     pub shared: &'a mut Shared,
     /// The hasher of settings' meanings.
@@ -145,10 +148,6 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
-            tag::NOTICE => {
-                self.may_say_exists(chunk, header);
-                self.passing(chunk, header)
-            }
             _ => self.passing(chunk, header),
         }
     }
@@ -186,8 +185,6 @@ impl Downstream<'_> {
         let fate = match (header.tag, self.server.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
-            // Of what is ours nobody wants to hear: that SET LOCAL is of a block, say.
-            (tag::NOTICE, _) if self.server.detour.is_some() => Fate::Drop,
             (tag::NOTICE, Some(entry))
                 if entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute) =>
             {
@@ -363,9 +360,7 @@ impl Downstream<'_> {
         let Some(front) = self.server.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
-        if self.server.detour.is_none() {
-            self.may_alter(command);
-        }
+        self.may_alter(command);
         match command {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
                 Some((_, client)) => forget_all(client, self.server),
@@ -407,7 +402,7 @@ impl Downstream<'_> {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.meaning = params.meaning(self.meaning);
+                    client.meaning = params.meaning(&self.shared.tracked, self.meaning);
                 }
                 client.params = Some(self.shared.params.intern(params));
                 if has_meaning {
@@ -448,23 +443,21 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.meaning = params.meaning(self.meaning);
+        client.meaning = params.meaning(&self.shared.tracked, self.meaning);
         client.params = Some(self.shared.params.intern(params));
     }
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
-        if self.server.detour.is_some() && fields.severity() == b"ERROR" {
-            if let Some(detour) = &mut self.server.detour {
-                detour.fails(body);
-            }
-            self.pass_front(chunk, header, Fate::Drop);
-            failed(None, self.server);
-            return Ok(());
-        }
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= ERROR_FRONT;
-            concerned(client, self.server, &mut self.shared.statements).filter(|_| fits)
+            concerned(
+                client,
+                self.server,
+                self.schema,
+                &mut self.shared.statements,
+            )
+            .filter(|_| fits)
         });
         if let Some(Concerned {
             statement: Some(statement),
@@ -474,11 +467,11 @@ impl Downstream<'_> {
             if fields.sqlstate() == Some(b"26000") {
                 self.server.close_why = Some("prepared statements lost");
             }
-            if self.is_stale(fields) {
-                self.shared.statements.stale(statement);
+            if self.is_stale(fields) && !self.server.changes.are_private() {
+                self.shared.statements.stale(self.schema, statement);
             }
         }
-        let changed = self.is_of_changed(fields);
+        let refusal = self.refusal(fields);
         let ours = self.server.ledger.front().is_some_and(|entry| {
             // It failed because the client's command had.
             entry.part == Part::Rest && fields.sqlstate() == Some(b"25P02")
@@ -497,8 +490,9 @@ impl Downstream<'_> {
         self.server.copy_broken = false;
         let described = self.server.ledger.described.front();
         // In a transaction that has failed, PostgreSQL looks at that first.
-        let failed_before = changed && self.server.status == Status::Failed;
+        let failed_before = refusal.is_some() && self.server.status == Status::Failed;
         let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
+        let changed = refusal == Some(Refusal::Changed);
         if (changed && !failed_before) || in_check {
             self.tell_described_parameters();
         }
@@ -510,19 +504,14 @@ impl Downstream<'_> {
             self.pass_front(chunk, header, Fate::Drop);
         } else if ours {
             self.pass_front(chunk, header, Fate::Drop);
-        } else if let Some(Concerned {
-            statement: Some(statement),
-            ..
-        }) = &concerned
-            && self.had_another_result(fields, statement)
-        {
-            self.tell_changed_result(fields);
-            chunk.at += header.total();
         } else if failed_before {
             self.tell_failed(fields);
             chunk.at += header.total();
-        } else if changed {
-            self.tell_changed_result(fields);
+        } else if let Some(refusal) = refusal {
+            match refusal {
+                Refusal::Changed => self.tell_changed_result(fields),
+                Refusal::Settings => self.tell_other_settings(fields),
+            }
             chunk.at += header.total();
         } else if let Some(concerned) = concerned
             && contains(body, &concerned.server_name)

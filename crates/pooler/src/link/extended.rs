@@ -14,9 +14,6 @@ use crate::ledger::{Asked, Change, Described, Entry, Reply};
 use crate::server::Bound;
 use crate::statement::{self, Statement};
 
-/// Of how many portals that were bound in one group what their descriptions promise is kept in mind.
-const BOUND_MAX: usize = 64;
-
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
@@ -44,13 +41,7 @@ impl Upstream<'_> {
             return Err(self.stall());
         }
         self.settle_meaning()?;
-        let meaning = self.meaning();
-        let statement = self.interner.intern(meaning, parse.definition);
-        if meaning == self.client.meaning
-            && let Some(settings) = &self.client.params
-        {
-            statement.settle(settings);
-        }
+        let statement = self.parsed_now(parse.definition);
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
             return Ok(());
@@ -59,7 +50,7 @@ impl Upstream<'_> {
     }
 
     fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
-        self.parses_unnamed();
+        self.parses_unnamed(&statement);
         let mut entry = Entry::forward(Reply::Parse);
         entry.unnamed = true;
         entry.name_op = self.define_unnamed(&statement);
@@ -169,18 +160,18 @@ impl Upstream<'_> {
 
     /// What a Bind names, and what its portal will do.
     fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
-        let mut found = self.statement(names.statement, true)?;
-        let server = self.linked();
-        let group = server.ledger.group();
-        let others = |bound: &Bound| bound.group == group && *bound.portal != *names.portal;
-        server.bound.retain(others);
-        if found.is_described() && !found.told && server.bound.len() < BOUND_MAX {
-            server.bound.push(Bound {
+        let mut found = self.statement(names.statement)?;
+        let group = self.linked().ledger.group();
+        self.linked().bound = match &found.statement {
+            Some(statement) if found.is_described() && !found.told => Some(Bound {
                 portal: names.portal.into(),
-                statement: found.asked(names.statement),
+                key: found.key,
+                statement: statement.clone(),
+                asked: found.asked(names.statement),
                 group,
-            });
-        }
+            }),
+            _ => None,
+        };
         let effect = match &found.statement {
             Some(statement) => self.has_effect(statement),
             None => false,
@@ -204,7 +195,7 @@ impl Upstream<'_> {
         let refused = match server_name {
             ServerName::Of(_) => None,
             ServerName::Unknown => Some(Change::Nothing),
-            ServerName::Changed => Some(Change::Changed),
+            ServerName::Refused(why) => Some(Change::Refused(why)),
         };
         if let Some(refused) = refused {
             self.push_name_op(name.into(), refused);
@@ -222,25 +213,23 @@ impl Upstream<'_> {
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let renamed = match Target::read(header.tag, body) {
             Ok(Target::Statement(name)) => {
-                let found = self.statement(name, false)?;
+                let found = self.statement(name)?;
                 if found.is_described() {
                     entry.describes = true;
-                    self.client_describes(found.asked(name), Some(found.key));
+                    self.client_describes(found.asked(name), found.key);
                 }
                 self.renamed(entry, name, found)
             }
             Ok(Target::Portal(portal)) => {
                 let server = self.linked();
                 let group = server.ledger.group();
-                let its = |bound: &Bound| bound.group == group && *bound.portal == *portal;
-                if let Some(at) = server.bound.iter().position(its) {
-                    let bound = server.bound.swap_remove(at);
-                    entry.describes = true;
-                    self.client_describes(bound.statement, None);
+                let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
+                if let Some(bound) = server.bound.take_if(its) {
+                    self.learn(bound);
                 }
                 None
             }
-            _ => None,
+            Err(_) => None,
         };
         let Some((name, entry)) = renamed else {
             self.relay(chunk, header, Some(entry));
@@ -255,8 +244,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// The client is about to be told what a statement is, or a portal of it.
-    fn client_describes(&mut self, asked: Asked, key: Option<u128>) {
+    /// The client is about to be told what a statement is.
+    fn client_describes(&mut self, asked: Asked, key: u128) {
         self.linked().ledger.described.push_back(Described {
             asked: Some(asked),
             key,

@@ -11,7 +11,6 @@
 
 pub mod assign;
 pub mod changed;
-pub mod detour;
 pub mod downstream;
 pub mod effects;
 pub mod extended;

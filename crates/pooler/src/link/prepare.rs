@@ -6,14 +6,13 @@ use std::sync::Arc;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
-use super::detour::Where;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Asked, Change, Entry, NameOp, Reply, SetOp};
+use crate::ledger::{Asked, Change, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::{Portal, Server, Unnamed};
-use crate::statement::{self, Held, Interner, Named, Statement, server_name};
+use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
 /// What a `DEALLOCATE name` is bound to: as in a Parse.
 const VOID_DEALLOCATION: &[u8] = b"DEALLOCATE howdah_void\0\0\0";
@@ -73,19 +72,13 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server has what a Bind or a Describe names.
-    ///
-    /// A client that does not know a statement's parameters may have it described though it is
-    /// something else now than it was told: what PostgreSQL says before the error is not known.
-    pub(super) fn statement(&mut self, name: &[u8], binds: bool) -> Result<Found, Flow> {
-        self.settle_meaning()?;
+    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Found, Flow> {
         if name.is_empty() {
-            let statement = self.unnamed()?;
-            return Ok(Found {
-                statement,
-                ..Found::default()
-            });
+            self.settle_meaning()?;
+            return self.unnamed();
         }
         self.wait_for(name)?;
+        self.settle_meaning()?;
         let Some(named) = self.find(name) else {
             // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
             // name that could be one of ours is replaced by one that is not.
@@ -95,12 +88,11 @@ impl Upstream<'_> {
                 ..Found::default()
             });
         };
-        let key = self.ensure(&named.statement)?;
-        if (binds || named.knows_parameters()) && self.has_changed(key, &named)? {
-            return Ok(Found {
-                name: Some(ServerName::Changed),
-                ..Found::default()
-            });
+        let Some(key) = self.ensure(&named.statement)? else {
+            return Ok(Found::refused(Refusal::Settings));
+        };
+        if self.has_changed(key, &named)? {
+            return Ok(Found::refused(Refusal::Changed));
         }
         Ok(Found {
             name: Some(ServerName::Of(server_name(key))),
@@ -122,10 +114,11 @@ impl Upstream<'_> {
             self.wait_for(name)?;
             void = self.lookup(name).is_some() || statement::is_ours(name);
             if void {
-                let meaning = self.meaning();
-                let deallocate = self.interner.intern(meaning, VOID_DEALLOCATION);
-                let key = self.ensure(&deallocate)?;
-                found.name = Some(ServerName::Of(server_name(key)));
+                let void =
+                    self.interner
+                        .intern(self.schema, self.client.meaning, VOID_DEALLOCATION);
+                let key = self.ensure(&void)?;
+                found.name = key.map(|key| ServerName::Of(server_name(key)));
             }
         }
         let server = self.linked();
@@ -143,8 +136,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Makes sure that the server's unnamed statement is the client's, which is returned.
-    fn unnamed(&mut self) -> Result<Option<Arc<Statement>>, Flow> {
+    /// Makes sure that the server's unnamed statement is the client's.
+    fn unnamed(&mut self) -> Result<Found, Flow> {
         self.wait_for_groups(b"")?;
         let client = self.lookup(b"");
         let server = self.linked();
@@ -155,14 +148,13 @@ impl Upstream<'_> {
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed.clone(),
         };
-        let under_way = server.detour.is_some();
         let has = match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) => ours.same(theirs),
             (None, Unnamed::Known(None)) => true,
             _ => false,
         };
-        if has && !under_way {
-            return Ok(client);
+        if has {
+            return Ok(Found::of_unnamed(client));
         }
         let Some(ours) = &client else {
             let to = self.to();
@@ -171,65 +163,48 @@ impl Upstream<'_> {
             let mut entry = Entry::swallow(Reply::Close);
             entry.unnamed_op = self.push_unnamed_op(None);
             self.push(entry);
-            return Ok(client);
+            return Ok(Found::of_unnamed(client));
         };
         if self.linked().ledger.has_barrier() {
             return Err(self.stall());
         }
-        // As in `ensure`.
-        let meaning = self.meaning();
-        if ours.meaning == meaning {
-            self.parse_unnamed_late(ours, ours);
-            return Ok(client);
+        if !self.may_be_parsed_late(ours) {
+            return Ok(Found::refused(Refusal::Settings));
         }
-        let parse = |link: &mut Self| link.parse_unnamed_late(ours, ours);
-        if self.detour(ours, has, parse)? == Where::Here {
-            let late = self.interner.under(ours, meaning);
-            if !matches!(&theirs, Unnamed::Known(Some(theirs)) if late.same(theirs)) {
-                self.parse_unnamed_late(ours, &late);
-            }
-        }
-        Ok(client)
-    }
-
-    /// Sends a Parse of the unnamed statement, and what it is then.
-    fn parse_unnamed_late(&mut self, statement: &Arc<Statement>, is: &Arc<Statement>) {
         let to = self.to();
         self.out
-            .send_with(to, |buf| write::parse(buf, b"", &statement.definition));
+            .send_with(to, |buf| write::parse(buf, b"", &ours.definition));
         self.counts.server_parses += 1;
+        self.parses_unnamed(ours);
         let mut entry = Entry::swallow(Reply::Parse);
-        self.parses_unnamed();
-        entry.unnamed_op = self.push_unnamed_op(Some(is.clone()));
+        entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
         self.push(entry);
+        Ok(Found::of_unnamed(client))
     }
 
-    /// Makes sure that the server has a statement: under the key returned. If it must be parsed
-    /// while its client has other settings than when it was named, it is parsed under those. Where
-    /// that can't be, it may come to mean something else: then it is nobody's who has it from a
-    /// Parse under either.
-    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
-        let meaning = self.meaning();
-        if statement.meaning == meaning {
-            return self.ensure_exactly(statement);
-        }
-        let server = self.linked();
-        let (key, held) = server.set.find(statement);
-        let has = matches!(held, Some(Held::Sure | Held::Coming(_)));
-        if has && server.detour.is_none() {
-            return self.ensure_exactly(statement);
-        }
-        let parse = |link: &mut Self| {
-            let definition = statement.definition.clone();
-            link.add(key, statement, &definition, Entry::swallow(Reply::Parse));
-        };
-        match self.detour(statement, has, parse)? {
-            Where::Done => self.ensure_exactly(statement),
-            Where::Here => {
-                let late = self.interner.under(statement, meaning);
-                self.ensure_exactly(&late)
+    /// Makes sure that the server has a statement: under the key returned. None if it lacks it and
+    /// would read its constants otherwise than they were read at its client's Parse.
+    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<u128>, Flow> {
+        let (_, held) = self.linked().set.find(statement);
+        if matches!(held, None | Some(Held::Going(_))) {
+            if !self.may_be_parsed_late(statement) {
+                return Ok(None);
+            }
+            // Under another search path PostgreSQL would look for its names again.
+            let (schema, meaning) = (self.schema, self.client.meaning);
+            if !statement.private && !self.interner.is_of(statement, schema, meaning) {
+                let late = self.interner.intern(schema, meaning, &statement.definition);
+                return self.ensure_exactly(&late).map(Some);
             }
         }
+        self.ensure_exactly(statement).map(Some)
+    }
+
+    /// Whether a text that is parsed now has the constants that it had at its client's Parse.
+    fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
+        let settled = self.linked().changes.are_settled();
+        let meaning = self.client.meaning;
+        statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
     fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
@@ -362,7 +337,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Forget => {
                 client.names.remove(&op.name);
             }
-            Change::Nothing | Change::Changed => {}
+            Change::Nothing | Change::Refused(_) => {}
         }
     }
     if entry.describes {
@@ -466,10 +441,10 @@ pub struct Concerned {
 pub fn concerned(
     client: &Client,
     server: &mut Server,
+    schema: SchemaId,
     statements: &mut Interner,
 ) -> Option<Concerned> {
     let front = server.ledger.front()?;
-    let meaning = server.changes.meaning(client.meaning);
     let op = server.ledger.name_ops.front().filter(|_| front.name_op);
     let (name, statement) = match op {
         Some(op) if op.name.is_empty() => return None,
@@ -501,18 +476,18 @@ pub fn concerned(
     };
     // A DEALLOCATE of a name was bound to another statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
-    let replaced = (front.reply == Reply::Bind && server.portals.iter().any(void))
-        .then(|| server.set.key_of(meaning, VOID_DEALLOCATION));
-    let key = match replaced.flatten() {
-        Some(key) => key,
-        None if name.is_empty() => return None,
-        None => match server.set.find(&statement) {
-            (_, None) if statement.meaning != meaning => {
-                let late = statements.under(&statement, meaning);
-                server.set.find(&late).0
-            }
-            (key, _) => key,
-        },
+    let replaced = front.reply == Reply::Bind && server.portals.iter().any(void);
+    let late = match replaced {
+        true => Some(statements.intern(schema, client.meaning, VOID_DEALLOCATION)),
+        false if name.is_empty() => return None,
+        false => None,
+    };
+    let key = match server.set.find(late.as_ref().unwrap_or(&statement)) {
+        (_, None) => {
+            let late = statements.intern(schema, client.meaning, &statement.definition);
+            server.set.find(&late).0
+        }
+        (key, _) => key,
     };
     Some(Concerned {
         server_name: server_name(key)[..].into(),
@@ -532,11 +507,25 @@ pub struct Found {
     pub named: u64,
     /// Its key on the server; 0 for none.
     pub key: u128,
-    /// Its client was told what it is. Of one that is bound this is so still, as far as we know.
+    /// Its client was told what it is.
     pub told: bool,
 }
 
 impl Found {
+    fn of_unnamed(statement: Option<Arc<Statement>>) -> Found {
+        Found {
+            statement,
+            ..Found::default()
+        }
+    }
+
+    fn refused(why: Refusal) -> Found {
+        Found {
+            name: Some(ServerName::Refused(why)),
+            ..Found::default()
+        }
+    }
+
     /// Its client may be told of rows that are a promise.
     pub fn is_described(&self) -> bool {
         self.named != 0 && self.statement.as_ref().is_some_and(|s| s.planned)
@@ -558,15 +547,15 @@ pub enum ServerName {
     Of([u8; 39]),
     /// A name no statement ever has.
     Unknown,
-    /// Likewise, for a statement whose rows have changed.
-    Changed,
+    /// Likewise, for a statement that can't be used there.
+    Refused(Refusal),
 }
 
 impl AsRef<[u8]> for ServerName {
     fn as_ref(&self) -> &[u8] {
         match self {
             ServerName::Of(name) => name,
-            ServerName::Unknown | ServerName::Changed => statement::UNKNOWN,
+            ServerName::Unknown | ServerName::Refused(_) => statement::UNKNOWN,
         }
     }
 }

@@ -36,7 +36,7 @@ impl Pooler {
             return;
         }
         let between = server.inbox.at_boundary() && !client.inbox.relaying();
-        if !between || server.detour.is_some() {
+        if !between {
             return;
         }
         if server.ledger.group_open() {
@@ -100,10 +100,7 @@ impl Pooler {
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
             server.portals.clear();
-            server.bound.clear();
-            server.detour = None;
-            // What was to be cancelled is over.
-            server.repeat = None;
+            server.bound = None;
             if server.paused {
                 self.unpause_server(server_id, out);
             }

@@ -170,6 +170,7 @@ impl Pooler {
             packet_max: globals.max_packet_size,
             refuses_queries: globals.disable_pqexec,
             tracked: &self.shared.tracked,
+            schema: pool.schema,
             interner: &mut self.shared.statements,
             out,
             counts: upstream::Counts::default(),
@@ -251,6 +252,7 @@ impl Pooler {
             server,
             client,
             kept,
+            schema: pool.schema,
             shared: &mut self.shared,
             meaning: self.keys.meaning(),
             out,
@@ -295,13 +297,12 @@ impl Pooler {
 
     /// Tells the other workers what was noticed here about the schema.
     fn tell_schema(&mut self, out: &mut Out) {
-        let changes = self.shared.statements.untold();
-        if changes == 0 {
-            return;
-        }
-        for to in (0..self.workers).map(WorkerId) {
-            if to != self.worker {
-                out.push(Action::Post(to, Mail::SchemaChanged(changes)));
+        for (database, changes) in self.shared.statements.untold() {
+            for to in (0..self.workers).map(WorkerId) {
+                if to != self.worker {
+                    let database = database.clone();
+                    out.push(Action::Post(to, Mail::SchemaChanged(database, changes)));
+                }
             }
         }
     }
@@ -320,11 +321,10 @@ impl Pooler {
                 };
                 if entry.leaving {
                     self.leave_when_answered(client, out);
-                } else if stalled && !self.repeats_cancel(client) {
+                } else if stalled {
                     // Bound still, or again in need of a server.
                     self.resume(client, out);
                 }
-                self.end_useless_detour(id, out);
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
                 if let Some(why) = server.close_why {
@@ -334,26 +334,5 @@ impl Pooler {
             server::State::Packed => self.pack_again(id, out),
             _ => self.task_moves(id, out),
         }
-    }
-
-    /// A detour that nobody waits for any more does not keep its server.
-    fn end_useless_detour(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
-        if let server::State::Linked(client) = server.state
-            && server.detour.is_some()
-            && !self.clients.get(client).is_some_and(|entry| entry.stalled)
-        {
-            server.detour = None;
-            self.settle(id, out);
-        }
-    }
-
-    /// A cancel is out for what a client's server runs, and must hit nothing that comes now.
-    fn repeats_cancel(&self, id: ClientId) -> bool {
-        let link = self.clients.get(id).and_then(client::Client::link);
-        let server = link.and_then(|id| self.servers.get(id));
-        server.is_some_and(server::Server::repeats)
     }
 }

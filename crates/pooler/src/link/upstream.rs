@@ -15,7 +15,7 @@ use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::params::Tracked;
 use crate::server::Server;
-use crate::statement::{self, Interner, Named, Statement};
+use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
 /// The longest front of a message that is held to be looked into (names of a Bind, the first words
 /// of a Query), in bytes.
@@ -76,6 +76,8 @@ pub struct Upstream<'a> {
     pub refuses_queries: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
+    /// The schema of its database.
+    pub schema: SchemaId,
     /// Where statements are shared.
     pub interner: &'a mut Interner,
     /// What is to be done.

@@ -4,7 +4,7 @@
 //! values a byte that says whether they are there. Sockets travel beside the bytes, in the order in
 //! which they are named. Statements stand once each in a table before those who have them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
-use crate::params::{Params, Tracked};
+use crate::params::{Meaning, Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
-use crate::statement::{Named, Shape, Statement, Told};
+use crate::statement::{Constants, Named, Shape, Statement, Told};
 
 /// The bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub fn write(freight: &Freight) -> Vec<u8> {
         all.string(&statement.definition);
         all.number(statement.meaning);
         all.number(statement.schema);
-        all.maybe(statement.settings(), |w, settings| w.params(settings));
+        all.constants(statement.constants);
     }
     all.bytes.extend_from_slice(&body.bytes);
     all.bytes
@@ -100,19 +100,10 @@ pub fn read(
     reader.places = places
         .map(|name| tracked.position(name.as_bytes()))
         .collect();
-    let mut all_settings: HashSet<Arc<Params>> = HashSet::new();
     for _ in 0..reader.size()? {
         let definition = reader.string()?;
         let (meaning, schema) = (reader.number()?, reader.number()?);
-        let statement = Statement::new(meaning, &definition, schema);
-        if let Some(settings) = reader.maybe(Reader::params)? {
-            let settings = match all_settings.get(&settings) {
-                Some(known) => known.clone(),
-                None => Arc::new(settings),
-            };
-            statement.settle(&settings);
-            all_settings.insert(settings);
-        }
+        let statement = Statement::new(meaning, reader.constants()?, &definition, schema);
         reader.table.push(Arc::new(statement));
     }
     let mut listeners = Vec::new();
@@ -177,6 +168,17 @@ impl Writer {
         self.bytes.extend_from_slice(string);
     }
 
+    fn constants(&mut self, constants: Constants) {
+        match constants {
+            Constants::Fixed => self.bytes.push(0),
+            Constants::Unknown => self.bytes.push(1),
+            Constants::Of(settings) => {
+                self.bytes.push(2);
+                self.number(settings);
+            }
+        }
+    }
+
     fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
         self.byte(value.is_some().into());
         if let Some(value) = value {
@@ -185,8 +187,7 @@ impl Writer {
     }
 
     fn shape(&mut self, shape: &Shape) {
-        self.maybe(shape.whole, Writer::number);
-        self.number(shape.columns);
+        self.number(shape.0);
     }
 
     fn address(&mut self, address: &Address) {
@@ -210,7 +211,11 @@ impl Writer {
 
     fn estate(&mut self, estate: &Estate) {
         self.bytes.extend_from_slice(&estate.lasting);
-        self.number(estate.schema);
+        self.size(estate.schemas.len());
+        for (database, changes) in &estate.schemas {
+            self.string(database.as_bytes());
+            self.number(*changes);
+        }
         self.number(estate.last_number);
         for names in [&estate.disabled, &estate.tracked] {
             self.size(names.len());
@@ -326,7 +331,8 @@ impl Writer {
         for params in [&client.params, &client.asked] {
             self.maybe(params.as_ref(), |w, params| w.params(params));
         }
-        self.number(client.meaning);
+        self.number(client.meaning.names);
+        self.number(client.meaning.constants);
         self.size(client.names.len());
         for (name, named) in &client.names {
             self.string(name);
@@ -334,7 +340,7 @@ impl Writer {
             self.statement(&named.statement);
             self.maybe(named.told.as_ref(), |w, told| {
                 w.shape(&told.shape);
-                w.maybe(told.parameters.as_ref(), |w, bytes| w.string(bytes));
+                w.string(&told.parameters);
             });
         }
         self.number(client.names_given);
@@ -404,6 +410,15 @@ impl Reader<'_> {
         String::from_utf8(self.string()?).map_err(|_| Damaged)
     }
 
+    fn constants(&mut self) -> Read<Constants> {
+        match self.byte()? {
+            0 => Ok(Constants::Fixed),
+            1 => Ok(Constants::Unknown),
+            2 => self.number().map(Constants::Of),
+            _ => Err(Damaged),
+        }
+    }
+
     fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
         match self.flag()? {
             true => read(self).map(Some),
@@ -417,15 +432,14 @@ impl Reader<'_> {
     }
 
     fn shape(&mut self) -> Read<Shape> {
-        let (whole, columns) = (self.maybe(Self::number)?, self.number()?);
-        Ok(Shape { whole, columns })
+        self.number().map(Shape)
     }
 
     fn named(&mut self) -> Read<Named> {
         let (number, statement) = (self.number()?, self.statement()?);
         let told = self.maybe(|r| {
             let shape = r.shape()?;
-            let parameters = r.maybe(Self::string)?.map(Into::into);
+            let parameters = r.string()?.into();
             Ok(Arc::new(Told { shape, parameters }))
         })?;
         Ok(Named {
@@ -465,7 +479,7 @@ impl Reader<'_> {
     fn estate(&mut self) -> Read<Estate> {
         Ok(Estate {
             lasting: self.array()?,
-            schema: self.number()?,
+            schemas: self.many(|r| Ok((r.text()?, r.number()?)))?,
             last_number: self.number()?,
             disabled: self.many(Self::text)?,
             tracked: self.many(Self::text)?,
@@ -589,7 +603,10 @@ impl Reader<'_> {
             },
             params: self.maybe(|r| r.params().map(Arc::new))?,
             asked: self.maybe(|r| r.params().map(Arc::new))?,
-            meaning: self.number()?,
+            meaning: Meaning {
+                names: self.number()?,
+                constants: self.number()?,
+            },
             names: self.many(|r| Ok((r.string()?.into(), r.named()?)))?,
             names_given: self.number()?,
             unnamed: self.maybe(Self::statement)?,

@@ -7,10 +7,10 @@ use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
-use crate::params::{Params, Tracked};
+use crate::params::{Meaning, Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
-use crate::statement::{Named, Shape, Statement, Told};
+use crate::statement::{Constants, Named, Shape, Statement, Told};
 
 fn names() -> Tracked {
     Tracked::new(["IntervalStyle"])
@@ -31,8 +31,8 @@ fn freight() -> Freight {
             .with(1, b"ISO")
             .with(5, b"iso_8601"),
     );
-    let statement = Arc::new(Statement::new(9, b"select 1\0\0\0", 11));
-    statement.settle(&params);
+    let statement = Statement::new(9, Constants::Of(10), b"select 1\0\0\0", 11);
+    let statement = Arc::new(statement);
     let key = Arc::new(PoolKey::new("d".into(), "u".into()));
     let lore = PoolLore {
         key: key.clone(),
@@ -49,10 +49,7 @@ fn freight() -> Freight {
         }),
         found_secret: Some(Secret::classify("secret")),
     };
-    let shape = Shape {
-        whole: Some(17),
-        columns: 18,
-    };
+    let shape = Shape(17);
     let server = |socket| ServerParcel {
         socket: LooseSocket::new(socket),
         ends: ends(5432),
@@ -73,7 +70,7 @@ fn freight() -> Freight {
     };
     let told = Told {
         shape,
-        parameters: Some(b"\0\0"[..].into()),
+        parameters: b"\0\0"[..].into(),
     };
     let named = Named {
         statement: statement.clone(),
@@ -98,7 +95,10 @@ fn freight() -> Freight {
         },
         params: Some(params.clone()),
         asked: None,
-        meaning: 9,
+        meaning: Meaning {
+            names: 9,
+            constants: 10,
+        },
         names: vec![(b"s"[..].into(), named)],
         names_given: 1,
         unnamed: Some(statement.clone()),
@@ -114,7 +114,7 @@ fn freight() -> Freight {
     Freight {
         estate: Estate {
             lasting: [8; 32],
-            schema: 11,
+            schemas: vec![("d".into(), 11)],
             last_number: 5,
             disabled: vec!["off".into()],
             tracked: tracked.names().to_vec(),

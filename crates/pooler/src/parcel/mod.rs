@@ -11,14 +11,14 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
 use crate::mail::{Mail, ToBroker};
-use crate::params::Params;
+use crate::params::{Meaning, Params};
 use crate::pool::{PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::statement::{Named, Statement};
 
 /// The version of the format, and of what both processes do.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// All that travels.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ pub fn deal(
 pub struct Estate {
     /// [`crate::cancel::Keys::lasting`].
     pub lasting: [u8; 32],
-    /// [`crate::statement::Interner::schema`].
-    pub schema: u64,
+    /// [`crate::statement::Interner::changed_schemas`].
+    pub schemas: Vec<(String, u64)>,
     /// The last number that the console has for a connection.
     pub last_number: u64,
     /// Databases that DISABLE holds for.
@@ -142,8 +142,8 @@ pub struct Passenger {
     pub params: Option<Arc<Params>>,
     /// Those it asked for at login.
     pub asked: Option<Arc<Params>>,
-    /// A hash of those that change what statements mean.
-    pub meaning: u64,
+    /// Those that change what statements mean.
+    pub meaning: Meaning,
     /// Its named statements.
     pub names: Vec<(Box<[u8]>, Named)>,
     /// How many names it has given so far.

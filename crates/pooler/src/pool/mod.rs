@@ -26,6 +26,7 @@ use crate::config::PoolMode;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::mail::HeldBy;
 use crate::params::Params;
+use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
 
@@ -99,6 +100,8 @@ pub struct Pool {
     pub key: Arc<PoolKey>,
     /// Its settings.
     pub terms: Terms,
+    /// The schema of its database.
+    pub schema: SchemaId,
     /// Servers ready for use, the one used last at the back.
     pub idle: VecDeque<ServerId>,
     /// Clients that wait for a server, oldest first. One that has left is passed over.
@@ -157,10 +160,11 @@ pub struct Pool {
 
 impl Pool {
     /// A pool without servers or clients.
-    pub fn new(key: Arc<PoolKey>, terms: Terms, now: Time) -> Self {
+    pub fn new(key: Arc<PoolKey>, terms: Terms, schema: SchemaId, now: Time) -> Self {
         Pool {
             key,
             terms,
+            schema,
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
             newcomers: Vec::new(),

@@ -43,7 +43,8 @@ impl Pooler {
             return id;
         }
         let terms = self.terms(&key, database.clone());
-        let mut pool = Pool::new(Arc::new(key), terms, self.now);
+        let schema = self.shared.statements.schema_of(database.target());
+        let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
         pool.paused = self.janitor.is_paused(&pool.key.database);
         pool.held = self.janitor.holds();
         self.pools.insert(pool)

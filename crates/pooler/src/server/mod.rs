@@ -19,11 +19,9 @@ pub use parcel::ServerParcel;
 use std::sync::Arc;
 
 use crate::Seeded;
-use crate::cancel::Repeat;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::{Asked, Ledger};
-use crate::link::detour::Detour;
 use crate::link::meaning::Changes;
 use crate::params::Params;
 use crate::pool::PoolId;
@@ -96,15 +94,19 @@ pub struct Portal {
     pub void: bool,
 }
 
-/// A portal that is about to be described, perhaps.
-#[derive(Clone, Debug)]
+/// A portal of a statement that its client has not had described.
+#[derive(Debug)]
 pub struct Bound {
     /// Its name.
     pub portal: Box<[u8]>,
-    /// What it was bound to.
-    pub statement: Asked,
-    /// The group it was bound in: behind a Sync, whether the Bind has failed is not known.
+    /// The group it was bound in.
     pub group: u32,
+    /// The statement's key.
+    pub key: u128,
+    /// The statement.
+    pub statement: Arc<Statement>,
+    /// The client's name for that.
+    pub asked: Asked,
 }
 
 /// See the module.
@@ -138,8 +140,8 @@ pub struct Server {
     pub unnamed: Unnamed,
     /// Portals bound in this link that do something to their client when they are executed.
     pub portals: Vec<Portal>,
-    /// Portals whose client does not know the rows of what they were bound to.
-    pub bound: Vec<Bound>,
+    /// What was bound last, if its client may learn from its description what the statement is.
+    pub bound: Option<Bound>,
     /// How many portals were ever kept in mind.
     pub portals_bound: u64,
     /// It reads a COPY from the client.
@@ -167,12 +169,8 @@ pub struct Server {
     pub standby: Option<bool>,
     /// What its transaction has changed for texts that are parsed.
     pub changes: Changes,
-    /// What it does so that its client's next message can go on.
-    pub detour: Option<Detour>,
     /// Cancel requests under way for it.
     pub cancels: u32,
-    /// The last of them may have to be repeated.
-    pub repeat: Option<Repeat>,
     /// Process id and secret, for cancels.
     pub key: Option<(u32, Box<[u8]>)>,
     /// Receiving from it is off.
@@ -220,7 +218,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),
-            bound: Vec::new(),
+            bound: None,
             portals_bound: 0,
             copy_in: false,
             copy_broken: false,
@@ -233,9 +231,7 @@ impl Server {
             served: false,
             close_why: None,
             changes: Changes::default(),
-            detour: None,
             cancels: 0,
-            repeat: None,
             key: None,
             standby: None,
             paused: false,

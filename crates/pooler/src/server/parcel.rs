@@ -122,8 +122,9 @@ impl Pooler {
         out: &mut Out,
     ) -> ServerId {
         let mut set = ServerSet::new(self.seeded);
+        let schema = self.pools.at(pool_id).schema;
         for (key, statement, shape) in parcel.statements {
-            let own = self.shared.statements.adopt(statement);
+            let own = self.shared.statements.adopt(schema, statement);
             set.mark(key, &own, Held::Sure);
             if let Some(shape) = shape {
                 set.describe(key, shape);

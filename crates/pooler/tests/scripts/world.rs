@@ -757,7 +757,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::KeyGone(_) => "key gone".into(),
         Mail::KillMoved(_) => "kill who moved".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
-        Mail::SchemaChanged(_) => "schema changed".into(),
+        Mail::SchemaChanged(..) => "schema changed".into(),
         Mail::Standby(_, standby) => format!("standby {standby}"),
         other => format!("{other:?}"),
     }

@@ -160,7 +160,11 @@ impl Play {
             ..Census::default()
         };
         let places = [processes, sockets, driven];
-        if !self.world.borrow().catalog.borrow().is_unlocked() {
+        let catalogs: Vec<_> = self.world.borrow().catalogs.values().cloned().collect();
+        if catalogs
+            .iter()
+            .any(|catalog| !catalog.borrow().is_unlocked())
+        {
             return Some("a transaction that changed a table is still open".into());
         }
         if let Some(unclean) = self.postgres.unclean() {

@@ -59,7 +59,9 @@ impl Session {
             self.refuse_in_failed(&sql)?;
         }
         let (mut text, by_sql) = (text.to_string(), false);
-        if let Sql::Select { from: None, .. } = sql {
+        if let Sql::Select { from: None, .. } = sql
+            && text.contains('\'')
+        {
             // It has constants that mean something else under other settings.
             text.push_str(&self.constants());
         }
@@ -72,7 +74,6 @@ impl Session {
             by_sql,
             plan: plan.transpose()?,
             vague: self.unsettled,
-            began: Some(self.groups),
         };
         self.keep(name, prepared)?;
         write::empty(&mut self.out, backend::PARSE_COMPLETE);
@@ -87,22 +88,16 @@ impl Session {
             .collect()
     }
 
-    /// The message under way is about a statement. Whether a pooler must know its constants: it may
-    /// parse it in this group, if that does not begin with it.
-    fn begins_with(&mut self, name: &[u8]) -> bool {
-        let Some(prepared) = self.statements.get_mut(name) else {
-            return true;
+    /// The message under way is about a statement. A pooler may be unable to parse it now with the
+    /// constants that it has.
+    fn needs_constants(&mut self, name: &[u8]) {
+        let Some(prepared) = self.statements.get(name) else {
+            return;
         };
-        if !self.begun {
-            prepared.began = Some(self.groups);
-        }
-        !prepared.vague && prepared.began == Some(self.groups)
-    }
-
-    /// What a statement's rows say if a pooler had it parsed now.
-    fn other(&self, prepared: &Prepared) -> Option<String> {
-        let (text, _) = prepared.text.split_once(" ~")?;
-        Some(text.to_string() + &self.constants())
+        let constants = prepared.text.find(" ~").map(|at| &prepared.text[at..]);
+        let others = constants.is_some_and(|has| has != self.constants());
+        let unsure = constants.is_some() && (prepared.vague || self.unsettled);
+        self.refusable = others || unsure;
     }
 
     fn bind(&mut self, body: &[u8]) -> Option<Result<(), Fault>> {
@@ -113,7 +108,7 @@ impl Session {
 
     fn bound(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
         let (portal, name) = (bind.portal, bind.name);
-        let sure = self.begins_with(name);
+        self.needs_constants(name);
         let Some(mut prepared) = self.statements.get(name).cloned() else {
             return Err(no_statement(name));
         };
@@ -132,18 +127,15 @@ impl Session {
         if let Some(kept) = self.statements.get_mut(name) {
             kept.plan = prepared.plan.clone();
         }
-        let groups = self.groups;
-        let other = self.other(&prepared).filter(|_| !sure);
+        self.bound = (!name.is_empty()).then(|| (portal.to_vec(), name.to_vec()));
         let plan = prepared.plan.filter(Plan::has_rows);
         let entry = Portal {
-            other,
             text: prepared.text,
             sql: prepared.sql,
             token: bind.token,
             sent: None,
             done: false,
             shape: shape.filter(|_| plan.is_some()),
-            of: plan.map(|plan| (name.to_vec(), plan, groups)),
         };
         self.portals.insert(portal.to_vec(), entry);
         write::empty(&mut self.out, backend::BIND_COMPLETE);
@@ -159,16 +151,12 @@ impl Session {
         let Some(plan) = &mut prepared.plan else {
             return Ok(None);
         };
-        let before = plan.clone();
-        let shape = match self.view.revalidate(plan, bind.token, true) {
+        let shape = match self.view.revalidate(plan, bind.token) {
             Outcome::Goes(shape) => shape,
             Outcome::Fails(fault) => return Err(fault),
         };
         let (formats, width) = (bind.results, shape.width());
         if formats > 1 && formats != width && plan.has_rows() {
-            if self.view.misfits(&before, shape) {
-                return Err(self.view.refuse(&before));
-            }
             let text =
                 format!("bind message has {formats} result formats but query has {width} columns");
             return Err(("08P01", text));
@@ -180,7 +168,7 @@ impl Session {
         if kind != b'S' {
             return self.describe_portal(name);
         }
-        self.begins_with(name);
+        self.needs_constants(name);
         let Some(prepared) = self.statements.get(name) else {
             return Err(no_statement(name));
         };
@@ -215,9 +203,9 @@ impl Session {
         let Some(plan) = &mut prepared.plan else {
             return Ok(());
         };
-        match self.view.revalidate(plan, None, false) {
+        match self.view.revalidate(plan, None) {
             Outcome::Goes(shape) => {
-                self.view.describe(plan, shape, true);
+                self.view.describe(plan, shape);
                 shape.describe(&mut self.out);
                 Ok(())
             }
@@ -226,23 +214,23 @@ impl Session {
     }
 
     fn describe_portal(&mut self, name: &[u8]) -> Result<(), Fault> {
-        let groups = self.groups;
         let portal = self.portal(name)?.clone();
         if portal.sql.has_rows() {
             self.refuse_in_failed(&portal.sql)?;
         }
-        if let (Some(shape), Some((of, plan, group))) = (portal.shape, &portal.of)
-            && name.is_empty()
-            && !of.is_empty()
-            && plan.is_undescribed()
-            && *group == groups
+        if let (Some(shape), Some((_, of))) =
+            (portal.shape, self.bound.take_if(|(last, _)| last == name))
+            && let Some(prepared) = self.statements.get_mut(&of)
+            && let Some(plan) = prepared.plan.as_mut().filter(|plan| plan.is_undescribed())
         {
-            // It says what the statement is, to who has not had that described.
-            let prepared = self.statements.get_mut(of);
-            let kept = prepared.and_then(|prepared| prepared.plan.as_mut());
-            if let Some(kept) = kept.filter(|kept| kept.is(plan)) {
-                self.view.describe(kept, shape, false);
+            // It says what the statement is, to who has not had that described: a pooler asks for that,
+            // and only here DDL of others may come between.
+            if self.view.hears_error()
+                && let Outcome::Fails(fault) = self.view.revalidate(plan, None)
+            {
+                return Err(fault);
             }
+            self.view.describe(plan, shape);
         }
         self.describe_rows(&portal.sql, portal.shape);
         Ok(())
@@ -299,11 +287,8 @@ impl Session {
         let left = rows.saturating_sub(from);
         let now = if most == 0 { left } else { left.min(most) };
         for row in from..from + now {
-            let row_of = |text| self.row_of(portal.token, row, size, text, portal.shape);
-            let said = row_of(&portal.text);
-            let other = portal.other.as_deref().map(row_of);
+            let said = self.row_of(portal.token, row, size, &portal.text, portal.shape);
             self.out.extend_from_slice(&said);
-            self.others.extend(other.map(|other| (said, other)));
         }
         self.portal(name)?.sent = Some(from + now);
         if most > 0 && now == most {
