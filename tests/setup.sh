@@ -31,6 +31,9 @@ install_debian() {
 # Whether programs can be linked with libpam.
 libpam_found() { echo 'int main(void) { return 0; }' | cc -x c - -lpam -o /dev/null 2>/dev/null; }
 
+# Whether programs can be linked with OpenSSL, as the crate `openssl` looks for it.
+openssl_found() { pkg-config --exists openssl 2>/dev/null; }
+
 # What the build needs.
 need_build_tools() {
   if ! have cargo && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
@@ -39,6 +42,7 @@ need_build_tools() {
   have cargo || die "cargo is missing: please install Rust (https://rustup.rs)"
   have cc || install_debian "a C compiler" gcc libc6-dev || exit 1
   libpam_found || install_debian "libpam's header and link" libpam0g-dev || exit 1
+  openssl_found || install_debian "OpenSSL's headers" libssl-dev pkg-config || exit 1
   have setpriv || install_debian "setpriv" util-linux || exit 1
   have python3 || install_debian "Python" python3 || exit 1
 }

@@ -74,6 +74,24 @@ pub struct Desk {
     deriver: Deriver<Asker>,
 }
 
+/// What the process has by the time the control thread begins to serve.
+pub struct Parts {
+    /// Where lines go.
+    pub log: Log,
+    /// Where the settings come from.
+    pub source: Source,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Keys and certificates.
+    pub contexts: Arc<Contexts>,
+    /// Finds hosts.
+    pub resolver: Resolver,
+    /// The workers' mailboxes, in their order.
+    pub workers: Vec<PostBox>,
+    /// The listening sockets.
+    pub listeners: Vec<Listener>,
+}
+
 impl Desk {
     /// Begins to listen to signals, and starts the threads that derive keys.
     ///
@@ -117,16 +135,16 @@ impl Desk {
     }
 
     /// Serves the workers and the operator until the process ends.
-    pub fn serve(
-        self,
-        log: Log,
-        source: Source,
-        config: Arc<Config>,
-        contexts: Arc<Contexts>,
-        resolver: Resolver,
-        workers: Vec<PostBox>,
-        listeners: Vec<Listener>,
-    ) -> ! {
+    pub fn serve(self, parts: Parts) -> ! {
+        let Parts {
+            log,
+            source,
+            config,
+            contexts,
+            resolver,
+            workers,
+            listeners,
+        } = parts;
         let Desk {
             runtime,
             mut signals,

@@ -142,15 +142,15 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     } else {
         systemd::ready();
     }
-    desk.serve(
-        log.clone(),
+    desk.serve(control::Parts {
+        log: log.clone(),
         source,
         config,
         contexts,
         resolver,
-        boxes,
+        workers: boxes,
         listeners,
-    )
+    })
 }
 
 /// Sockets from the service manager and the process to take over from, if there are such; else no
