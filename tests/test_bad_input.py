@@ -720,8 +720,11 @@ BAD_SETTINGS = {
     "auth_type ldap, no options": ("auth_type = ldap", "auth_ldap_options"),
     "auth_type ldap, bad options": ("auth_type = ldap\nauth_ldap_options = x=y", "LDAP option"),
     "auth_type cert without TLS": ("auth_type = cert", "cert"),
-    "TLS not built, clients": ("client_tls_sslmode = require", "client_tls_sslmode"),
-    "TLS not built, servers": ("server_tls_sslmode = verify-full", "server_tls_sslmode"),
+    "TLS without a certificate": ("client_tls_sslmode = require", "client_tls_key_file"),
+    "TLS, no such file": ("server_tls_sslmode = verify-full\nserver_tls_ca_file = /no/such",
+                          "No such file or directory"),
+    "TLS, no such version": ("server_tls_protocols = tlsv9", "invalid TLS protocol"),
+    "TLS, no such mode": ("server_tls_sslmode = always", "server_tls_sslmode"),
     "no equals sign": ("pool_mode", "key = value"),
     "no key": ("= transaction", "key"),
     "unknown section": ("[elephants]\na = b", "elephants"),
@@ -834,20 +837,19 @@ def test_check_reports_paths_beside_other_mistakes(make_howdah):
     assert found == [str(SETTINGS_LINE + n) for n in range(3)], said
 
 
-@pytest.mark.parametrize("far", [True, False])
-def test_what_is_hardly_meant(make_howdah, far):
-    """--check and the start warn of a pooler that lets nobody in, and of servers that are far away
-    and not encrypted though the default asks for that."""
-    host = "db.example.com" if far else "127.0.0.1"
-    howdah = make_howdah(start=False, auth_type="md5", auth_file=None if far else "users",
-                         databases={"x": f"host={host}"})
+@pytest.mark.parametrize("odd", [True, False])
+def test_what_is_hardly_meant(make_howdah, odd):
+    """--check and the start warn of a pooler that lets nobody in, and of key exchanges that there
+    are not."""
+    howdah = make_howdah(start=False, auth_type="md5", auth_file=None if odd else "users",
+                         client_tls_dheparams="legacy" if odd else "auto")
     warnings = ["WARNING auth_type = md5 without auth_file or auth_user lets nobody in",
-                "WARNING server_tls_sslmode = prefer, but TLS is not built yet"]
+                "WARNING client_tls_dheparams = legacy: finite-field Diffie-Hellman is not offered"]
     howdah._write_file(os.path.join(howdah.folder, "users"), "")
     code, said = howdah.check()
     howdah.start()
     for text in warnings:
-        assert (text in said) == (text in howdah.log()) == far, (said, howdah.log())
+        assert (text in said) == (text in howdah.log()) == odd, (said, howdah.log())
     assert code == 0
 
 

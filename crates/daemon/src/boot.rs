@@ -119,10 +119,13 @@ pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
 ///
 /// # Errors
 /// A file that the settings name can't be used, or a value.
-pub fn set_up_tls(config: &mut Config) -> Result<Contexts, Fatal> {
+pub fn set_up_tls(config: &mut Config, log: &Log) -> Result<Contexts, Fatal> {
     match Contexts::build(config) {
         Ok(contexts) => {
             config.tls = TlsInForce::asked(config, 0);
+            for ending in contexts.endings(crate::reload::now()) {
+                log.say(Level::Warning, ending);
+            }
             Ok(contexts)
         }
         Err(wrong) => Err(Fatal(format!("TLS setup failed: {wrong}"))),

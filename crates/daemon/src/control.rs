@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_daemon::tls::Contexts;
+use howdah_daemon::tls::contexts::Look;
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Answer, Order, Question, WorkerId};
 use howdah_pooler::note::Level;
@@ -34,6 +35,9 @@ const BLOCKING_THREADS: usize = 16;
 
 /// How often workers are asked for metrics, while there is an endpoint.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// How often to look whether certificates and keys were replaced.
+const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
 
 /// The worker that asked, and the ticket of its question.
 pub type Asker = (WorkerId, u64);
@@ -160,6 +164,7 @@ impl Desk {
         let mut control = Control {
             log,
             source,
+            looks: Contexts::looks(&config),
             config,
             contexts,
             workers,
@@ -182,6 +187,7 @@ impl Desk {
             let mut zones_at = Instant::now();
             let mut samples = tokio::time::interval(SAMPLE_EVERY);
             samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut certificates = tokio::time::interval(CERTIFICATES_PERIOD);
             loop {
                 let period = control.config.globals.dns_zone_check_period;
                 let next = zones_at.checked_add(period).unwrap_or(zones_at);
@@ -190,6 +196,9 @@ impl Desk {
                     Some(heard) = heard.recv() => control.hear(heard),
                     _ = samples.tick(), if control.http.is_on() => {
                         control.sampler.ask(&control.workers);
+                    }
+                    _ = certificates.tick(), if !control.looks.is_empty() => {
+                        control.look_at_certificates();
                     }
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
@@ -208,6 +217,8 @@ pub struct Control {
     pub config: Arc<Config>,
     /// What TLS sessions begin with.
     pub contexts: Arc<Contexts>,
+    /// How the files looked that this was made from.
+    pub looks: Vec<Look>,
     pub workers: Vec<PostBox>,
     pub ear: Ear,
     names: Names<Asker>,

@@ -118,7 +118,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Some(_) => boot::load_again(&source, config, log),
         None => config,
     };
-    let contexts = Arc::new(boot::set_up_tls(&mut config)?);
+    let contexts = Arc::new(boot::set_up_tls(&mut config, log)?);
     let config = Arc::new(config);
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let took_over = freight.is_some();

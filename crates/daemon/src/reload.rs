@@ -95,8 +95,19 @@ impl Control {
         secured
     }
 
+    /// Looks whether a file of TLS was replaced since it was read, and reads them all anew if so.
+    pub fn look_at_certificates(&mut self) {
+        if Contexts::looks(&self.config) != self.looks {
+            self.say("a file of TLS has changed, reading certificates and keys anew");
+            let same = (*self.config).clone();
+            // What can't be used is in the log, and looked at again when a file changes again.
+            let _ = self.put_in_force(same);
+        }
+    }
+
     /// What TLS begins with is made anew; if that fails, the old stays.
     fn set_up_tls(&mut self, config: &mut Config) -> Result<(), String> {
+        self.looks = Contexts::looks(config);
         let old = self.config.tls;
         config.tls = old;
         for doubt in Contexts::doubts(config) {
@@ -110,6 +121,9 @@ impl Control {
                 return Err(text);
             }
         };
+        for ending in contexts.endings(now()) {
+            self.log.say(Level::Warning, ending);
+        }
         let changed = contexts.of_servers != self.contexts.of_servers;
         config.tls = TlsInForce::asked(config, old.generation + u64::from(changed));
         if changed || contexts.of_clients != self.contexts.of_clients {
@@ -119,6 +133,12 @@ impl Control {
         }
         Ok(())
     }
+}
+
+/// Seconds since 1970.
+pub fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
 }
 
 /// Databases that were there before, and are none now, not even by `*`.

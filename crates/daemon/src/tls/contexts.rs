@@ -14,6 +14,9 @@ use sha2::{Digest, Sha256};
 
 use super::session::stack;
 
+/// Seconds.
+const DAY: i64 = 86_400;
+
 /// The protocol's name in ALPN, as the wire has it.
 const ALPN: &[u8] = b"\x0apostgresql";
 
@@ -99,6 +102,35 @@ impl Contexts {
         Ok(contexts)
     }
 
+    /// What is to be said of certificates that have ended, or end within 30 days. `now`: seconds since
+    /// 1970.
+    pub fn endings(&self, now: i64) -> Vec<String> {
+        let soon = self.ends.iter().filter(|(_, end)| *end < now + 30 * DAY);
+        soon.map(|(setting, end)| match (end - now).div_euclid(DAY) {
+            ..0 => {
+                format!("the certificate in {setting} has ended: nobody who verifies it comes in")
+            }
+            days => format!("the certificate in {setting} ends in {days} days"),
+        })
+        .collect()
+    }
+
+    /// How the files that the settings name look from outside: by this it is seen that one was
+    /// replaced.
+    pub fn looks(config: &Config) -> Vec<Look> {
+        let globals = &config.globals;
+        let paths = [
+            &globals.client_tls_key_file,
+            &globals.client_tls_cert_file,
+            &globals.client_tls_ca_file,
+            &globals.server_tls_key_file,
+            &globals.server_tls_cert_file,
+            &globals.server_tls_ca_file,
+        ];
+        let named = paths.into_iter().filter(|path| !path.is_empty());
+        named.map(|path| look(path)).collect()
+    }
+
     /// Settings whose values the library can't do, with what is in force instead.
     pub fn doubts(config: &Config) -> Vec<String> {
         let globals = &config.globals;
@@ -161,8 +193,9 @@ impl<'a> Side<'a> {
     }
 
     fn for_clients(&mut self, globals: &Globals, asks: bool) -> Result<SslContext, Wrong> {
-        for (setting, path) in [self.key, self.certificate] {
+        for (_, path) in [self.key, self.certificate] {
             if path.is_empty() {
+                let setting = "client_tls_sslmode";
                 let text = "to allow TLS connections from clients, client_tls_key_file and \
                             client_tls_cert_file must be set"
                     .into();
@@ -201,14 +234,14 @@ impl<'a> Side<'a> {
             (false, false) => self.show_certificate(&mut builder)?,
             (true, false) => {
                 let text = format!("{certificate} is set and {key} is not: set both, or neither");
-                return Err(Wrong { setting: key, text });
-            }
-            (false, true) => {
-                let text = format!("{key} is set and {certificate} is not: set both, or neither");
                 return Err(Wrong {
                     setting: certificate,
                     text,
                 });
+            }
+            (false, true) => {
+                let text = format!("{key} is set and {certificate} is not: set both, or neither");
+                return Err(Wrong { setting: key, text });
             }
         }
         if verifies {
@@ -404,11 +437,20 @@ fn wrong(setting: &'static str, what: &str, why: &str) -> Wrong {
     }
 }
 
+/// A file's number, length, and when it was changed.
+pub type Look = Option<(u64, u64, (i64, i64))>;
+
+fn look(path: &str) -> Look {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.ino(), file.len(), (file.mtime(), file.mtime_nsec())))
+}
+
 /// When a certificate ends, in seconds since 1970.
 fn seconds(certificate: &X509) -> Option<i64> {
     let epoch = openssl::asn1::Asn1Time::from_unix(0).ok()?;
     let since = epoch.diff(certificate.not_after()).ok()?;
-    Some(i64::from(since.days) * 86_400 + i64::from(since.secs))
+    Some(i64::from(since.days) * DAY + i64::from(since.secs))
 }
 
 /// The versions that are switched off. PgBouncer's words, parted by commas or colons: the versions,

@@ -8,6 +8,8 @@
 pub mod contexts;
 mod facts;
 pub mod session;
+#[cfg(test)]
+mod tests;
 
 pub use contexts::Contexts;
 pub use session::Session;

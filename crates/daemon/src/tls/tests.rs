@@ -1,0 +1,612 @@
+//! Sessions over an in-memory pair: ours on one side, the library's own on the other.
+
+use std::path::PathBuf;
+
+use howdah_pooler::config::{Config, SslMode};
+use howdah_pooler::tls::{TlsConnect, TlsFacts};
+use openssl::asn1::Asn1Time;
+use openssl::bn::BigNum;
+use openssl::ec::{EcGroup, EcKey};
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
+use openssl::pkey::{PKey, Private};
+use openssl::rsa::Rsa;
+use openssl::symm::Cipher;
+use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
+use openssl::x509::{X509, X509Builder, X509NameBuilder};
+
+use super::contexts::versions;
+use super::session::{Opened, Step};
+use super::{Contexts, Session};
+
+/// A folder of its own for each test, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("howdah-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn elliptic() -> PKey<Private> {
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
+    PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()
+}
+
+/// A certificate for a common name and alternative names, signed by itself.
+fn certificate(key: &PKey<Private>, version: i32, names: &[&str]) -> X509 {
+    let mut subject = X509NameBuilder::new().unwrap();
+    subject.append_entry_by_text("O", "Test, Inc").unwrap();
+    subject.append_entry_by_text("CN", "localhost").unwrap();
+    let subject = subject.build();
+    let mut builder = X509Builder::new().unwrap();
+    builder.set_version(version - 1).unwrap();
+    let number = BigNum::from_u32(7).unwrap().to_asn1_integer().unwrap();
+    builder.set_serial_number(&number).unwrap();
+    builder.set_subject_name(&subject).unwrap();
+    builder.set_issuer_name(&subject).unwrap();
+    builder.set_pubkey(key).unwrap();
+    builder
+        .set_not_before(&Asn1Time::days_from_now(0).unwrap())
+        .unwrap();
+    builder
+        .set_not_after(&Asn1Time::days_from_now(9).unwrap())
+        .unwrap();
+    if version == 3 {
+        let constraints = BasicConstraints::new().ca().build().unwrap();
+        builder.append_extension(constraints).unwrap();
+    }
+    if !names.is_empty() {
+        let mut all = SubjectAlternativeName::new();
+        for name in names {
+            match name.parse::<std::net::IpAddr>() {
+                Ok(_) => all.ip(name),
+                Err(_) => all.dns(name),
+            };
+        }
+        let extension = all.build(&builder.x509v3_context(None, None)).unwrap();
+        builder.append_extension(extension).unwrap();
+    }
+    let digest = match key.id() {
+        openssl::pkey::Id::ED25519 => MessageDigest::null(),
+        _ => MessageDigest::sha384(),
+    };
+    builder.sign(key, digest).unwrap();
+    builder.build()
+}
+
+/// Both sides' contexts with one certificate, which is its own authority.
+fn contexts(folder: &Folder, key: &PKey<Private>, certificate: &X509, more: &str) -> Contexts {
+    Contexts::build(&config(folder, key, certificate, more)).unwrap()
+}
+
+fn config(folder: &Folder, key: &PKey<Private>, certificate: &X509, more: &str) -> Config {
+    let key = folder.write("key", &key.private_key_to_pem_pkcs8().unwrap());
+    let chain = folder.write("chain", &certificate.to_pem().unwrap());
+    read(&format!(
+        "client_tls_sslmode = require\nclient_tls_key_file = {key}\n\
+         client_tls_cert_file = {chain}\nclient_tls_ca_file = {chain}\n\
+         server_tls_sslmode = verify-full\nserver_tls_ca_file = {chain}\n\
+         server_tls_key_file = {key}\nserver_tls_cert_file = {chain}\n{more}"
+    ))
+}
+
+fn read(settings: &str) -> Config {
+    let text = format!("[pgbouncer]\nauth_type = trust\n{settings}");
+    Config::load("x.ini", &text, &mut |_| Ok(String::new()))
+        .unwrap()
+        .0
+}
+
+fn to(host: &str, mode: SslMode) -> TlsConnect {
+    TlsConnect {
+        mode,
+        host: host.into(),
+        direct: false,
+    }
+}
+
+type Shaken = Result<Box<TlsFacts>, String>;
+
+/// Has two sessions shake hands; what each says reaches the other in pieces of this size.
+fn shake(server: &mut Session, client: &mut Session, piece: usize) -> (Shaken, Shaken) {
+    let mut ends: [Option<Shaken>; 2] = [None, None];
+    for _ in 0..100_000 {
+        let sides = [&mut *server, &mut *client];
+        for (end, side) in ends.iter_mut().zip(sides) {
+            match side.handshake() {
+                Step::More => {}
+                Step::Done(facts) => *end = Some(Ok(facts)),
+                Step::Failed(why) => *end = Some(Err(why)),
+            }
+        }
+        let mut said = false;
+        let words = [server.take_output(), client.take_output()];
+        for (from, output) in words.into_iter().enumerate() {
+            for piece in output.iter().flat_map(|bytes| bytes.chunks(piece)) {
+                said = true;
+                let (side, end) = match from {
+                    0 => (&mut *client, &mut ends[1]),
+                    _ => (&mut *server, &mut ends[0]),
+                };
+                side.feed(piece);
+                match side.handshake() {
+                    Step::More => {}
+                    Step::Done(facts) => *end = Some(Ok(facts)),
+                    Step::Failed(why) => *end = Some(Err(why)),
+                }
+            }
+        }
+        if !said {
+            break;
+        }
+    }
+    let missing = || Err("it never ended".to_string());
+    let [server, client] = ends.map(|end| end.unwrap_or_else(missing));
+    (server, client)
+}
+
+fn pair(contexts: &Contexts, mode: SslMode) -> (Session, Session) {
+    let mut server = Session::accept(contexts, false).unwrap();
+    let mut client = Session::connect(contexts, to("localhost", mode)).unwrap();
+    let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
+    ours.unwrap();
+    theirs.unwrap();
+    (server, client)
+}
+
+fn opened(session: &mut Session, bytes: &[u8]) -> (Vec<u8>, Opened) {
+    let (mut block, mut len) = (Vec::new(), 0);
+    session.feed(bytes);
+    let end = session.open(&mut block, &mut len);
+    block.truncate(len);
+    (block, end)
+}
+
+#[test]
+fn a_session_stands_and_its_facts_are_told() {
+    let folder = Folder::new("facts");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost", "127.0.0.1"]);
+    let contexts = contexts(&folder, &key, &own, "");
+    let mut server = Session::accept(&contexts, true).unwrap();
+    let mut client = Session::connect(&contexts, to("localhost", SslMode::VerifyFull)).unwrap();
+    assert!(server.is_in_handshake() && server.seal(b"x", Vec::new()).is_err());
+    let (ours, theirs) = shake(&mut server, &mut client, 1);
+    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+    assert_eq!(&*ours.version, "TLSv1.3");
+    assert_eq!(ours.summary(), theirs.summary());
+    assert_eq!(ours.sni.as_deref(), Some("localhost"));
+    assert_eq!(theirs.sni, ours.sni);
+    assert_eq!(ours.alpn.as_deref(), Some("postgresql"));
+    let hash = own.digest(MessageDigest::sha384()).unwrap();
+    assert_eq!(ours.binding.as_deref(), Some(&*hash));
+    assert_eq!(theirs.binding, ours.binding);
+    let peer = theirs.peer.unwrap();
+    assert_eq!(&*peer.subject, "/O=Test, Inc/CN=localhost");
+    assert_eq!(&*peer.distinguished_name, "CN=localhost,O=Test\\, Inc");
+    assert!(peer.is_for_host("127.0.0.1") && !peer.is_for_host("other"));
+    // It was not asked for: the mode does not demand one.
+    assert_eq!(ours.peer, None);
+}
+
+#[test]
+fn records_may_be_cut_anywhere() {
+    let folder = Folder::new("cut");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    for protocol in ["tlsv1.2", "tlsv1.3"] {
+        let more = format!("client_tls_protocols = {protocol}");
+        let contexts = contexts(&folder, &key, &own, &more);
+        let (mut server, mut client) = pair(&contexts, SslMode::VerifyFull);
+        let plain: Vec<u8> = (0..100u8).collect();
+        let mut sealed = Vec::new();
+        for part in [&plain[..3], &plain[3..50], &plain[50..]] {
+            sealed = client.seal(part, sealed).unwrap();
+        }
+        let mut got = Vec::new();
+        for byte in sealed {
+            let (part, end) = opened(&mut server, &[byte]);
+            assert_eq!(end, Opened::More);
+            got.extend(part);
+        }
+        assert_eq!(got, plain);
+        // Longer than a record, there and back.
+        let long: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+        for cut in [1, 5, 4096, 16_389, 80_000] {
+            let sealed = server.seal(&long, Vec::new()).unwrap();
+            let (front, back) = sealed.split_at(cut);
+            let mut got = opened(&mut client, front).0;
+            got.extend(opened(&mut client, back).0);
+            assert!(got == long, "{cut}");
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_are_noticed() {
+    let folder = Folder::new("changed");
+    let key = elliptic();
+    let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
+    let length = {
+        let (_, mut client) = pair(&contexts, SslMode::Require);
+        client.seal(b"select 1", Vec::new()).unwrap().len()
+    };
+    for at in [0, 1, 5, length / 2, length - 1] {
+        let (mut server, mut client) = pair(&contexts, SslMode::Require);
+        let mut sealed = client.seal(b"select 1", Vec::new()).unwrap();
+        sealed[at] ^= 0x40;
+        let (got, end) = opened(&mut server, &sealed);
+        assert_eq!(got, b"");
+        assert!(matches!(end, Opened::Failed(_)), "{at}: {end:?}");
+        // It says so, and nothing else any more.
+        assert!(server.take_output().is_some() && server.seal(b"x", Vec::new()).is_err());
+        server.close();
+        assert_eq!(server.take_output(), None);
+    }
+}
+
+#[test]
+fn an_end_is_said_and_understood() {
+    let folder = Folder::new("end");
+    let key = elliptic();
+    let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
+    let (mut server, mut client) = pair(&contexts, SslMode::Require);
+    let mut last = client.seal(b"goodbye", Vec::new()).unwrap();
+    client.close();
+    last.extend(client.take_output().unwrap());
+    client.close();
+    assert_eq!(client.take_output(), None);
+    assert_eq!(
+        opened(&mut server, &last),
+        (b"goodbye".to_vec(), Opened::End)
+    );
+}
+
+#[test]
+fn what_is_no_handshake_fails() {
+    let folder = Folder::new("garbage");
+    let key = elliptic();
+    let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
+    let long = [b"\x16\x03\x01\xff\xff".to_vec(), vec![0; 70_000]].concat();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0x16; 64], &long] {
+        let mut server = Session::accept(&contexts, false).unwrap();
+        server.feed(garbage);
+        let step = server.handshake();
+        assert!(matches!(step, Step::Failed(_)), "{step:?}");
+        assert!(matches!(server.handshake(), Step::More));
+    }
+    // Half a record is no reason to give up.
+    let mut server = Session::accept(&contexts, false).unwrap();
+    server.feed(b"\x16\x03\x01\x02\x00\x01");
+    assert!(matches!(server.handshake(), Step::More));
+}
+
+#[test]
+fn servers_are_verified_as_the_mode_demands() {
+    let folder = Folder::new("verify");
+    let (key, other) = (elliptic(), elliptic());
+    let own = certificate(&key, 3, &["localhost"]);
+    let contexts_of_own = contexts(&folder, &key, &own, "");
+    let stranger = Folder::new("stranger");
+    let strange = certificate(&other, 3, &["localhost"]);
+    let contexts_of_stranger = contexts(&stranger, &other, &strange, "");
+    for (theirs, host, mode, verdict) in [
+        (&contexts_of_own, "localhost", SslMode::VerifyFull, Ok(())),
+        (&contexts_of_own, "elsewhere", SslMode::VerifyCa, Ok(())),
+        (
+            &contexts_of_own,
+            "elsewhere",
+            SslMode::VerifyFull,
+            Err("name 'elsewhere' not present in server certificate"),
+        ),
+        (&contexts_of_stranger, "localhost", SslMode::Require, Ok(())),
+        (
+            &contexts_of_stranger,
+            "localhost",
+            SslMode::VerifyCa,
+            Err("certificate verify failed"),
+        ),
+    ] {
+        let mut server = Session::accept(theirs, false).unwrap();
+        let mut client = Session::connect(&contexts_of_own, to(host, mode)).unwrap();
+        let (_, ours) = shake(&mut server, &mut client, usize::MAX);
+        match verdict {
+            Ok(()) => assert!(ours.is_ok(), "{mode:?} {host}: {ours:?}"),
+            Err(text) => assert!(ours.unwrap_err().starts_with(text), "{mode:?} {host}"),
+        }
+    }
+}
+
+#[test]
+fn clients_are_asked_where_the_mode_demands() {
+    let folder = Folder::new("clients");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    let demands = "client_tls_sslmode = verify-ca";
+    let with = contexts(&folder, &key, &own, demands);
+    let (mut server, mut client) = (
+        Session::accept(&with, false).unwrap(),
+        Session::connect(&with, to("localhost", SslMode::Require)).unwrap(),
+    );
+    let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
+    let peer = theirs.unwrap().peer.expect("it showed one");
+    assert_eq!(peer.common_name.as_deref(), Some("localhost"));
+    let more = format!("{demands}\nserver_tls_key_file =\nserver_tls_cert_file =");
+    let without = contexts(&folder, &key, &own, &more);
+    let mut server = Session::accept(&with, false).unwrap();
+    let mut client = Session::connect(&without, to("localhost", SslMode::Require)).unwrap();
+    let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
+    let why = theirs.unwrap_err();
+    assert!(why.contains("did not return a certificate"), "{why}");
+}
+
+#[test]
+fn old_certificates_and_every_kind_of_key_do() {
+    let folder = Folder::new("kinds");
+    let rsa = PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap();
+    let kinds = [
+        (rsa.clone(), 1, true),
+        (rsa, 3, true),
+        (elliptic(), 1, true),
+        (PKey::generate_ed25519().unwrap(), 3, false),
+    ];
+    for (key, version, binds) in kinds {
+        let own = certificate(&key, version, &[]);
+        let contexts = contexts(&folder, &key, &own, "");
+        let mut server = Session::accept(&contexts, false).unwrap();
+        let to = to("localhost", SslMode::VerifyFull);
+        let mut client = Session::connect(&contexts, to).unwrap();
+        let (_, facts) = shake(&mut server, &mut client, usize::MAX);
+        assert_eq!(facts.unwrap().binding.is_some(), binds, "{:?}", key.id());
+    }
+}
+
+#[test]
+fn direct_tls_wants_our_protocol() {
+    let folder = Folder::new("direct");
+    let key = elliptic();
+    let contexts = contexts(&folder, &key, &certificate(&key, 3, &[]), "");
+    for (protocol, done) in [(None, false), (Some(&b"\x0apostgresql"[..]), true)] {
+        use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream};
+        let mut builder = SslContext::builder(SslMethod::tls_client()).unwrap();
+        if let Some(protocol) = protocol {
+            builder.set_alpn_protos(protocol).unwrap();
+        }
+        let ssl = Ssl::new(&builder.build()).unwrap();
+        let mut client = SslStream::new(ssl, Loop::default()).unwrap();
+        let mut server = Session::accept(&contexts, true).unwrap();
+        let mut end = Step::More;
+        for _ in 0..4 {
+            let _ = client.connect();
+            server.feed(&std::mem::take(&mut client.get_mut().said));
+            if let Step::More = end {
+                end = server.handshake();
+            }
+            let answer = server.take_output().unwrap_or_default();
+            client.get_mut().heard.extend(answer);
+        }
+        match end {
+            Step::Done(_) => assert!(done),
+            Step::Failed(why) => assert!(!done && why.contains("without ALPN"), "{why}"),
+            Step::More => panic!("it never ended"),
+        }
+    }
+}
+
+/// What a client of the library's own reads and writes.
+#[derive(Default)]
+struct Loop {
+    heard: std::collections::VecDeque<u8>,
+    said: Vec<u8>,
+}
+
+impl std::io::Read for Loop {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match std::io::Read::read(&mut self.heard, into)? {
+            0 => Err(std::io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+}
+
+impl std::io::Write for Loop {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.said.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn mistakes_in_settings_and_files_are_named() {
+    let folder = Folder::new("mistakes");
+    let (key, other) = (elliptic(), elliptic());
+    let own = certificate(&key, 3, &[]);
+    let path = |name: &str| folder.0.join(name).to_string_lossy().into_owned();
+    let other_key = folder.write("other", &other.private_key_to_pem_pkcs8().unwrap());
+    let sealed = key
+        .private_key_to_pem_pkcs8_passphrase(Cipher::aes_256_cbc(), b"secret")
+        .unwrap();
+    let sealed = folder.write("sealed", &sealed);
+    let empty = folder.write("empty", b"");
+    for (more, setting, text) in [
+        (
+            "client_tls_key_file = ".to_string(),
+            "client_tls_sslmode",
+            "must be set",
+        ),
+        (
+            format!("client_tls_cert_file = {}", path("none")),
+            "client_tls_cert_file",
+            "No such file or directory",
+        ),
+        (
+            format!("client_tls_key_file = {other_key}"),
+            "client_tls_key_file",
+            "key values mismatch",
+        ),
+        (
+            format!("server_tls_key_file = {sealed}"),
+            "server_tls_key_file",
+            "it is encrypted",
+        ),
+        (
+            format!("server_tls_ca_file = {empty}"),
+            "server_tls_ca_file",
+            "no certificate in it",
+        ),
+        (
+            "server_tls_key_file =".to_string(),
+            "server_tls_cert_file",
+            "set both, or neither",
+        ),
+        (
+            "client_tls_ciphers = NONSENSE".to_string(),
+            "client_tls_ciphers",
+            "failed to set ciphers",
+        ),
+        (
+            "server_tls_protocols = tlsv9".to_string(),
+            "server_tls_protocols",
+            "invalid TLS protocol \"tlsv9\"",
+        ),
+        (
+            "client_tls_ecdhcurve = round".to_string(),
+            "client_tls_ecdhcurve",
+            "failed to set the curve",
+        ),
+    ] {
+        let wrong = Contexts::build(&config(&folder, &key, &own, &more)).unwrap_err();
+        assert_eq!(wrong.setting, setting, "{more}: {wrong}");
+        assert!(wrong.text.contains(text), "{more}: {wrong}");
+    }
+}
+
+#[test]
+fn a_change_of_one_side_is_seen_as_one() {
+    let folder = Folder::new("change");
+    let key = elliptic();
+    let own = certificate(&key, 3, &[]);
+    let first = contexts(&folder, &key, &own, "");
+    let same = contexts(&folder, &key, &own, "");
+    let ciphers = contexts(&folder, &key, &own, "client_tls_ciphers = HIGH");
+    let authorities = folder.write("more", &own.to_pem().unwrap().repeat(2));
+    let trust = format!("server_tls_ca_file = {authorities}");
+    let trust = contexts(&folder, &key, &own, &trust);
+    let sides = |contexts: &Contexts| (contexts.of_clients, contexts.of_servers);
+    assert_eq!(sides(&first), sides(&same));
+    let changed = |other: &Contexts| {
+        let (clients, servers) = sides(other);
+        (clients != first.of_clients, servers != first.of_servers)
+    };
+    assert_eq!(changed(&ciphers), (true, false));
+    assert_eq!(changed(&trust), (false, true));
+    let ends = |days: i64| first.endings(first.ends[0].1 - days * 86_400 - 1);
+    assert_eq!(first.ends.len(), 2);
+    assert_eq!(ends(31), [""; 0]);
+    assert!(ends(9)[0].contains("client_tls_cert_file ends in 9 days"));
+    assert!(ends(-2)[1].contains("server_tls_cert_file has ended"));
+    let settings = config(&folder, &key, &own, "");
+    let before = Contexts::looks(&settings);
+    assert!(before.len() == 6 && before.iter().all(Option::is_some));
+    assert_eq!(Contexts::looks(&settings), before);
+    // A replaced file is another one, even with the same content at the same moment.
+    let (path, old) = (folder.0.join("chain"), folder.0.join("old"));
+    std::fs::rename(&path, &old).unwrap();
+    std::fs::copy(&old, &path).unwrap();
+    assert_ne!(Contexts::looks(&settings), before);
+}
+
+#[test]
+fn versions_are_named_as_pgbouncer_names_them() {
+    use openssl::ssl::SslOptions as O;
+    let old = O::NO_TLSV1 | O::NO_TLSV1_1;
+    for (written, off) in [
+        ("secure", old),
+        ("default", old),
+        ("", old),
+        ("all", O::empty()),
+        ("legacy", O::empty()),
+        ("tlsv1.3", old | O::NO_TLSV1_2),
+        ("TLSv1.2, tlsv1.3", old),
+        ("tlsv1.0", O::NO_TLSV1_1 | O::NO_TLSV1_2 | O::NO_TLSV1_3),
+        ("all,!tlsv1.0", O::NO_TLSV1),
+        ("!tlsv1.3", O::NO_TLSV1_3),
+    ] {
+        assert_eq!(versions(written), Ok(off), "{written}");
+    }
+    assert!(versions("tls").unwrap_err().contains("\"tls\""));
+}
+
+/// Whatever is changed, cut off or put between in a handshake: there is a session that works, or none.
+#[test]
+fn tampered_handshakes_end_well() {
+    let folder = Folder::new("tampered");
+    let key = elliptic();
+    let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
+    let mut state = 7u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut failed = 0;
+    for _ in 0..150 {
+        let mut server = Session::accept(&contexts, false).unwrap();
+        let mut client = Session::connect(&contexts, to("localhost", SslMode::Require)).unwrap();
+        let tampered = random(4);
+        let mut done = [false; 2];
+        for flight in 0..8 {
+            let (from, to) = match flight % 2 {
+                0 => (&mut client, &mut server),
+                _ => (&mut server, &mut client),
+            };
+            for (side, session) in [(flight % 2, &mut *from), (1 - flight % 2, &mut *to)] {
+                match session.handshake() {
+                    Step::More => {}
+                    Step::Done(_) => done[side] = true,
+                    Step::Failed(_) => failed += 1,
+                }
+            }
+            let mut bytes = from.take_output().unwrap_or_default();
+            if flight == tampered && !bytes.is_empty() {
+                let at = random(bytes.len());
+                match random(3) {
+                    0 => bytes[at] ^= 1 << random(8),
+                    1 => bytes.truncate(at),
+                    _ => drop(bytes.splice(at..at, [0x16, 3, 3, 0, 1, 0])),
+                }
+            }
+            to.feed(&bytes);
+        }
+        let mut block = Vec::new();
+        if done == [true, true]
+            && let Ok(sealed) = client.seal(b"x", Vec::new())
+        {
+            server.feed(&sealed);
+            let mut len = 0;
+            let end = server.open(&mut block, &mut len);
+            assert!(end != Opened::More || &block[..len] == b"x");
+        }
+    }
+    assert!(failed > 50, "{failed}");
+}
