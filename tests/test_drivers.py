@@ -22,15 +22,21 @@ def database(newest_postgres):
     return newest_postgres
 
 
+@pytest.fixture(scope="module")
+def site(authority):
+    """Howdah's certificate."""
+    return authority.issue()
+
+
 @pytest.fixture(params=PROGRAMS, scope="module")
 def program(request):
     """Each program in turn, built."""
     return built(request.param)
 
 
-def outcome(program, host, port):
+def outcome(program, host, port, authority=None):
     """Runs a program to its end and gives the behaviours it saw, with their counts."""
-    lines = program.run_to_end(host, port, USER, PASSWORD, DATABASE)
+    lines = program.run_to_end(host, port, USER, PASSWORD, DATABASE, authority=authority)
     assert lines and lines[-1] == "end 1", lines
     return lines
 
@@ -48,6 +54,18 @@ def directly(program, postgres):
 def test_directly(program, database):
     """The program is right about PostgreSQL itself."""
     assert len(directly(program, database)) > 10
+
+
+def test_over_tls(program, shared_howdah, database, authority, site):
+    """The same with sslmode=verify-full, and with the channel bound where the driver can."""
+    if not program.tls:
+        pytest.skip(f"{program.name} is built without TLS")
+    howdah = shared_howdah(postgres=database, workers=2, default_pool_size=SERVERS,
+                           auth_type="scram-sha-256", secrets={USER: PASSWORD},
+                           client_tls_sslmode="require", client_tls_key_file=site.key,
+                           client_tls_cert_file=site.chain)
+    seen = outcome(program, "localhost", howdah.port, authority.certificate)
+    assert seen == directly(program, database)
 
 
 def test_through_howdah(program, shared_howdah, database):

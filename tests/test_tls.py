@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from harness import certificates, machine, wire
+from harness.load import Load
 from harness.logins import refusal
 from harness.scripted import ScriptedServer, welcome
 
@@ -962,3 +963,15 @@ def test_tls_on_both_sides(make_howdah, tls_postgres, authority, site, workers):
     for thread in threads:
         thread.join()
     assert not problems, problems
+
+
+def test_load(make_howdah, tls_postgres, authority, site):
+    """Every reply of forty clients over TLS is what PostgreSQL gives: errors, COPY, portals, large
+    values, cancels, clients that leave in the middle."""
+    howdah = make_howdah(postgres=tls_postgres, workers=2, max_client_conn="200",
+                         default_pool_size="6", server_tls_sslmode="require",
+                         **listener(site, authority))
+    load = Load(howdah.address, (tls_postgres.host, tls_postgres.port), clients=40, seconds=5,
+                tls=True)
+    sums = load.result()
+    assert sums["unexpected"] == 0 and sums["clean"], sums["said"]

@@ -8,6 +8,7 @@ before its answer.
 """
 
 import random
+import ssl
 import struct
 from typing import NamedTuple
 
@@ -1265,6 +1266,35 @@ def send_bytewise(client, data):
     for at in range(len(data)):
         client.send(data[at:at + 1])
         client.taken()
+
+
+def send_in_records(client, data):
+    """Sends small pieces: each is a record of TLS."""
+    for at in range(0, len(data), 97):
+        client.send(data[at:at + 97])
+
+
+@pytest.mark.parametrize("name", NAMES[::6])
+def test_same_replies_over_tls(shared_howdah, postgres, authority, name):
+    """A slice of the scripts, over TLS: whole, and in many records."""
+    howdah = shared_howdah(**MODES["transaction-1"], **tls_settings(authority))
+    context = ssl.create_default_context(cafile=authority.certificate)
+    direct = play(postgres.connect(), SCRIPTS[name])
+    with Interloper(howdah) as interloper:
+        for send in (None, send_in_records):
+            through = howdah.connect(tls=context)
+            compare(direct, play(through, SCRIPTS[name], interloper, send))
+
+
+_sites = {}
+
+
+def tls_settings(authority):
+    """Of a Howdah that has TLS for who asks for it; one certificate for all."""
+    if not _sites:
+        _sites["one"] = authority.issue()
+    return {"client_tls_sslmode": "prefer", "client_tls_key_file": _sites["one"].key,
+            "client_tls_cert_file": _sites["one"].chain}
 
 
 SPLIT = ["simple several statements", "extended with descriptions", "named twice in one group",

@@ -38,6 +38,8 @@ class Program:
     tools: tuple = ()  # what must be on PATH
     packages: str = ""  # where its packages come from
     console: list = field(default_factory=list)  # the command that reads the console
+    tls: bool = True  # it can, with what it is built from
+    binds: bool = True  # SCRAM with a bound channel is among what it can
 
     @property
     def source(self):
@@ -100,20 +102,26 @@ class Program:
         with open(stamp, "w") as file:
             file.write(wanted)
 
-    def start(self, host, port, user, password, database, command=None):
+    def start(self, host, port, user, password, database, command=None, authority=None):
         """Starts it, or another command of its folder, against a server; standard output and error
-        are pipes."""
+        are pipes. authority: the file of who has signed the server's certificate, which is
+        verified then, and the channel bound."""
         server = {"PGHOST": host, "PGPORT": str(port), "PGUSER": user, "PGPASSWORD": password,
                   "PGDATABASE": database}
+        if authority:
+            server |= {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": authority,
+                       "NODE_EXTRA_CA_CERTS": authority}
+            if self.binds:
+                server["PGCHANNELBINDING"] = "require"
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
         return subprocess.Popen(command or self.run, cwd=self.folder, env={**clean, **server}, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
-    def run_to_end(self, *server, command=None):
+    def run_to_end(self, *server, command=None, authority=None):
         """Starts it as `start` does, and gives the lines it prints; the test fails if it hangs or
         fails."""
-        child = self.start(*server, command)
+        child = self.start(*server, command, authority)
         try:
             output, errors = child.communicate(timeout=60)
         except subprocess.TimeoutExpired:
@@ -128,17 +136,18 @@ class Program:
 
 PROGRAMS = {program.name: program for program in (
     Program("psycopg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
-    Program("asyncpg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"]),
+    Program("asyncpg", [sys.executable, "workload.py"], console=[sys.executable, "console.py"],
+            binds=False),
     Program("node-postgres", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
             "the npm registry", ["node", "console.mjs"]),
     Program("postgres.js", ["node", "workload.mjs"], ["npm", "ci", "--silent"], ("node", "npm"),
-            "the npm registry"),
+            "the npm registry", binds=False),
     Program("pgx", ["built/workload"], ["go", "build", "-o", "built/", "./..."], ("go",),
             "the Go module proxy", ["built/console"]),
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
             "the Go module proxy"),
     Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
-            ("cargo",), "crates.io"),
+            ("cargo",), "crates.io", tls=False),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),

@@ -1,17 +1,13 @@
 //! One socket: bytes out, whole messages in, with a deadline on every wait and a short history.
 
 use std::collections::VecDeque;
-use std::io;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::failure::{Failure, Kind, Outcome};
 use crate::messages::{Message, show_got, show_sent};
+use crate::transport::{Attempt, Transport};
 use crate::url::Url;
 
 const READ: usize = 64 * 1024;
@@ -53,7 +49,7 @@ pub struct Pace {
 
 /// One connection to the address under test.
 pub struct Connection {
-    socket: OwnedFd,
+    socket: Transport,
     input: Vec<u8>,
     start: usize,
     past: VecDeque<Past>,
@@ -72,20 +68,12 @@ fn lost(error: impl std::fmt::Display) -> Failure {
 impl Connection {
     /// Connects to `url`.
     pub fn open(url: &Url, limit: Duration) -> Outcome<Connection> {
-        let refused = |error: io::Error| {
+        let socket = Transport::open(url, limit).map_err(|error| {
             Failure::new(
                 Kind::Unexpected,
                 format!("cannot connect to {}: {error}", url.shown()),
             )
-        };
-        let socket: OwnedFd = if url.host.starts_with('/') {
-            let path = format!("{}/.s.PGSQL.{}", url.host, url.port);
-            UnixStream::connect(path).map_err(refused)?.into()
-        } else {
-            let socket = TcpStream::connect((url.host.as_str(), url.port)).map_err(refused)?;
-            socket.set_nodelay(true).map_err(refused)?;
-            socket.into()
-        };
+        })?;
         Ok(Connection {
             socket,
             input: Vec::new(),
@@ -149,6 +137,9 @@ impl Connection {
     }
 
     fn wait(&self, flags: PollFlags, deadline: Instant) -> Outcome<PollFlags> {
+        if flags.contains(PollFlags::IN) && self.socket.has_read_ahead() {
+            return Ok(PollFlags::IN);
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -179,21 +170,21 @@ impl Connection {
         let want = self.pace.map_or(READ, |pace| pace.bytes);
         let end = self.input.len();
         self.input.resize(end + want, 0);
-        let taken = recv(&self.socket, &mut self.input[end..], RecvFlags::DONTWAIT);
+        let taken = self.socket.receive(&mut self.input[end..]);
         let came = match &taken {
-            Ok((count, _)) => *count,
-            Err(_) => 0,
+            Ok(Attempt::Done(count)) => *count,
+            _ => 0,
         };
         self.input.truncate(end + came);
         match taken {
-            Ok((0, _)) => Ok(false),
-            Ok(_) => {
+            Ok(Attempt::Done(0)) => Ok(false),
+            Ok(Attempt::Wait(_)) => Ok(true),
+            Ok(Attempt::Done(_)) => {
                 if let Some(pace) = self.pace {
                     std::thread::sleep(pace.pause);
                 }
                 Ok(true)
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
             Err(error) => Err(lost(error)),
         }
     }
@@ -208,24 +199,19 @@ impl Connection {
                 Some(size) if rest.len() <= 4096 => &rest[..rest.len().min(size)],
                 _ => rest,
             };
-            match send(
-                &self.socket,
-                piece,
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
-                Ok(count) => {
+            match self.socket.send(piece) {
+                Ok(Attempt::Done(count)) => {
                     rest = &rest[count..];
                     if self.pieces.is_some() {
                         std::thread::yield_now();
                     }
                 }
-                Err(rustix::io::Errno::AGAIN) => {
-                    let ready = self.wait(PollFlags::IN | PollFlags::OUT, deadline)?;
+                Ok(Attempt::Wait(wanted)) => {
+                    let ready = self.wait(PollFlags::IN | wanted, deadline)?;
                     if ready.contains(PollFlags::IN) && !self.take()? {
                         return Err(lost("closed by the other side while sending"));
                     }
                 }
-                Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     // What the other side said before it left is more telling than EPIPE.
                     while let Ok(true) = self.take() {

@@ -17,6 +17,7 @@ mod run;
 mod session;
 mod statement;
 mod tally;
+mod transport;
 mod url;
 
 use std::process::ExitCode;

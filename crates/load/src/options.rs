@@ -75,6 +75,10 @@ pub struct Options {
     #[arg(long)]
     pub protocol_3_2: bool,
 
+    /// Go through TLS (to --url; the certificate is not checked)
+    #[arg(long)]
+    pub tls: bool,
+
     /// Print the tables as JSON
     #[arg(long)]
     pub json: bool,

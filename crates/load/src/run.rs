@@ -11,6 +11,7 @@ use crate::client::{Books, Client, Run};
 use crate::failure::Outcome;
 use crate::options::Options;
 use crate::tally::{Counts, Report, Table, Tally};
+use crate::url::Url;
 
 /// A client's thread needs little: large values live on the heap.
 const STACK: usize = 256 * 1024;
@@ -137,7 +138,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let make = |url: &crate::url::Url| Run {
+    let make = |url: &Url| Run {
         url: url.clone(),
         version: if options.protocol_3_2 {
             196_610
@@ -150,7 +151,10 @@ pub fn run(options: &Options) -> Result<bool, String> {
         stop: AtomicBool::new(false),
         report: Report::new(options.show, options.faults),
     };
-    let run = make(&options.url);
+    let run = make(&Url {
+        tls: options.tls,
+        ..options.url.clone()
+    });
     let direct = make(options.prepare_url.as_ref().unwrap_or(&options.url));
     if options.prepare {
         prepare(&direct).map_err(|failure| format!("cannot prepare: {}", failure.what))?;

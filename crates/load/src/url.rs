@@ -13,6 +13,8 @@ pub struct Url {
     pub password: String,
     /// Database.
     pub database: String,
+    /// Through TLS, whoever answers.
+    pub tls: bool,
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -55,6 +57,7 @@ impl std::str::FromStr for Url {
             user: decoded(user)?,
             password: decoded(password)?,
             database: decoded(database)?,
+            tls: false,
         };
         if url.user.is_empty() || url.host.is_empty() || url.database.is_empty() {
             return Err("user, host and database must be given".to_owned());

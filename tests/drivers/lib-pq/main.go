@@ -63,9 +63,13 @@ func onAll(work func(index int, conn *sql.Conn)) {
 	together(clients, func(index int) { work(index, conns[index]) })
 }
 
-// open gives a database of one name. lib/pq insists on TLS unless told otherwise.
+// open gives a database of one name. lib/pq insists on TLS unless told otherwise, here or by
+// PGSSLMODE.
 func open(options string) *sql.DB {
-	db, err := sql.Open("postgres", "sslmode=disable "+options)
+	if os.Getenv("PGSSLMODE") == "" {
+		options = "sslmode=disable " + options
+	}
+	db, err := sql.Open("postgres", options)
 	must(err, "open")
 	return db
 }

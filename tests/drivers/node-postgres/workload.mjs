@@ -19,7 +19,10 @@ const refused = (running, code) =>
   assert.rejects(running, (error) => { same(error.code, code, error.message); return true })
 
 async function connect(index, options = {}) {
-  const conn = new pg.Client({ application_name: `pg ${index}`, ...options })
+  const enableChannelBinding = process.env.PGCHANNELBINDING === 'require'
+  const conn = new pg.Client({
+    application_name: `pg ${index}`, enableChannelBinding, ...options
+  })
   conn.on('error', () => {})
   await conn.connect()
   return conn

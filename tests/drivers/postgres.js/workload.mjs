@@ -9,7 +9,8 @@ const same = assert.deepEqual
 const done = (behaviour, count) => console.log(behaviour, count)
 const range = (n) => [...Array(n).keys()]
 const open = (index, options = {}) => postgres({
-  max: 1, onnotice: () => {}, connection: { application_name: `postgres.js ${index}` }, ...options
+  max: 1, onnotice: () => {}, connection: { application_name: `postgres.js ${index}` },
+  ssl: process.env.PGSSLMODE ?? false, ...options
 })
 const conns = range(CLIENTS).map((index) => open(index))
 const onAll = (work) => Promise.all(conns.map((sql, index) => work(index, sql)))
@@ -163,7 +164,7 @@ async function changedTypes() {
 }
 
 async function pool() {
-  const sql = postgres({ max: 10, onnotice: () => {} })
+  const sql = postgres({ max: 10, onnotice: () => {}, ssl: process.env.PGSSLMODE ?? false })
   await Promise.all(range(24).map(async (index) => {
     for (const turn of range(20)) {
       const n = index * 100 + turn

@@ -65,6 +65,10 @@ public class Workload {
   static Connection connect(int index) throws SQLException {
     String url = "jdbc:postgresql://" + System.getenv("PGHOST") + ":" + System.getenv("PGPORT") + "/"
         + System.getenv("PGDATABASE") + "?ApplicationName=pgjdbc" + index;
+    if (System.getenv("PGSSLMODE") != null) {
+      url += "&sslmode=" + System.getenv("PGSSLMODE") + "&sslrootcert="
+          + System.getenv("PGSSLROOTCERT") + "&channelBinding=" + System.getenv("PGCHANNELBINDING");
+    }
     return DriverManager.getConnection(url, System.getenv("PGUSER"), System.getenv("PGPASSWORD"));
   }
 
