@@ -42,6 +42,7 @@ need_build_tools() {
   have cargo || die "cargo is missing: please install Rust (https://rustup.rs)"
   have cc || install_debian "a C compiler" gcc libc6-dev || exit 1
   libpam_found || install_debian "libpam's header and link" libpam0g-dev || exit 1
+  have openssl || install_debian "the openssl command, for tests' certificates" openssl || exit 1
   openssl_found || install_debian "OpenSSL's headers" libssl-dev pkg-config || exit 1
   have setpriv || install_debian "setpriv" util-linux || exit 1
   have python3 || install_debian "Python" python3 || exit 1

@@ -145,7 +145,7 @@ PROGRAMS = {program.name: program for program in (
     Program("pgx", ["built/workload"], ["go", "build", "-o", "built/", "./..."], ("go",),
             "the Go module proxy", ["built/console"]),
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
-            "the Go module proxy"),
+            "the Go module proxy", binds=False),
     Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
             ("cargo",), "crates.io", tls=False),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
