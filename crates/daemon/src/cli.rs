@@ -13,6 +13,8 @@ pub enum Command {
     Version,
     /// `--settings`: the reference of settings.
     Settings,
+    /// `top` and its arguments: watch a pooler in the terminal.
+    Top(Vec<OsString>),
     /// `--metrics`: the reference of metrics.
     Metrics,
     /// `--man`: the same as a manual page.
@@ -57,6 +59,7 @@ Howdah is a connection pooler for PostgreSQL.
 
 Usage:
   howdah [OPTION]... CONFIG_FILE
+  howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
 Options:
   -d, --daemon           run in the background
@@ -79,6 +82,11 @@ Options:
 /// # Errors
 /// What is wrong with them.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let mut arguments = arguments.into_iter().peekable();
+    // A configuration file of that name is written `./top`.
+    if arguments.next_if(|first| first == "top").is_some() {
+        return Ok(Command::Top(arguments.collect()));
+    }
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut seen = Arguments::default();
     let (mut check, mut config) = (false, None);

@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print!("{}", cli::USAGE),
         Ok(Command::Version) => println!("{}", cli::VERSION),
         Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
+        Ok(Command::Top(arguments)) if howdah_top::run(arguments.iter().cloned()) => {}
+        Ok(Command::Top(_)) => return ExitCode::FAILURE,
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) if boot::check(&arguments) => {}

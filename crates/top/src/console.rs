@@ -1,0 +1,96 @@
+//! The admin console: what it is asked, and what it says.
+
+use std::time::Instant;
+
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+use crate::table::Table;
+
+/// A connection to the console.
+pub(crate) struct Console {
+    client: Client,
+    version: String,
+    /// It knows SHOW HOLDERS: PgBouncer does not.
+    has_holders: bool,
+}
+
+/// What the console said at a moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub at: Instant,
+    pub version: String,
+    pub pools: Table,
+    pub stats: Table,
+    pub clients: Table,
+    pub servers: Table,
+    /// Empty where the pooler has no such command.
+    pub holders: Table,
+    pub databases: Table,
+}
+
+impl Console {
+    /// Connects.
+    pub fn open(target: &Config) -> Result<Console, String> {
+        let client = target.connect(NoTls).map_err(|why| told(&why))?;
+        let mut console = Console {
+            client,
+            version: String::new(),
+            has_holders: true,
+        };
+        let version = console.ask("SHOW VERSION")?;
+        console.version = version.value(0, "version").to_string();
+        console.has_holders = console.ask("SHOW HOLDERS").is_ok();
+        Ok(console)
+    }
+
+    /// Asks for all that is shown.
+    pub fn look(&mut self) -> Result<Snapshot, String> {
+        let holders = match self.has_holders {
+            true => self.ask("SHOW HOLDERS")?,
+            false => Table::default(),
+        };
+        Ok(Snapshot {
+            at: Instant::now(),
+            version: self.version.clone(),
+            pools: self.ask("SHOW POOLS")?,
+            stats: self.ask("SHOW STATS")?,
+            clients: self.ask("SHOW CLIENTS")?,
+            servers: self.ask("SHOW SERVERS")?,
+            databases: self.ask("SHOW DATABASES")?,
+            holders,
+        })
+    }
+
+    fn ask(&mut self, command: &str) -> Result<Table, String> {
+        let said = self.client.simple_query(command);
+        let mut table = Table::default();
+        for message in said.map_err(|why| told(&why))? {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    table.columns = columns.iter().map(|c| c.name().to_string()).collect();
+                }
+                SimpleQueryMessage::Row(row) => {
+                    let value = |at| row.get(at).unwrap_or("").to_string();
+                    table.rows.push((0..row.len()).map(value).collect());
+                }
+                _ => {}
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// The server's words, if it has said some.
+fn told(why: &postgres::Error) -> String {
+    if let Some(said) = why.as_db_error() {
+        return said.message().to_string();
+    }
+    let mut text = why.to_string();
+    if let Some(source) = std::error::Error::source(why) {
+        let source = source.to_string();
+        if !text.contains(&source) {
+            text = format!("{text}: {source}");
+        }
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! `howdah top`: pools, clients, servers and waits in a terminal, over the admin console. So it works
+//! from anywhere, and against PgBouncer, too, as far as that has the columns.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod console;
+mod keys;
+mod screen;
+mod state;
+mod table;
+mod view;
+
+pub use arguments::USAGE;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use arguments::Arguments;
+use console::{Console, Snapshot};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use state::State;
+
+/// How long a lost console is left alone.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Runs with the arguments behind `top`; false if something went wrong, which was said then.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let done = Arguments::read(arguments).and_then(|arguments| match arguments {
+        None => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Some(arguments) if arguments.once => once(&arguments),
+        Some(arguments) => watch(&arguments),
+    });
+    if let Err(why) = &done {
+        eprintln!("howdah top: {why}");
+    }
+    done.is_ok()
+}
+
+/// Looks twice, so that there are rates, and prints.
+fn once(arguments: &Arguments) -> Result<(), String> {
+    let mut console = Console::open(&arguments.target)?;
+    let first = console.look()?;
+    std::thread::sleep(arguments.interval);
+    let second = console.look()?;
+    let text = match arguments.json {
+        true => view::json(&second, Some(&first)),
+        false => view::plain(&second, Some(&first)),
+    };
+    // Whoever reads may have had enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn watch(arguments: &Arguments) -> Result<(), String> {
+    if !std::io::stdout().is_terminal() {
+        return Err("standard output is no terminal; use --once".into());
+    }
+    // Before the screen is taken: what is wrong can be read then.
+    let mut console = Some(Console::open(&arguments.target)?);
+    let mut terminal = ratatui::try_init().map_err(|why| why.to_string())?;
+    let mut state = State::new(arguments.target_name());
+    let mut due = Instant::now();
+    let ended = loop {
+        if Instant::now() >= due {
+            due = Instant::now() + arguments.interval;
+            if !state.paused {
+                look(&mut console, arguments, &mut state);
+                if console.is_none() {
+                    due = Instant::now() + RETRY;
+                }
+            }
+        }
+        if let Err(why) = terminal.draw(|frame| screen::draw(frame, &mut state)) {
+            break Err(why.to_string());
+        }
+        let patience = due.saturating_duration_since(Instant::now());
+        match event::poll(patience).and_then(|ready| ready.then(event::read).transpose()) {
+            Ok(Some(Event::Key(key))) if key.kind != KeyEventKind::Release => {
+                keys::pressed(&mut state, key);
+            }
+            Ok(_) => {}
+            Err(why) => break Err(why.to_string()),
+        }
+        if state.done {
+            break Ok(());
+        }
+    };
+    ratatui::restore();
+    ended
+}
+
+/// Takes a new snapshot, over a new connection if the last one was lost.
+fn look(console: &mut Option<Console>, arguments: &Arguments, state: &mut State) {
+    let seen: Result<Snapshot, String> = match console {
+        Some(console) => console.look(),
+        None => Console::open(&arguments.target).and_then(|mut new| {
+            let seen = new.look();
+            *console = Some(new);
+            seen
+        }),
+    };
+    match seen {
+        Ok(snapshot) => state.take(snapshot),
+        Err(why) => {
+            *console = None;
+            state.lost = Some(why);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What is shown of snapshots: values in, tables out.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::console::Snapshot;
+use crate::table::{Table, duration};
+
+/// A way to look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    Pools,
+    Clients,
+    Servers,
+    Holders,
+    /// Who waits and who has servers in one pool: its database and user.
+    Pool(String, String),
+}
+
+impl View {
+    /// Those with a key of their own.
+    pub const MAIN: [View; 4] = [View::Pools, View::Clients, View::Servers, View::Holders];
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        match self {
+            View::Pools => "pools".into(),
+            View::Clients => "clients".into(),
+            View::Servers => "servers".into(),
+            View::Holders => "holders".into(),
+            View::Pool(database, user) => format!("pool {database}/{user}"),
+        }
+    }
+
+    /// Its table.
+    pub fn table(&self, now: &Snapshot, before: Option<&Snapshot>) -> Table {
+        match self {
+            View::Pools => pools(now, before),
+            View::Clients => clients(now, |_| true),
+            View::Servers => servers(now),
+            View::Holders => holders(now, |_, _| true),
+            View::Pool(database, user) => pool(now, database, user),
+        }
+    }
+}
+
+/// All pools: who waits first.
+fn pools(now: &Snapshot, before: Option<&Snapshot>) -> Table {
+    let rates = rates(now, before);
+    let all = &now.pools;
+    let sizes = sizes(now);
+    let reasons = reasons(now);
+    let rows = (0..all.rows.len()).map(|row| {
+        let (database, user) = (all.value(row, "database"), all.value(row, "user"));
+        let number = |name| all.number(row, name);
+        let wait = number("maxwait") * 1e6 + number("maxwait_us");
+        let rate = rates.get(database).copied().unwrap_or_default();
+        let key = (database.to_string(), user.to_string());
+        vec![
+            database.to_string(),
+            user.to_string(),
+            all.value(row, "cl_waiting").to_string(),
+            duration(wait),
+            reasons.get(&key).cloned().unwrap_or_default(),
+            all.value(row, "cl_active").to_string(),
+            all.value(row, "sv_active").to_string(),
+            format!("{}", number("sv_idle") + number("sv_used")),
+            format!("{}", number("sv_login") + number("sv_tested")),
+            sizes.get(database).cloned().unwrap_or_default(),
+            format!("{:.0}", rate.transactions),
+            duration(rate.query_us),
+            duration(rate.wait_us),
+            all.value(row, "pool_mode").to_string(),
+        ]
+    });
+    Table {
+        columns: columns(&[
+            "database", "user", "waiting", "longest", "why", "clients", "active", "idle", "login",
+            "size", "db tx/s", "query", "wait", "mode",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+/// What a database did between two snapshots.
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    /// Per second.
+    transactions: f64,
+    queries: f64,
+    /// On average.
+    query_us: f64,
+    wait_us: f64,
+}
+
+fn rates(now: &Snapshot, before: Option<&Snapshot>) -> HashMap<String, Rate> {
+    let Some(before) = before else {
+        return HashMap::new();
+    };
+    let seconds = now.at.duration_since(before.at).as_secs_f64().max(0.001);
+    let mut rates = HashMap::new();
+    for row in 0..now.stats.rows.len() {
+        let database = now.stats.value(row, "database");
+        let old = (0..before.stats.rows.len())
+            .find(|old| before.stats.value(*old, "database") == database);
+        let grown = |name: &str| {
+            let old = old.map_or(0.0, |old| before.stats.number(old, name));
+            (now.stats.number(row, name) - old).max(0.0)
+        };
+        let per = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
+        let (transactions, queries) = (grown("total_xact_count"), grown("total_query_count"));
+        rates.insert(
+            database.to_string(),
+            Rate {
+                transactions: transactions / seconds,
+                queries: queries / seconds,
+                query_us: per(grown("total_query_time"), queries),
+                wait_us: per(grown("total_wait_time"), transactions),
+            },
+        );
+    }
+    rates
+}
+
+/// The size of each database's pools.
+fn sizes(now: &Snapshot) -> HashMap<&str, String> {
+    let all = &now.databases;
+    let row = |row| {
+        (
+            all.value(row, "name"),
+            all.value(row, "pool_size").to_string(),
+        )
+    };
+    (0..all.rows.len()).map(row).collect()
+}
+
+/// Why clients of each pool wait: the first of them.
+fn reasons(now: &Snapshot) -> HashMap<(String, String), String> {
+    let all = &now.clients;
+    let mut reasons = HashMap::new();
+    for row in 0..all.rows.len() {
+        let reason = all.value(row, "wait_reason");
+        if !reason.is_empty() {
+            let pool = (all.value(row, "database"), all.value(row, "user"));
+            let key = (pool.0.to_string(), pool.1.to_string());
+            reasons.entry(key).or_insert_with(|| reason.to_string());
+        }
+    }
+    reasons
+}
+
+fn clients(now: &Snapshot, wanted: impl Fn(usize) -> bool) -> Table {
+    let all = &now.clients;
+    let rows = (0..all.rows.len()).filter(|row| wanted(*row)).map(|row| {
+        let wait = all.number(row, "wait") * 1e6 + all.number(row, "wait_us");
+        let waits = all.value(row, "state") == "waiting";
+        vec![
+            all.value(row, "database").to_string(),
+            all.value(row, "user").to_string(),
+            all.value(row, "state").to_string(),
+            if waits { duration(wait) } else { String::new() },
+            all.value(row, "wait_reason").to_string(),
+            all.value(row, "wait_place").to_string(),
+            all.value(row, "application_name").to_string(),
+            address(all, row),
+            all.value(row, "connect_time").to_string(),
+        ]
+    });
+    Table {
+        columns: columns(&[
+            "database",
+            "user",
+            "state",
+            "waited",
+            "why",
+            "place",
+            "application",
+            "from",
+            "connected",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+fn servers(now: &Snapshot) -> Table {
+    let all = &now.servers;
+    let rows = (0..all.rows.len()).map(|row| {
+        vec![
+            all.value(row, "database").to_string(),
+            all.value(row, "user").to_string(),
+            all.value(row, "state").to_string(),
+            all.value(row, "remote_pid").to_string(),
+            address(all, row),
+            all.value(row, "application_name").to_string(),
+            all.value(row, "prepared_statements").to_string(),
+            all.value(row, "request_time").to_string(),
+            all.value(row, "connect_time").to_string(),
+        ]
+    });
+    Table {
+        columns: columns(&[
+            "database",
+            "user",
+            "state",
+            "pid",
+            "at",
+            "application",
+            "statements",
+            "request",
+            "connected",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
+    let all = &now.holders;
+    let rows = (0..all.rows.len())
+        .filter(|row| wanted(all.value(*row, "database"), all.value(*row, "user")))
+        .map(|row| {
+            vec![
+                all.value(row, "database").to_string(),
+                all.value(row, "user").to_string(),
+                duration(all.number(row, "held_us")),
+                all.value(row, "state").to_string(),
+                duration(all.number(row, "state_us")),
+                all.value(row, "application_name").to_string(),
+                all.value(row, "client_addr").to_string(),
+                all.value(row, "remote_pid").to_string(),
+            ]
+        });
+    Table {
+        columns: columns(&[
+            "database",
+            "user",
+            "held",
+            "state",
+            "for",
+            "application",
+            "client",
+            "pid",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+/// Who has servers of a pool, and who waits for one.
+fn pool(now: &Snapshot, database: &str, user: &str) -> Table {
+    let mut rows = Vec::new();
+    for row in holders(now, |d, u| d == database && u == user).rows {
+        let [_, _, held, state, stayed, application, client, pid] = &row[..] else {
+            continue;
+        };
+        let does = format!("{state} {stayed}");
+        rows.push(vec![
+            "holds".to_string(),
+            held.clone(),
+            does,
+            application.clone(),
+            client.clone(),
+            pid.clone(),
+        ]);
+    }
+    let all = &now.clients;
+    for row in 0..all.rows.len() {
+        let here = all.value(row, "database") == database && all.value(row, "user") == user;
+        let state = all.value(row, "state");
+        let holds = state == "active" && now.holders.columns.is_empty();
+        if !here || state != "waiting" && !holds {
+            continue;
+        }
+        let wait = all.number(row, "wait") * 1e6 + all.number(row, "wait_us");
+        rows.push(vec![
+            if holds { "holds" } else { "waits" }.to_string(),
+            if holds { String::new() } else { duration(wait) },
+            all.value(row, "wait_reason").replace('_', " "),
+            all.value(row, "application_name").to_string(),
+            address(all, row),
+            String::new(),
+        ]);
+    }
+    Table {
+        columns: columns(&["", "for", "what", "application", "client", "pid"]),
+        rows,
+    }
+}
+
+fn address(table: &Table, row: usize) -> String {
+    format!("{}:{}", table.value(row, "addr"), table.value(row, "port"))
+}
+
+fn columns(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+/// One line about everything.
+pub(crate) fn summary(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let sum = |name| -> f64 {
+        (0..now.pools.rows.len())
+            .map(|row| now.pools.number(row, name))
+            .sum()
+    };
+    let rates = rates(now, before);
+    let all: Vec<_> = rates
+        .iter()
+        .filter(|(name, _)| *name != "pgbouncer")
+        .collect();
+    let transactions: f64 = all.iter().map(|(_, rate)| rate.transactions).sum();
+    let queries: f64 = all.iter().map(|(_, rate)| rate.queries).sum();
+    let weighted = |of: fn(&Rate) -> f64, by: fn(&Rate) -> f64| {
+        let weight: f64 = all.iter().map(|(_, rate)| by(rate)).sum();
+        let sum: f64 = all.iter().map(|(_, rate)| of(rate) * by(rate)).sum();
+        if weight > 0.0 { sum / weight } else { 0.0 }
+    };
+    format!(
+        "{transactions:.0} tx/s, {queries:.0} q/s; {} clients wait of {}; {} servers active, {} \
+         idle; query {}, wait {}",
+        sum("cl_waiting"),
+        sum("cl_active") + sum("cl_waiting"),
+        sum("sv_active"),
+        sum("sv_idle") + sum("sv_used"),
+        duration(weighted(|rate| rate.query_us, |rate| rate.queries)),
+        duration(weighted(|rate| rate.wait_us, |rate| rate.transactions)),
+    )
+}
+
+/// All views for scripts.
+pub(crate) fn json(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let mut all = serde_json::Map::new();
+    all.insert("version".into(), json!(now.version));
+    for view in View::MAIN {
+        let table = view.table(now, before);
+        let rows = table.rows.iter().map(|row| {
+            let fields = table.columns.iter().cloned();
+            let values = row.iter().map(|value| json!(value));
+            Value::Object(fields.zip(values).collect())
+        });
+        all.insert(view.name(), rows.collect());
+    }
+    format!("{}\n", Value::Object(all))
+}
+
+/// Pools as text.
+pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let table = View::Pools.table(now, before);
+    let width = |at: usize| {
+        let values = table.rows.iter().map(|row| row[at].chars().count());
+        values.chain([table.columns[at].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let mut text = format!("{}\n{}\n\n", now.version, summary(now, before));
+    for row in std::iter::once(&table.columns).chain(&table.rows) {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(value, width)| format!("{value:width$}"))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
