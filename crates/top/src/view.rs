@@ -296,11 +296,11 @@ fn columns(names: &[&str]) -> Vec<String> {
 
 /// One line about everything.
 pub(crate) fn summary(now: &Snapshot, before: Option<&Snapshot>) -> String {
-    let sum = |name| -> f64 {
-        (0..now.pools.rows.len())
-            .map(|row| now.pools.number(row, name))
-            .sum()
-    };
+    // Who looks at the console is no load.
+    let pools =
+        (0..now.pools.rows.len()).filter(|row| now.pools.value(*row, "database") != "pgbouncer");
+    let pools: Vec<usize> = pools.collect();
+    let sum = |name| -> f64 { pools.iter().map(|row| now.pools.number(*row, name)).sum() };
     let rates = rates(now, before);
     let all: Vec<_> = rates
         .iter()
