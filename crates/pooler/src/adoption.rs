@@ -134,6 +134,17 @@ impl Pooler {
         let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
         client.params = passenger.params.map(&mut own);
         client.asked = passenger.asked.map(&mut own);
+        let shelf = &mut self.shared.settings;
+        let [settings, login] = passenger
+            .session
+            .map(|settings| crate::session::intern(shelf, settings));
+        if settings.is_some() || login.is_some() {
+            client.session = Some(Box::new(crate::session::Session {
+                settings,
+                login,
+                ..crate::session::Session::default()
+            }));
+        }
         let statements = &mut self.shared.statements;
         let target = self.config.database(&client.database);
         let target = target.as_ref().map_or(&*client.database, |d| d.target());

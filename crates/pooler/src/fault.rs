@@ -45,6 +45,8 @@ pub enum Fault {
     CopyUnclear,
     /// A transaction block in statement mode.
     TransactionBlock,
+    /// Something in statement mode that would keep a server for its client.
+    PinsInStatementMode,
     /// The proof of identity failed: the text says how.
     LoginFailed(&'static str),
     /// auth_query found nobody of this name.
@@ -165,7 +167,7 @@ impl Fault {
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
-            Protocol(..) | QueriesRefused => "0A000",
+            Protocol(..) | QueriesRefused | PinsInStatementMode => "0A000",
             _ => "08P01",
         }
     }
@@ -252,6 +254,10 @@ impl fmt::Display for Fault {
             TransactionBlock => {
                 f.write_str("transaction blocks not allowed in statement pooling mode")
             }
+            PinsInStatementMode => f.write_str(
+                "what outlives its statement and belongs to one session is not allowed in \
+                 statement pooling mode",
+            ),
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             NoSuchUser => f.write_str("no such user"),
             NotAllowed => f.write_str("not allowed"),

@@ -39,6 +39,7 @@ pub mod place;
 pub mod pool;
 pub mod reload;
 pub mod server;
+pub mod session;
 pub mod spelling;
 pub mod spread;
 mod standby;

@@ -214,24 +214,27 @@ fn literal(sql: &mut Vec<u8>, value: &[u8]) {
     sql.push(b'\'');
 }
 
+/// Equal sets of parameters.
+pub type ParamsInterner = SetInterner<Params>;
+
 /// Equal sets of values, shared by all who have them.
 #[derive(Debug)]
-pub struct ParamsInterner {
-    sets: HashMap<Arc<Params>, (), Seeded>,
+pub struct SetInterner<T> {
+    sets: HashMap<Arc<T>, (), Seeded>,
     purge_at: usize,
 }
 
-impl ParamsInterner {
+impl<T: std::hash::Hash + Eq> SetInterner<T> {
     /// Empty.
     pub fn new(seeded: Seeded) -> Self {
-        ParamsInterner {
+        SetInterner {
             sets: HashMap::with_hasher(seeded),
             purge_at: 64,
         }
     }
 
     /// The shared copy of a set.
-    pub fn intern(&mut self, params: Params) -> Arc<Params> {
+    pub fn intern(&mut self, params: T) -> Arc<T> {
         if let Some((shared, ())) = self.sets.get_key_value(&params) {
             return shared.clone();
         }

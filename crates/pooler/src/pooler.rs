@@ -83,6 +83,8 @@ pub struct Shared {
     pub tracked: Tracked,
     /// Equal sets of their values.
     pub params: ParamsInterner,
+    /// Equal settings of sessions.
+    pub settings: crate::session::Shelf,
     /// Equal statements.
     pub statements: Interner,
 }
@@ -159,6 +161,7 @@ impl Pooler {
         let shared = Shared {
             tracked: Tracked::new(extra),
             params: ParamsInterner::new(seeded),
+            settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
         };
         let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
@@ -426,6 +429,12 @@ impl Pooler {
             let clients = self.clients.iter();
             let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
             assert_eq!(clients, pool.clients as usize, "clients");
+            let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
+            let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
+            assert_eq!(
+                pinned, pool.pinned as usize,
+                "clients that keep their server"
+            );
             for id in &pool.idle {
                 let server = self.servers.get(*id).expect("an idle server exists");
                 assert!(server.ledger.is_empty(), "an idle server owes nothing");

@@ -54,6 +54,8 @@ pub struct Statement {
     pub alters: Alters,
     /// PostgreSQL refuses it once its rows have changed.
     pub planned: bool,
+    /// What running it may do to its session, if anything.
+    pub effects: Option<Box<crate::effect::Effects>>,
     key: OnceLock<u128>,
     /// What the first client that had it described was told: the others are told the same, as a
     /// rule.
@@ -73,6 +75,9 @@ impl Statement {
             resets: resets(text),
             alters: alters(text),
             planned: is_planned(text),
+            effects: Some(crate::effect::effects(text))
+                .filter(|effects| !effects.is_nothing())
+                .map(Box::new),
             key: OnceLock::new(),
             told: OnceLock::new(),
         }

@@ -27,6 +27,8 @@ pub struct Stats {
     pub binds: u64,
     /// Servers lent to other workers.
     pub lends: u64,
+    /// Times a client began to keep its server between transactions.
+    pub pins: u64,
 }
 
 impl Stats {
@@ -61,6 +63,7 @@ impl Stats {
         self.server_parses += other.server_parses;
         self.binds += other.binds;
         self.lends += other.lends;
+        self.pins += other.pins;
     }
 
     /// PgBouncer's line in the log about what was counted in so many seconds.
@@ -98,6 +101,7 @@ impl Stats {
             server_parses: self.server_parses - earlier.server_parses,
             binds: self.binds - earlier.binds,
             lends: self.lends - earlier.lends,
+            pins: self.pins - earlier.pins,
         }
     }
 }

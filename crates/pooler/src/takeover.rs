@@ -364,6 +364,9 @@ impl Pooler {
             key,
             params: client.params,
             asked: client.asked,
+            session: client
+                .session
+                .map_or([None, None], |session| [session.settings, session.login]),
             meaning: client.meaning,
             names: client.names.into_iter().collect(),
             names_given: client.names_given,

@@ -124,7 +124,7 @@ impl Scenario {
             unnamed: renames || mode == "session",
             blocks: mode != "statement",
             sure: true,
-            session: mode == "session",
+            session: mode != "statement",
             schema: false,
             hides_ddl: false,
         };

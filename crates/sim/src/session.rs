@@ -10,7 +10,7 @@ use howdah_wire::write;
 
 use crate::schema::{Change, Shape};
 use crate::settings::Settings;
-use crate::sql::{Author, Sql, Token, split};
+use crate::sql::{Asked, Author, Sql, Token, split};
 use crate::view::{Plan, View};
 
 mod copy;
@@ -394,6 +394,10 @@ impl Session {
                 return Ok(Ran::Done);
             }
             Sql::Unreadable => return Err(("42601", "syntax error".into())),
+            Sql::Ask(asked) => {
+                self.answer(asked);
+                "SELECT 1".to_string()
+            }
             Sql::Select {
                 author,
                 rows,
@@ -481,6 +485,29 @@ impl Session {
     }
 
     /// Statements that change the session.
+    /// What the pooler asks of the session.
+    fn answer(&mut self, asked: &[Asked]) {
+        let hex = |value: &str| {
+            value
+                .bytes()
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>()
+        };
+        let prepared = self.statements(true).next().is_some();
+        let flag = |is: bool| Some(if is { "t" } else { "f" }.to_string());
+        let values = asked.iter().map(|one| match one {
+            Asked::Setting(name) => self.settings.get(name).map(hex),
+            Asked::Prepared => flag(prepared),
+            Asked::Other => flag(false),
+        });
+        let values: Vec<Option<String>> = values.collect();
+        write::row_description(&mut self.out, &vec![COLUMN; values.len()]);
+        let values = values
+            .iter()
+            .map(|value| value.as_deref().map(str::as_bytes));
+        write::data_row(&mut self.out, values.collect::<Vec<_>>().into_iter());
+    }
+
     fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
         Ok(match sql {
             Sql::Begin => {

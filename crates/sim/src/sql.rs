@@ -105,8 +105,22 @@ pub enum Sql {
     CopyIn(Author),
     /// COPY ... TO STDOUT: rows and their size.
     CopyOut(Author, u32, u32),
+    /// What the pooler asks of a session: settings, then whether something of SQL's PREPARE is
+    /// left, and of other kinds, of which there is nothing here.
+    Ask(Vec<Asked>),
     /// Not SQL.
     Unreadable,
+}
+
+/// One column of what the pooler asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// A setting's value, in hexadecimal digits.
+    Setting(String),
+    /// Whether there are statements of SQL's PREPARE.
+    Prepared,
+    /// Whether there is something that nobody makes here.
+    Other,
 }
 
 impl Sql {
@@ -207,7 +221,7 @@ fn read(text: &str) -> Option<Sql> {
         "show" => Sql::Show(rest.into()),
         "set" => set(rest)?,
         "reset" if lower == "all" => Sql::Reset(None),
-        "reset" => Sql::Reset(Some(rest.into())),
+        "reset" => Sql::Reset(Some(rest.trim_matches('"').into())),
         "discard" if lower == "all" => Sql::DiscardAll,
         "create" => Sql::Create,
         "deallocate" if lower == "all" => Sql::Deallocate(None),
@@ -231,10 +245,14 @@ fn read(text: &str) -> Option<Sql> {
 }
 
 fn select(rest: &str) -> Option<Sql> {
-    if let Some(value) = rest.strip_prefix("pg_catalog.set_config('search_path',") {
-        let (value, rest) = literal(value)?;
+    if let Some(call) = rest.strip_prefix("pg_catalog.set_config(") {
+        let (name, call) = literal(call)?;
+        let (value, rest) = literal(call.strip_prefix(',')?)?;
         let local = rest.starts_with(",true");
-        return Some(Sql::Set("search_path".into(), value, local));
+        return Some(Sql::Set(name, value, local));
+    }
+    if rest.starts_with("pg_catalog.encode(") || rest.starts_with("EXISTS(") {
+        return Some(Sql::Ask(asked(rest)));
     }
     for (word, verb) in [
         ("alters", "alter"),
@@ -253,6 +271,18 @@ fn select(rest: &str) -> Option<Sql> {
         size: number(rest, "size", 0),
         notice: rest.contains(" notice"),
     })
+}
+
+fn asked(text: &str) -> Vec<Asked> {
+    let settings = text.split("current_setting('").skip(1);
+    let settings = settings.filter_map(|rest| Some(rest.split_once('\'')?.0));
+    let others = text.split("EXISTS(").skip(1);
+    let others = others.map(|rest| match rest.contains("pg_prepared_statements") {
+        true => Asked::Prepared,
+        false => Asked::Other,
+    });
+    let settings = settings.map(|name| Asked::Setting(name.into()));
+    settings.chain(others).collect()
 }
 
 /// DDL: `table t0`, perhaps a shape's number, and whose it is.

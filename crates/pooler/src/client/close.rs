@@ -102,9 +102,13 @@ impl Pooler {
         let admitted = std::mem::take(&mut client.admitted);
         let login = PoolKey::new(client.database.clone(), client.user.clone());
         let pool = client.pool.take();
+        // Its server may be gone before it.
+        let pinned = client.is_pinned();
+        client.session = None;
         if let Some(pool) = pool {
             let pool = self.pools.at_mut(pool);
             pool.clients -= 1;
+            pool.pinned -= u32::from(pinned);
             pool.quiet = self.now;
         }
         if admitted {

@@ -87,6 +87,8 @@ pub struct Client {
     pub params: Option<Arc<Params>>,
     /// Those it asked for at login, if any: what RESET goes back to.
     pub asked: Option<Arc<Params>>,
+    /// What its session has besides.
+    pub session: Option<Box<crate::session::Session>>,
     /// Those that change what statements mean.
     pub meaning: Meaning,
     /// Its named statements.
@@ -169,6 +171,21 @@ impl Client {
             State::Linked(server) | State::Preparing(server) => Some(server),
             _ => None,
         }
+    }
+
+    /// Its session keeps its server between transactions.
+    pub fn is_pinned(&self) -> bool {
+        let session = self.session.as_deref();
+        session.is_some_and(|session| !session.pinned.is_empty())
+    }
+
+    /// What comes from its server between two transactions is for it, too.
+    pub fn hears(&self) -> bool {
+        use crate::effect::Kinds;
+        let session = self.session.as_deref();
+        session.is_some_and(|session| {
+            !session.pinned.is_empty() || session.pending.kinds.any(Kinds::LISTENS)
+        })
     }
 
     /// What it has sent can't be worked through for now.

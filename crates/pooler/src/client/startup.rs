@@ -6,7 +6,7 @@ use howdah_wire::startup::{FirstPacket, Startup, length, read};
 use howdah_wire::write;
 
 use super::{Client, Replication, State};
-use crate::config::SslMode;
+use crate::config::{SessionState, SslMode};
 use crate::console;
 use crate::event::{
     Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
@@ -18,6 +18,7 @@ use crate::note::Level;
 use crate::params::{Meaning, Params};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
+use crate::session::settings::{SETTINGS_MAX, Settings, at_login};
 use crate::statement::Names;
 use crate::tls::{TlsFacts, TlsStart};
 
@@ -38,6 +39,8 @@ pub struct Wish {
     database: String,
     replication: Replication,
     params: Params,
+    /// Other settings.
+    settings: Settings,
     minor: u16,
     /// `_pq_.` options, none of which we know.
     options: Vec<Vec<u8>>,
@@ -68,6 +71,7 @@ impl Pooler {
             database: nobody,
             params: None,
             asked: None,
+            session: None,
             meaning: Meaning::default(),
             names: Names::with_hasher(seeded),
             names_given: 0,
@@ -267,6 +271,7 @@ impl Pooler {
             database: text(database),
             replication: Replication::None,
             params: Params::unknown(&self.shared.tracked),
+            settings: Settings::default(),
             minor: startup.minor,
             options: Vec::new(),
             server_options: None,
@@ -274,18 +279,19 @@ impl Pooler {
         if let Some(value) = startup.get("replication") {
             wish.replication = replication(value)?;
         }
+        let keeps = self.keeps_settings(&wish);
         for (name, value) in startup.parameters() {
             match name {
                 b"user" | b"database" => {}
                 b"replication" => {}
                 // A server of its own takes what PostgreSQL takes.
                 b"options" if wish.replication.any() => wish.server_options = Some(value.into()),
-                b"options" => match self.options(value, &mut wish.params) {
+                b"options" => match self.options(value, keeps, &mut wish) {
                     Err(_) if self.ignores(name) => {}
                     result => result?,
                 },
                 _ if name.starts_with(b"_pq_.") => wish.options.push(name.to_vec()),
-                _ if self.take(name, value, &mut wish.params) => {}
+                _ if self.take(name, value, keeps, &mut wish) => {}
                 _ => return Err(Fault::Parameter(text(name))),
             }
         }
@@ -295,13 +301,35 @@ impl Pooler {
         Ok(wish)
     }
 
-    /// Takes a parameter that is tracked. True also for one to be ignored.
-    fn take(&self, name: &[u8], value: &[u8], params: &mut Params) -> bool {
-        match self.shared.tracked.position(name) {
-            Some(position) => *params = params.with(position, value),
-            None => return self.ignores(name),
+    /// Takes a parameter that is tracked, or kept. True also for one to be ignored.
+    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut Wish) -> bool {
+        if let Some(position) = self.shared.tracked.position(name) {
+            wish.params = wish.params.with(position, value);
+            return true;
         }
+        if self.ignores(name) {
+            return true;
+        }
+        let room = keeps && wish.settings.len() < SETTINGS_MAX;
+        let Some(name) = at_login(name).filter(|_| room) else {
+            return false;
+        };
+        wish.settings.set(&name, value);
         true
+    }
+
+    /// What the client asks for is set on every server it gets.
+    fn keeps_settings(&self, wish: &Wish) -> bool {
+        if wish.replication.any() || console::is_console(&wish.database) {
+            return false;
+        }
+        let config = &self.config;
+        let Some(database) = config.database(&wish.database) else {
+            return false;
+        };
+        let user = database.forced_user.as_deref().unwrap_or(&wish.user);
+        let user = config.user(user).map(|user| &**user);
+        config.session_state(&database, user) == SessionState::Keep
     }
 
     /// Drivers set `extra_float_digits` at every login; it changes nothing that a pooler shares
@@ -316,7 +344,7 @@ impl Pooler {
 
     /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
     /// and a hyphen in a name stands for an underscore.
-    fn options(&self, value: &[u8], params: &mut Params) -> Result<(), Fault> {
+    fn options(&self, value: &[u8], keeps: bool, wish: &mut Wish) -> Result<(), Fault> {
         let words = split_options(value);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -334,7 +362,7 @@ impl Pooler {
                 .iter()
                 .map(|&b| if b == b'-' { b'_' } else { b })
                 .collect::<Vec<_>>();
-            if !self.take(name, value, params) && !self.ignores(b"options") {
+            if !self.take(name, value, keeps, wish) && !self.ignores(b"options") {
                 return Err(Fault::OptionsSetting(
                     String::from_utf8_lossy(name).into_owned(),
                 ));
@@ -461,6 +489,14 @@ impl Pooler {
         client.user = login.user.clone();
         client.database = login.database.clone();
         client.params = Some(params);
+        if let Some(settings) = wish.settings.shared() {
+            let settings = Some(self.shared.settings.intern((*settings).clone()));
+            client.session = Some(Box::new(crate::session::Session {
+                settings: settings.clone(),
+                login: settings,
+                ..crate::session::Session::default()
+            }));
+        }
         // It is in nobody's way until the Broker has answered.
         client.state = State::Welcome;
         if self.config.globals.log_connections {

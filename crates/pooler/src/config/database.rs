@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::value::{ChannelBinding, LoadBalance, PoolMode, SslMode, SslNegotiation, Value};
+use super::value::{
+    ChannelBinding, LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value,
+};
 use crate::auth::RequireAuth;
 
 /// Where a server may be.
@@ -80,6 +82,8 @@ pub struct Database {
     pub sslnegotiation: SslNegotiation,
     /// When servers go back to their pool.
     pub pool_mode: Option<PoolMode>,
+    /// What becomes of what clients leave in their sessions.
+    pub session_state: Option<SessionState>,
     /// Run once on each new server.
     pub connect_query: Option<String>,
     /// Sent when a server is opened.
@@ -182,6 +186,7 @@ impl Database {
             sslmode: None,
             sslnegotiation: SslNegotiation::Postgres,
             pool_mode: None,
+            session_state: None,
             connect_query: None,
             client_encoding: None,
             datestyle: None,
@@ -223,6 +228,7 @@ impl Database {
             "load_balance_hosts" => self.load_balance_hosts = LoadBalance::read(value)?,
             "sslmode" => self.sslmode = Some(SslMode::read(value)?),
             "sslnegotiation" => self.sslnegotiation = SslNegotiation::read(value)?,
+            "session_state" => self.session_state = Some(SessionState::read(value)?),
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "connect_query" => self.connect_query = text(),
             "client_encoding" => self.client_encoding = text(),

@@ -35,7 +35,7 @@ pub use table::Globals;
 pub use user::User;
 pub use value::{
     AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, PoolSpread,
-    SslMode, SslNegotiation,
+    SessionState, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -332,6 +332,14 @@ impl Config {
     pub fn pool_mode(&self, database: &Database, user: Option<&User>) -> PoolMode {
         let nearer = user.and_then(|user| user.pool_mode).or(database.pool_mode);
         nearer.unwrap_or(self.globals.pool_mode)
+    }
+
+    /// What becomes of what clients leave in their sessions.
+    pub fn session_state(&self, database: &Database, user: Option<&User>) -> SessionState {
+        let nearer = user
+            .and_then(|user| user.session_state)
+            .or(database.session_state);
+        nearer.unwrap_or(self.globals.session_state)
     }
 
     /// Servers on top when clients of a pool wait too long.

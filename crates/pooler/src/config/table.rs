@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, PoolSpread, SslMode, Value,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, PoolSpread, SessionState,
+    SslMode, Value,
 };
 use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
@@ -339,6 +340,12 @@ globals! {
         "TLS versions offered to servers.";
     server_tls_sslmode: SslMode = "prefer", G, reload, Built,
         "Whether connections to servers may or must use TLS.";
+    session_state: SessionState = "keep", GDU, reload, Built,
+        "What becomes of what a client leaves in its session, in transaction and statement mode. \
+         `keep`: it is that client's on every server, and nobody else's; what can't be moved \
+         (temporary tables, advisory locks, LISTEN) keeps its server for it. `discard`: it is lost \
+         with the transaction. `share`: it stays on the server for whoever comes next, as with \
+         PgBouncer.";
     so_reuseport: bool = "0", G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";
     stats_period: Duration = "60", G, reload, Built,
@@ -648,7 +655,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 14, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 15, "PgBouncer's on Linux and ours");
     }
 
     #[test]

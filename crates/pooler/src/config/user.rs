@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::database::read_limit;
-use super::value::{PoolMode, Value};
+use super::value::{PoolMode, SessionState, Value};
 use crate::auth::Secret;
 
 /// A user we know. `None` in a setting means "as the database or the global settings say".
@@ -17,6 +17,8 @@ pub struct User {
     pub secret: Option<Secret>,
     /// When servers go back to their pool.
     pub pool_mode: Option<PoolMode>,
+    /// What becomes of what its clients leave in their sessions.
+    pub session_state: Option<SessionState>,
     /// Servers per pool.
     pub pool_size: Option<u32>,
     /// Servers on top when clients wait too long.
@@ -42,6 +44,7 @@ impl User {
     /// has for users.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
+            "session_state" => self.session_state = Some(SessionState::read(value)?),
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "pool_size" => self.pool_size = read_limit(value)?,
             "reserve_pool_size" => self.reserve_pool_size = read_limit(value)?,

@@ -285,6 +285,18 @@ words! {
 }
 
 words! {
+    /// What becomes of what a client leaves in its session, where servers are shared.
+    SessionState {
+        /// It is the client's, and nobody else's.
+        Keep = "keep",
+        /// It is lost with the transaction.
+        Discard = "discard",
+        /// It stays on the server, for whoever gets that next.
+        Share = "share",
+    }
+}
+
+words! {
     /// How clients prove who they are.
     AuthType {
         /// Nothing is checked, any name will do; every database must force a user.

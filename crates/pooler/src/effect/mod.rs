@@ -110,7 +110,7 @@ impl Kinds {
     }
 
     /// Any of these is among them.
-    pub fn any(self, of: Kinds) -> bool {
+    pub const fn any(self, of: Kinds) -> bool {
         self.0 & of.0 != 0
     }
 
@@ -371,10 +371,12 @@ impl<'a> Reader<'a> {
                     if self.body || self.loose {
                         self.body_of(inside);
                     }
+                    last = b"";
                 }
                 // Behind a comment.
                 Token::Sign(b'/' | b'-') if raw && begins => self.loose = true,
-                Token::Sign(_) => {}
+                Token::Sign(b'.') => {}
+                Token::Sign(_) => last = b"",
             }
             begins = false;
         }
@@ -733,6 +735,11 @@ fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
         }
         name.push(b'.');
     }
+}
+
+/// The name of a setting as it is kept, if it is one whose spelling is certain.
+pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
+    name_of(name)
 }
 
 /// A name as it is kept, if it is one whose spelling is certain.

@@ -388,7 +388,6 @@ fn hostile() -> impl Strategy<Value = String> {
         "set_config",
         "SET_CONFIG(",
         "pg_advisory_lock(",
-        "pg_settings",
         "into temp ",
         "temporary",
         "u&\"",

@@ -9,6 +9,7 @@ use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server;
+use crate::session::settings::{give, same, take_back};
 use crate::standby;
 
 impl Pooler {
@@ -83,10 +84,22 @@ impl Pooler {
         let Some(wanted) = &client.params else {
             return true;
         };
-        if std::sync::Arc::ptr_eq(wanted, &server.params) {
+        let own = client.session.as_ref().and_then(|s| s.settings.clone());
+        let same = (own.is_none() && server.session.is_none()) || same(&own, &server.session);
+        if std::sync::Arc::ptr_eq(wanted, &server.params) && same {
             return true;
         }
-        let sql = crate::params::set_statement(&shared.tracked, wanted.missing_on(&server.params));
+        let mut sql = Vec::new();
+        if !same {
+            take_back(&mut sql, &server.session, &own);
+        }
+        let missing = wanted.missing_on(&server.params);
+        sql.extend(crate::params::set_statement(&shared.tracked, missing));
+        if !same {
+            give(&mut sql, &server.session, &own);
+            // Until PostgreSQL has agreed.
+            server.soiled = true;
+        }
         if sql.is_empty() {
             return true;
         }
@@ -144,6 +157,8 @@ impl Pooler {
         server.state = server::State::Linked(client_id);
         let params = server.params.clone();
         if let Some(client) = self.clients.get_mut(client_id) {
+            server.session = client.session.as_ref().and_then(|s| s.settings.clone());
+            server.soiled = client.is_pinned();
             client.state = client::State::Linked(id);
             standby::tell(client_id, client, server, out);
             if let Some(wanted) = &client.params {

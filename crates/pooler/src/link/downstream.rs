@@ -148,6 +148,7 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
+            tag::DATA_ROW if self.server.inquiry.is_some() => self.whole(chunk, header),
             _ => self.passing(chunk, header),
         }
     }
@@ -175,6 +176,13 @@ impl Downstream<'_> {
             tag::COMMAND_COMPLETE => {
                 let command = command_tag(body).map_err(broken)?;
                 self.complete(chunk, header, command)
+            }
+            tag::DATA_ROW => {
+                let row = body.to_vec();
+                if let Some(inquiry) = &mut self.server.inquiry {
+                    inquiry.row = Some(row);
+                }
+                self.passing(chunk, header)
             }
             _ => self.parameter(chunk, header, body),
         }
@@ -362,8 +370,17 @@ impl Downstream<'_> {
         };
         self.may_alter(command);
         match command {
+            b"DISCARD ALL" if front.swallow => {
+                self.server.session = None;
+                self.server.set.clear_sure();
+            }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
-                Some((_, client)) => forget_all(client, self.server),
+                Some((_, client)) => {
+                    if let (b"DISCARD ALL", Some(session)) = (command, &mut client.session) {
+                        session.pending.discarded = true;
+                    }
+                    forget_all(client, self.server)
+                }
                 None => self.server.set.clear_sure(),
             },
             b"PREPARE" => self.server.sql_prepared = true,

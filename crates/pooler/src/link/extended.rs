@@ -17,6 +17,7 @@ use crate::statement::{self, Statement};
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
+            self.note_parse(chunk, header)?;
             self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
             return Ok(());
         }
@@ -172,6 +173,9 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
+        if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref()) {
+            self.note(effects)?;
+        }
         let effect = match &found.statement {
             Some(statement) => self.has_effect(statement),
             None => false,

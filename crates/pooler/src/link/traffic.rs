@@ -87,7 +87,7 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.parked {
+        if client.parked || matches!(client.state, client::State::Preparing(_)) {
             return;
         }
         client.stalled = false;
@@ -169,6 +169,7 @@ impl Pooler {
             renames: pool.renames(globals.max_prepared_statements),
             packet_max: globals.max_packet_size,
             refuses_queries: globals.disable_pqexec,
+            tracking: pool.terms.tracking,
             tracked: &self.shared.tracked,
             schema: pool.schema,
             interner: &mut self.shared.statements,
@@ -239,6 +240,7 @@ impl Pooler {
         };
         let linked = match server.state {
             server::State::Linked(client) => Some(client),
+            server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
             server::State::Packed => session,
             _ => None,
         };
@@ -246,7 +248,8 @@ impl Pooler {
         let pool_id = server.pool;
         let pool = self.pools.at_mut(pool_id);
         let replicates = client.as_ref().is_some_and(|(_, c)| c.replication.any());
-        let kept = pool.terms.mode == PoolMode::Session || replicates;
+        let hears = client.as_ref().is_some_and(|(_, c)| c.hears());
+        let kept = pool.terms.mode == PoolMode::Session || replicates || hears;
         let mut downstream = Downstream {
             id,
             server,

@@ -74,6 +74,8 @@ pub struct Upstream<'a> {
     pub packet_max: u32,
     /// The simple query protocol is refused (`disable_pqexec`).
     pub refuses_queries: bool,
+    /// What is done about what texts leave in their session.
+    pub tracking: crate::session::Tracking,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// The schema of its database.
@@ -97,6 +99,12 @@ impl Upstream<'_> {
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
             if self.client.inbox.left > 0 {
+                if self.client.session.is_some() {
+                    let count = chunk.rest().len().min(self.client.inbox.left as usize);
+                    if let Err(flow) = self.note_piece(&chunk.rest()[..count]) {
+                        return flow;
+                    }
+                }
                 self.stream(chunk);
             }
             if chunk.rest().is_empty() {
@@ -297,6 +305,7 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name);
         }
+        self.note_query(chunk, header)?;
         let tail = self.query_resets(chunk, header)?;
         let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();

@@ -17,6 +17,7 @@ use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
+use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, Told};
 
 /// The bytes are not what they should be.
@@ -231,6 +232,15 @@ impl Writer {
         }
     }
 
+    fn settings(&mut self, settings: &Maybe) {
+        let count = settings.as_ref().map_or(0, |settings| settings.len());
+        self.size(count);
+        for (name, value) in settings.iter().flat_map(|settings| settings.iter()) {
+            self.string(name);
+            self.string(value);
+        }
+    }
+
     fn statement(&mut self, statement: &Arc<Statement>) {
         let address = Arc::as_ptr(statement).addr();
         let next = self.table.len();
@@ -295,6 +305,7 @@ impl Writer {
             w.string(secret);
         });
         self.params(&server.params);
+        self.settings(&server.session);
         self.size(server.statements.len());
         for (key, statement, shape) in &server.statements {
             self.bytes.extend_from_slice(&key.to_be_bytes());
@@ -330,6 +341,9 @@ impl Writer {
         self.string(&client.key.secret);
         for params in [&client.params, &client.asked] {
             self.maybe(params.as_ref(), |w, params| w.params(params));
+        }
+        for settings in &client.session {
+            self.settings(settings);
         }
         self.number(client.meaning.names);
         self.number(client.meaning.constants);
@@ -486,6 +500,17 @@ impl Reader<'_> {
         })
     }
 
+    fn settings(&mut self) -> Read<Maybe> {
+        let mut settings = Settings::default();
+        for _ in 0..self.size()? {
+            let (name, value) = (self.string()?, self.string()?);
+            // Names stand in SQL of ours.
+            let name = at_login(&name).ok_or(Damaged)?;
+            settings.set(&name, &value);
+        }
+        Ok(settings.shared())
+    }
+
     fn params(&mut self) -> Read<Params> {
         let mut params = Params::unknown(self.tracked);
         for _ in 0..self.size()? {
@@ -555,6 +580,7 @@ impl Reader<'_> {
             pool: self.pool_key()?,
             key: self.maybe(|r| Ok((r.small()?, r.string()?.into())))?,
             params: Arc::new(self.params()?),
+            session: self.settings()?,
             statements: self.many(|r| {
                 let key = u128::from_be_bytes(r.array()?);
                 Ok((key, r.statement()?, r.maybe(Self::shape)?))
@@ -603,6 +629,7 @@ impl Reader<'_> {
             },
             params: self.maybe(|r| r.params().map(Arc::new))?,
             asked: self.maybe(|r| r.params().map(Arc::new))?,
+            session: [self.settings()?, self.settings()?],
             meaning: Meaning {
                 names: self.number()?,
                 constants: self.number()?,

@@ -59,6 +59,7 @@ fn freight() -> Freight {
         pool: key.clone(),
         key: Some((77, b"four"[..].into())),
         params: params.clone(),
+        session: some_settings(),
         statements: vec![(statement.key(), statement.clone(), Some(shape))],
         status: Status::Idle,
         connected: Time(1),
@@ -95,6 +96,7 @@ fn freight() -> Freight {
         },
         params: Some(params.clone()),
         asked: None,
+        session: [some_settings(), None],
         meaning: Meaning {
             names: 9,
             constants: 10,
@@ -200,4 +202,11 @@ fn damage_is_noticed() {
     assert!(read(&bytes, more, &names()).is_err());
     let long = [bytes, vec![0]].concat();
     assert!(read(&long, loose(), &names()).is_err());
+}
+
+fn some_settings() -> crate::session::settings::Maybe {
+    let mut settings = crate::session::settings::Settings::default();
+    settings.set(b"app.tenant", b"it's \xff");
+    settings.set(b"work_mem", b"");
+    settings.shared()
 }

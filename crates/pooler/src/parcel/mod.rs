@@ -142,6 +142,8 @@ pub struct Passenger {
     pub params: Option<Arc<Params>>,
     /// Those it asked for at login.
     pub asked: Option<Arc<Params>>,
+    /// Its session's other settings, and those of them that it asked for at login.
+    pub session: [crate::session::settings::Maybe; 2],
     /// Those that change what statements mean.
     pub meaning: Meaning,
     /// Its named statements.

@@ -118,6 +118,8 @@ pub struct Pool {
     pub testing: u32,
     /// Its clients here, logged in or about to be.
     pub clients: u32,
+    /// Of those, who keep a server between transactions.
+    pub pinned: u32,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
     /// The bound that the Broker said holds it back, as long as clients wait here.
@@ -173,6 +175,7 @@ impl Pool {
             connecting: 0,
             testing: 0,
             clients: 0,
+            pinned: 0,
             need: false,
             held_by: None,
             hungry: Vec::new(),

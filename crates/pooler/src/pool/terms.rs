@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::config::{Database, PoolMode, User, nanos};
+use crate::config::{Database, PoolMode, SessionState, User, nanos};
 use crate::mail::Bounds;
 use crate::pool::{Pool, PoolId, PoolKey};
 use crate::pooler::Pooler;
+use crate::session::Tracking;
 
 /// What a reload can change of a pool.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Terms {
     pub user: Option<Arc<User>>,
     /// When a server goes back.
     pub mode: PoolMode,
+    /// What is done about what its clients leave in their sessions.
+    pub tracking: Tracking,
     /// How many servers it may have.
     pub bounds: Bounds,
     /// How many it shall have.
@@ -70,6 +73,10 @@ impl Pooler {
         Terms {
             shortest: shortest.unwrap_or(u64::MAX),
             mode: config.pool_mode(&database, of),
+            tracking: tracking(
+                config.pool_mode(&database, of),
+                config.session_state(&database, of),
+            ),
             bounds: Bounds {
                 size: config.pool_size(&database, of),
                 reserve: config.reserve_pool_size(&database, of),
@@ -99,5 +106,15 @@ impl Pooler {
     /// True if sessions are what this pool gives out.
     pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
         self.pools.at(pool_id).terms.mode == PoolMode::Session
+    }
+}
+
+/// What the settings say of sessions.
+fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
+    match (mode, state) {
+        (PoolMode::Session, _) | (_, SessionState::Share) => Tracking::Nothing,
+        (_, SessionState::Discard) => Tracking::Cleans,
+        (PoolMode::Transaction, SessionState::Keep) => Tracking::Keeps,
+        (PoolMode::Statement, SessionState::Keep) => Tracking::KeepsSettings,
     }
 }

@@ -134,6 +134,12 @@ pub struct Server {
     pub status: Status,
     /// Its values of the tracked parameters.
     pub params: Arc<Params>,
+    /// Other settings that clients' sessions have there.
+    pub session: crate::session::settings::Maybe,
+    /// A client may have left more than that: it is cleaned before another gets it.
+    pub soiled: bool,
+    /// What it is asked about its client's session.
+    pub inquiry: Option<Box<crate::session::inquiry::Inquiry>>,
     /// The statements it has.
     pub set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
@@ -215,6 +221,9 @@ impl Server {
             ledger: Ledger::default(),
             status: Status::Idle,
             params: Arc::new(Params::none()),
+            session: None,
+            soiled: false,
+            inquiry: None,
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             portals: Vec::new(),

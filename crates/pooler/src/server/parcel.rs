@@ -32,6 +32,8 @@ pub struct ServerParcel {
     pub key: Option<(u32, Box<[u8]>)>,
     /// Its parameters.
     pub params: Arc<Params>,
+    /// Other settings of sessions.
+    pub session: crate::session::settings::Maybe,
     /// Its statements, and what they were described as.
     pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
     /// Always idle.
@@ -96,6 +98,7 @@ impl Pooler {
             pool: pool.key.clone(),
             key: server.key.take(),
             params: server.params.clone(),
+            session: server.session.take(),
             statements: server.set.drain(),
             status: server.status,
             connected: server.connected,
@@ -131,6 +134,7 @@ impl Pooler {
             }
         }
         let params = self.shared.params.intern((*parcel.params).clone());
+        let session = crate::session::intern(&mut self.shared.settings, parcel.session);
         let welcome = self.pools.at(pool_id).welcome.as_ref();
         let known = welcome.and_then(|welcome| standby::among(&welcome.parameters));
         let (now, connected) = (self.now, parcel.connected);
@@ -143,6 +147,7 @@ impl Pooler {
             host: parcel.host,
             tls: parcel.tls,
             params,
+            session,
             set,
             status: parcel.status,
             key: parcel.key,

@@ -62,6 +62,11 @@ impl Pooler {
             State::Preparing(client) if server.close_why == Some("server conn crashed?") => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
+            State::Preparing(_) if server.inquiry.is_some() => {
+                if let Some(inquiry) = &mut server.inquiry {
+                    inquiry.failed = true;
+                }
+            }
             State::Preparing(client) => {
                 let text = format!("invalid server parameter: {error}");
                 self.note_server(Level::Warning, id, &text, out);
@@ -92,6 +97,7 @@ impl Pooler {
             return;
         }
         match server.state {
+            State::Preparing(_) if server.inquiry.is_some() => self.inquired(id, out),
             State::Preparing(_) => self.prepared(id, out),
             State::ConnectQuery if server.status != Status::Idle => {
                 let text = "connect_query left a transaction open";
@@ -147,7 +153,9 @@ impl Pooler {
             .servers
             .get(id)
             .is_some_and(|server| server.close_why.is_none());
-        if resets && fit {
+        if fit && self.clean_session(id, out) {
+            // Whatever comes behind that finds nothing to clean.
+        } else if resets && fit {
             self.reset_server(id, out)
         } else {
             self.checkin(id, out)

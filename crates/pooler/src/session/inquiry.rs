@@ -1,0 +1,238 @@
+//! What PostgreSQL is asked behind a text that may have changed its session, and its answer.
+
+use super::{Session, Suspect};
+use crate::effect::Kinds;
+use crate::params::{Params, Tracked};
+
+/// A question under way.
+#[derive(Debug, Default)]
+pub struct Inquiry {
+    /// About these settings.
+    pub names: Vec<Suspect>,
+    /// Whether something of these kinds is left.
+    pub kinds: Kinds,
+    /// The row that answers it.
+    pub row: Option<Vec<u8>>,
+    /// PostgreSQL has refused it.
+    pub failed: bool,
+}
+
+/// What PostgreSQL has said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Settings and their values, in the encoding of the database.
+    pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
+    /// Of these kinds something is left.
+    pub left: Kinds,
+}
+
+/// Each kind that can be asked for, and a condition that tells whether something is left.
+const QUESTIONS: [(Kinds, &str); 5] = [
+    (
+        Kinds::TEMPORARY,
+        "(SELECT FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) 2615 AND \
+         refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())",
+    ),
+    (
+        Kinds::LOCKS,
+        "(SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND \
+         pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
+    ),
+    (Kinds::HOLDS, "(SELECT FROM pg_catalog.pg_cursors)"),
+    (
+        Kinds::PREPARES,
+        "(SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
+    ),
+    (
+        Kinds::LISTENS,
+        "(SELECT FROM pg_catalog.pg_listening_channels())",
+    ),
+];
+
+impl Inquiry {
+    /// What is to be asked of a session: the settings that may have changed, those that PostgreSQL
+    /// reports left out, and what may be left.
+    pub fn of(session: &Session, tracked: &Tracked, reported: &Params) -> Inquiry {
+        let is_reported = |name: &[u8]| {
+            let position = tracked.position(name);
+            position.is_some_and(|position| reported.get(position).is_some())
+        };
+        let pending = &session.pending;
+        let mut names: Vec<Suspect> = pending.names.clone();
+        if pending.all_back && !pending.discarded {
+            for (name, _) in session.settings.iter().flat_map(|own| own.iter()) {
+                if !names.iter().any(|known| *known.name == *name) {
+                    names.push(Suspect {
+                        name: name.into(),
+                        set: false,
+                        back: true,
+                    });
+                }
+            }
+        }
+        names.retain(|suspect| !is_reported(&suspect.name));
+        let before = match pending.discarded {
+            // Nothing that was there is left.
+            true => Kinds::NOTHING,
+            false => session.pinned,
+        };
+        let askable = QUESTIONS
+            .iter()
+            .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
+        Inquiry {
+            names,
+            kinds: pending.kinds.and(before).only(askable),
+            row: None,
+            failed: false,
+        }
+    }
+
+    /// There is nothing to ask.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.kinds.is_empty()
+    }
+
+    /// The question as SQL: one row, a column for each setting, then one for each kind. Values come
+    /// in hexadecimal digits of the database's encoding, so that nothing converts them.
+    pub fn sql(&self) -> Vec<u8> {
+        let mut columns = Vec::new();
+        for suspect in &self.names {
+            let name = String::from_utf8_lossy(&suspect.name);
+            columns.push(format!(
+                "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.current_setting('{name}',true),\
+                 pg_catalog.getdatabaseencoding()),'hex')"
+            ));
+        }
+        for (_, question) in self.asked() {
+            columns.push(format!("EXISTS{question}"));
+        }
+        format!("SELECT {}", columns.join(",")).into_bytes()
+    }
+
+    fn asked(&self) -> impl Iterator<Item = &'static (Kinds, &'static str)> {
+        let kinds = self.kinds;
+        QUESTIONS.iter().filter(move |(kind, _)| kinds.any(*kind))
+    }
+
+    /// The answer; `None` if there is none that can be read.
+    pub fn answer(self) -> Option<Answer> {
+        if self.is_empty() {
+            return Some(Answer::default());
+        }
+        let row = self.row.as_deref().filter(|_| !self.failed)?;
+        let mut columns = columns(row)?;
+        let mut answer = Answer::default();
+        for suspect in &self.names {
+            let value = match columns.next()?? {
+                Some(digits) => Some(decoded(digits)?),
+                None => None,
+            };
+            answer.settings.push((suspect.clone(), value));
+        }
+        for (kind, _) in self.asked() {
+            if columns.next()?? != Some(b"f") {
+                answer.left.add(*kind);
+            }
+        }
+        Some(answer)
+    }
+}
+
+/// The columns of a DataRow; `None` where it is damaged.
+fn columns(row: &[u8]) -> Option<impl Iterator<Item = Option<Option<&[u8]>>>> {
+    let (count, mut rest) = row.split_first_chunk::<2>()?;
+    let count = u16::from_be_bytes(*count);
+    Some((0..count).map(move |_| {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        rest = after;
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            return Some(None);
+        };
+        let (value, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some(Some(value))
+    }))
+}
+
+/// What hexadecimal digits stand for.
+fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let pairs = digits.chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Pending;
+
+    fn inquiry(text: &str, session: Session) -> Inquiry {
+        let mut session = session;
+        let mut pending = Pending::default();
+        pending.add(&crate::effect::effects(text.as_bytes()));
+        session.pending = pending;
+        let tracked = Tracked::new([]);
+        let reported = Params::unknown(&tracked).with(1, b"ISO");
+        Inquiry::of(&session, &tracked, &reported)
+    }
+
+    #[test]
+    fn what_is_asked() {
+        let asks = |text: &str| inquiry(text, Session::default());
+        // PostgreSQL reports it.
+        assert!(asks("set datestyle = iso").is_empty());
+        assert!(asks("reset all; unlisten *; close all").is_empty());
+        assert!(asks("load 'x'").is_empty());
+        let one = asks("set a.b = 1; set datestyle = iso; listen x");
+        assert_eq!(
+            String::from_utf8(one.sql()).unwrap(),
+            "SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.current_setting('a.b',true),\
+             pg_catalog.getdatabaseencoding()),'hex'),\
+             EXISTS(SELECT FROM pg_catalog.pg_listening_channels())"
+        );
+        // What keeps the server is asked again.
+        let pinned = Session {
+            pinned: Kinds::LOCKS.and(Kinds::STAYS),
+            ..Session::default()
+        };
+        assert_eq!(inquiry("select 1", pinned).kinds, Kinds::LOCKS);
+    }
+
+    #[test]
+    fn answers() {
+        let row = |values: &[Option<&str>]| {
+            let mut row = (values.len() as u16).to_be_bytes().to_vec();
+            for value in values {
+                let length = value.map_or(-1, |value| value.len() as i32);
+                row.extend(length.to_be_bytes());
+                row.extend_from_slice(value.unwrap_or("").as_bytes());
+            }
+            row
+        };
+        let answer = |values: &[Option<&str>]| {
+            let mut asked = inquiry(
+                "set a = 1; listen x; prepare y as select 1",
+                Session::default(),
+            );
+            asked.row = Some(row(values));
+            let answer = asked.answer()?;
+            let value = answer.settings[0].1.as_deref().map(<[u8]>::to_vec);
+            Some((value, answer.left))
+        };
+        let all = [Some("6162"), Some("t"), Some("f")];
+        assert_eq!(answer(&all), Some((Some(b"ab".to_vec()), Kinds::PREPARES)));
+        let none = [None, Some("f"), Some("f")];
+        assert_eq!(answer(&none), Some((None, Kinds::NOTHING)));
+        for damaged in [
+            &all[..2],
+            &[Some("616"), None, None],
+            &[Some("zz"), None, None],
+        ] {
+            assert_eq!(answer(damaged), None);
+        }
+        assert_eq!(inquiry("listen x", Session::default()).answer(), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! Verbs: a client's session before its server is released, and when it leaves.
+
+use howdah_wire::write;
+
+use super::inquiry::{Answer, Inquiry};
+use super::{Session, reasons, settings};
+use crate::client;
+use crate::effect::Kinds;
+use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::ledger::{Entry, Reply};
+use crate::note::Level;
+use crate::pooler::Pooler;
+use crate::server::{self, Server, Unnamed};
+
+/// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
+const ASK_EVERY_NS: u64 = 5_000_000_000;
+
+/// What keeps a server and can't be asked for: it ends with the session, or when the client resets.
+const STICKS: Kinds = Kinds::STAYS.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
+
+/// What is done about what texts leave in their session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tracking {
+    /// Nothing: the server is its client's alone, or shared as it is.
+    #[default]
+    Nothing,
+    /// The server is cleaned.
+    Cleans,
+    /// It is kept for the client.
+    Keeps,
+    /// Settings are kept; what would keep a server is refused (statement mode).
+    KeepsSettings,
+}
+
+impl Pooler {
+    /// A server could be released. True if its client's session keeps it: for good, or until
+    /// PostgreSQL has said what is left.
+    pub(crate) fn session_keeps(
+        &mut self,
+        client_id: ClientId,
+        id: ServerId,
+        out: &mut Out,
+    ) -> bool {
+        let now = self.now;
+        let (Some(client), Some(server)) =
+            (self.clients.get_mut(client_id), self.servers.get_mut(id))
+        else {
+            return false;
+        };
+        let Some(session) = &mut client.session else {
+            return false;
+        };
+        if client.leaving {
+            // Nobody is left to keep anything for.
+            return false;
+        }
+        if session.pending.is_empty() {
+            if session.pinned.is_empty() {
+                return false;
+            }
+            let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
+            if !due || !session.pinned.only(STICKS).is_empty() {
+                self.rest_pinned(client_id);
+                return true;
+            }
+        }
+        let inquiry = Inquiry::of(session, &self.shared.tracked, &server.params);
+        session.asked = now;
+        if inquiry.is_empty() {
+            self.learn_session(client_id, id, Some(Answer::default()), out);
+            return self.is_pinned(client_id);
+        }
+        let sql = inquiry.sql();
+        server.inquiry = Some(Box::new(inquiry));
+        server.unnamed = Unnamed::Known(None);
+        server.ledger.push(Entry::swallow(Reply::Query), true);
+        out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
+        client.state = client::State::Preparing(id);
+        server.state = server::State::Preparing(client_id);
+        true
+    }
+
+    /// A client with a server of its own is between two transactions.
+    fn rest_pinned(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.quiet = self.now;
+        let pool = client.pool.map(|pool| self.pools.at(pool));
+        if pool.is_some_and(|pool| pool.terms.watched) {
+            self.watch_client(id);
+        }
+    }
+
+    fn is_pinned(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(client::Client::is_pinned)
+    }
+
+    /// PostgreSQL has answered what was asked of a session.
+    pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let (server::State::Preparing(client_id), Some(inquiry)) =
+            (&server.state, server.inquiry.take())
+        else {
+            return;
+        };
+        let client_id = *client_id;
+        server.state = server::State::Linked(client_id);
+        if let Some(client) = self.clients.get_mut(client_id) {
+            client.state = client::State::Linked(id);
+        }
+        self.learn_session(client_id, id, inquiry.answer(), out);
+        self.settle(id, out);
+        self.resume(client_id, out);
+    }
+
+    /// What PostgreSQL has said becomes what is known.
+    fn learn_session(
+        &mut self,
+        client_id: ClientId,
+        id: ServerId,
+        answer: Option<Answer>,
+        out: &mut Out,
+    ) {
+        let now = self.now;
+        let (Some(client), Some(server)) =
+            (self.clients.get_mut(client_id), self.servers.get_mut(id))
+        else {
+            return;
+        };
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        let before = session.pinned;
+        settle(session, server, answer);
+        let shelf = &mut self.shared.settings;
+        session.settings = super::intern(shelf, session.settings.take());
+        server.session = super::intern(shelf, server.session.take());
+        let pinned = session.pinned;
+        if before.is_empty() && !pinned.is_empty() {
+            session.since = now;
+        }
+        if session.is_blank() {
+            client.session = None;
+        }
+        if before.is_empty() == pinned.is_empty() {
+            return;
+        }
+        let pool = self.pools.at_mut(server.pool);
+        let text = if pinned.is_empty() {
+            pool.pinned -= 1;
+            "keeps its server no longer".to_string()
+        } else {
+            pool.pinned += 1;
+            pool.stats.pins += 1;
+            format!("keeps its server: {}", reasons(pinned))
+        };
+        self.note_client(Level::Debug, client_id, &text, out);
+    }
+
+    /// A client is bound to its server no longer: what it has left there is nobody's.
+    pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.inquiry = None;
+        let Some(client) = self.clients.get_mut(client_id) else {
+            return;
+        };
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
+            server.close_why.get_or_insert("left in a state that stays");
+        }
+        if !session.pinned.is_empty() {
+            session.pinned = Kinds::NOTHING;
+            self.pools.at_mut(server.pool).pinned -= 1;
+        }
+    }
+
+    /// Cleans a server before anybody else gets it, where a client has left something. True if that
+    /// is under way.
+    pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
+        let Some(server) = self.servers.get_mut(id) else {
+            return false;
+        };
+        if server.soiled {
+            server.soiled = false;
+            self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
+            return true;
+        }
+        let Some(there) = &server.session else {
+            return false;
+        };
+        let mut sql = Vec::new();
+        let mut left = (**there).clone();
+        for name in there.at_once() {
+            settings::reset(&mut sql, name);
+            left.put(name, None);
+        }
+        if sql.is_empty() {
+            return false;
+        }
+        server.session = super::intern(&mut self.shared.settings, left.shared());
+        self.run_task(id, server::State::Resetting, &sql, out);
+        true
+    }
+}
+
+/// What is known of a session once PostgreSQL has answered; `None` if it has refused to.
+fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>) {
+    let pending = std::mem::take(&mut session.pending);
+    let mut sticks = session.pinned.only(STICKS);
+    // Cleaned once more, as whether that RESET was rolled back nobody has asked.
+    let mut soiled = false;
+    if pending.discarded {
+        session.settings = session.login.clone();
+        server.session = None;
+        sticks = sticks.only(Kinds::STAYS);
+    } else if pending.all_back && sticks.any(Kinds::SETS_ANY) {
+        sticks = sticks.without(Kinds::SETS_ANY);
+        soiled = true;
+    }
+    sticks.add(pending.kinds.only(STICKS));
+    match answer {
+        Some(answer) => {
+            session.learn(&mut server.session, &answer.settings);
+            session.pinned = answer.left.and(sticks);
+            server.sql_prepared = answer.left.any(Kinds::PREPARES);
+        }
+        None => {
+            let kinds = pending.kinds.only(Kinds::PINNING).and(session.pinned);
+            session.pinned = kinds.and(Kinds::SETS_ANY);
+        }
+    }
+    let many = session.settings.as_ref().map_or(0, |own| own.len());
+    if many > settings::SETTINGS_MAX {
+        session.pinned.add(Kinds::SETS_ANY);
+    }
+    server.soiled = soiled || !session.pinned.is_empty();
+}

@@ -1,0 +1,256 @@
+//! What a client's session has: its own settings, and what it has left on its server.
+//!
+//! In transaction mode a server serves many clients. What each text may do to its session, the
+//! classifier says ([`crate::effect`]). Before a server is released behind such a text, PostgreSQL
+//! is asked what came of it ([`inquiry`]): so savepoints, rollbacks, errors and functions need no
+//! rules here. Settings are the client's from then on: a server that has others gets them before
+//! the client's next transaction ([`settings`]). What can't be set elsewhere (temporary tables,
+//! advisory locks, LISTEN) *pins*: the client keeps the server until PostgreSQL says that nothing is
+//! left. A client that leaves in between leaves a *soiled* server, which is cleaned by DISCARD ALL.
+//!
+//! A client that uses none of this has no [`Session`], and pays for reading its texts only.
+
+pub mod inquiry;
+mod keep;
+mod note;
+pub mod settings;
+
+pub use keep::Tracking;
+
+use std::sync::Arc;
+
+use crate::effect::{Effects, Kinds, Mention, Pieces};
+use crate::event::Time;
+use settings::{Maybe, Settings};
+
+/// How many settings may be asked about at once; a session that changes more keeps its server.
+const ASKED_MAX: usize = 256;
+
+/// What a client's session has.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Its own settings.
+    pub settings: Maybe,
+    /// Those it asked for at login, which RESET goes back to.
+    pub login: Maybe,
+    /// What PostgreSQL is to be asked about.
+    pub pending: Pending,
+    /// What keeps its server.
+    pub pinned: Kinds,
+    /// Since when.
+    pub since: Time,
+    /// When PostgreSQL was last asked what is left.
+    pub asked: Time,
+    /// A Query that is too long to be kept is read.
+    pub pieces: Option<Box<Pieces>>,
+}
+
+/// What may have changed since PostgreSQL was last asked.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Kinds of effects.
+    pub kinds: Kinds,
+    /// Settings.
+    pub names: Vec<Suspect>,
+    /// All settings may have been reset.
+    pub all_back: bool,
+    /// DISCARD ALL ran.
+    pub discarded: bool,
+}
+
+/// A setting that may have changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Suspect {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// It may have been set.
+    pub set: bool,
+    /// The last of what was said of it is a reset.
+    pub back: bool,
+}
+
+impl Pending {
+    /// Nothing is to be asked.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.names.is_empty() && !self.all_back && !self.discarded
+    }
+
+    /// Adds what a text may do.
+    pub fn add(&mut self, effects: &Effects) {
+        self.kinds.add(effects.kinds);
+        for mention in &effects.settings {
+            match mention {
+                Mention::Set(name) => self.suspect(name, true),
+                Mention::Back(name) => self.suspect(name, false),
+                Mention::AllBack => {
+                    self.all_back = true;
+                    self.names
+                        .iter_mut()
+                        .for_each(|suspect| suspect.back = true);
+                }
+            }
+        }
+    }
+
+    /// A setting may have changed.
+    fn suspect(&mut self, name: &[u8], set: bool) {
+        if let Some(known) = self.names.iter_mut().find(|known| *known.name == *name) {
+            known.set |= set;
+            known.back = !set;
+        } else if self.names.len() < ASKED_MAX {
+            self.names.push(Suspect {
+                name: name.into(),
+                set,
+                back: !set,
+            });
+        } else {
+            self.kinds.add(Kinds::SETS_ANY);
+        }
+    }
+}
+
+impl Session {
+    /// It has what any other client has.
+    pub fn is_blank(&self) -> bool {
+        self.settings.is_none()
+            && self.login.is_none()
+            && self.pinned.is_empty()
+            && self.pending.is_empty()
+            && self.pieces.is_none()
+    }
+
+    /// What PostgreSQL has said of its settings; `there` is what its server had, and has then.
+    pub fn learn(&mut self, there: &mut Maybe, answers: &[(Suspect, Option<Box<[u8]>>)]) {
+        let mut own = self.settings.as_deref().cloned().unwrap_or_default();
+        let mut server = there.as_deref().cloned().unwrap_or_default();
+        for (suspect, now) in answers {
+            let name = &*suspect.name;
+            // No role is none.
+            let none = name == b"role" && now.as_deref() == Some(b"none");
+            let now = now.as_deref().filter(|_| !none);
+            let before = value_of(there, name);
+            if before != now {
+                let own_value = match suspect.back {
+                    true => settings::value(&self.login, name),
+                    false => now,
+                };
+                own.put(name, own_value);
+            }
+            let only_reset = before.is_none() && !suspect.set;
+            server.put(name, now.filter(|_| !only_reset));
+        }
+        share(&mut self.settings, own);
+        share(there, server);
+    }
+}
+
+fn value_of<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
+    settings::value(settings, name)
+}
+
+/// Replaces settings, unless they are the same.
+fn share(old: &mut Maybe, new: Settings) {
+    if old.as_deref() != Some(&new) {
+        *old = new.shared();
+    }
+}
+
+/// Equal settings are one value for all who have them.
+pub type Shelf = crate::params::SetInterner<Settings>;
+
+/// What reasons to keep a server are called.
+pub fn reasons(kinds: Kinds) -> String {
+    const WORDS: [(Kinds, &str); 8] = [
+        (Kinds::TEMPORARY, "temporary objects"),
+        (Kinds::PREPARES, "SQL PREPARE"),
+        (Kinds::HOLDS, "cursor WITH HOLD"),
+        (Kinds::LOCKS, "advisory locks"),
+        (Kinds::LISTENS, "LISTEN"),
+        (Kinds::SEQUENCES, "currval"),
+        (Kinds::STAYS, "LOAD or the like"),
+        (Kinds::SETS_ANY, "unknown settings"),
+    ];
+    let words = WORDS.iter().filter(|(kind, _)| kinds.any(*kind));
+    let words: Vec<&str> = words.map(|(_, word)| *word).collect();
+    words.join(", ")
+}
+
+/// Takes the place of equal settings that others have.
+pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
+    settings.map(|settings| match Arc::try_unwrap(settings) {
+        Ok(settings) => shelf.intern(settings),
+        Err(settings) => shelf.intern((*settings).clone()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(values: &[(&str, &str)]) -> Maybe {
+        let mut settings = Settings::default();
+        for (name, value) in values {
+            settings.set(name.as_bytes(), value.as_bytes());
+        }
+        settings.shared()
+    }
+
+    fn told(text: &str, values: &[(&str, Option<&str>)]) -> Vec<(Suspect, Option<Box<[u8]>>)> {
+        let mut pending = Pending::default();
+        pending.add(&crate::effect::effects(text.as_bytes()));
+        let value = |suspect: &Suspect| {
+            let known = values
+                .iter()
+                .find(|(name, _)| name.as_bytes() == &*suspect.name);
+            known.and_then(|(_, value)| value.map(|v| v.as_bytes().into()))
+        };
+        let names = pending.names.iter();
+        names.map(|s| (s.clone(), value(s))).collect()
+    }
+
+    #[test]
+    fn what_postgresql_says_counts() {
+        let mut session = Session::default();
+        let mut there = None;
+        session.learn(
+            &mut there,
+            &told("set a = 1; set b = 2", &[("a", Some("1")), ("b", None)]),
+        );
+        assert_eq!(session.settings, settings(&[("a", "1")]));
+        assert_eq!(there, settings(&[("a", "1")]));
+        // Rolled back.
+        session.learn(&mut there, &told("reset a", &[("a", Some("1"))]));
+        assert_eq!(session.settings, settings(&[("a", "1")]));
+        session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
+        assert_eq!(session.settings, None);
+        // Something is set on the server still, by the text.
+        assert_eq!(there, settings(&[("a", "0")]));
+        let mut there = None;
+        session.learn(&mut there, &told("set role x", &[("role", Some("none"))]));
+        assert_eq!((session.settings.clone(), there), (None, None));
+    }
+
+    #[test]
+    fn a_reset_goes_back_to_the_login() {
+        let login = settings(&[("a", "7")]);
+        let mut session = Session {
+            login: login.clone(),
+            settings: settings(&[("a", "8")]),
+            ..Session::default()
+        };
+        let mut there = settings(&[("a", "8")]);
+        session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
+        assert_eq!(session.settings, login);
+        assert_ne!(there, login);
+    }
+
+    #[test]
+    fn what_is_asked_is_bounded() {
+        let mut pending = Pending::default();
+        for at in 0..1000 {
+            pending.suspect(format!("a{at}").as_bytes(), true);
+        }
+        assert_eq!(pending.names.len(), ASKED_MAX);
+        assert!(pending.kinds.any(Kinds::SETS_ANY));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a client's texts may do to its session is noted before they run.
+
+use howdah_wire::frame::{HEADER, Header};
+
+use super::{Session, Tracking, settings};
+use crate::effect::{Effects, Kinds, Mention, effects};
+use crate::fault::Fault;
+use crate::inbox::Chunk;
+use crate::link::upstream::{Flow, Upstream};
+
+/// The longest Query that is held to be read whole, in bytes; of a longer one each piece is read as
+/// it passes.
+const HELD_MAX: usize = 16 << 10;
+
+impl Upstream<'_> {
+    /// Notes what a Query may do.
+    pub(crate) fn note_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+        if self.tracking == Tracking::Nothing {
+            return Ok(());
+        }
+        if header.total() > HELD_MAX {
+            let there = chunk.rest().len().min(header.total());
+            return self.note_front(&chunk.rest()[HEADER..there], there == header.total());
+        }
+        let text = chunk.rest().get(HEADER..header.total());
+        self.note(&effects(text.ok_or(Flow::Partial)?))
+    }
+
+    /// The front of a text that is too long to be held; perhaps it is all there.
+    fn note_front(&mut self, front: &[u8], whole: bool) -> Result<(), Flow> {
+        let session = self.client.session.get_or_insert_default();
+        session.pieces.insert(Box::default()).read(front);
+        match whole {
+            true => self.note_end(),
+            false => Ok(()),
+        }
+    }
+
+    /// More of a Query or Parse that is too long to be held.
+    pub(crate) fn note_piece(&mut self, piece: &[u8]) -> Result<(), Flow> {
+        let session = self.client.session.as_mut();
+        let Some(pieces) = session.and_then(|session| session.pieces.as_mut()) else {
+            return Ok(());
+        };
+        pieces.read(piece);
+        match self.client.inbox.left as usize == piece.len() {
+            true => self.note_end(),
+            false => Ok(()),
+        }
+    }
+
+    fn note_end(&mut self) -> Result<(), Flow> {
+        let session = self.client.session.as_mut();
+        let pieces = session.and_then(|session| session.pieces.take());
+        let found = pieces.map(|pieces| pieces.end()).unwrap_or_default();
+        if self
+            .client
+            .session
+            .as_deref()
+            .is_some_and(Session::is_blank)
+        {
+            self.client.session = None;
+        }
+        self.note(&found)
+    }
+
+    /// Notes what a Parse may do that is passed on as it is.
+    pub(crate) fn note_parse(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+        if self.tracking == Tracking::Nothing {
+            return Ok(());
+        }
+        let Some(body) = chunk.rest().get(HEADER..header.total()) else {
+            let there = &chunk.rest()[HEADER..];
+            return match howdah_wire::frame::cstr(there) {
+                Some((_, text)) if header.total() > HELD_MAX => self.note_front(text, false),
+                // No end of its name in sight.
+                None if there.len() > HELD_MAX => self.note(&Effects {
+                    kinds: Kinds::DOUBT,
+                    ..Effects::default()
+                }),
+                _ => Err(Flow::Partial),
+            };
+        };
+        match howdah_wire::frame::cstr(body) {
+            Some((_, text)) => self.note(&effects(text)),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what running a text may do.
+    pub(crate) fn note(&mut self, found: &Effects) -> Result<(), Flow> {
+        let creates = found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
+        if !creates && !found.touches_session() || self.tracking == Tracking::Nothing {
+            return Ok(());
+        }
+        let leaves = Kinds::PINNING
+            .and(Kinds::SETS_ANY)
+            .and(Kinds::SEQUENCES)
+            .any(found.kinds);
+        let sets = |mention: &Mention| matches!(mention, Mention::Set(_));
+        let leaves = leaves || creates || found.settings.iter().any(sets);
+        if !leaves && self.client.session.is_none() {
+            // It takes away what is not there.
+            return Ok(());
+        }
+        if let Some((_, server)) = &mut self.server {
+            server.soiled |= leaves;
+        }
+        if self.tracking == Tracking::Cleans {
+            return Ok(());
+        }
+        let pins = Kinds::PINNING.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
+        if self.tracking == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
+            return Err(Flow::Broken(Fault::PinsInStatementMode));
+        }
+        let session = self.client.session.get_or_insert_default();
+        session.pending.add(found);
+        if creates {
+            session.pending.kinds.add(Kinds::TEMPORARY);
+        }
+        Ok(())
+    }
+
+    /// Its search path has `pg_temp`, where CREATE makes something temporary.
+    fn creates_temporary(&self) -> bool {
+        let session = self.client.session.as_deref();
+        let own = session.and_then(|session| settings::value(&session.settings, b"search_path"));
+        let position = self.tracked.position(b"search_path");
+        let params = self.client.params.as_ref();
+        let reported = position.and_then(|position| params.and_then(|p| p.get(position)));
+        [own, reported]
+            .into_iter()
+            .flatten()
+            .any(|path| memchr::memmem::find(path, b"pg_temp").is_some())
+    }
+}

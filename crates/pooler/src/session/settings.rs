@@ -1,0 +1,240 @@
+//! A session's own settings: those that PostgreSQL does not report, or not to us.
+
+use std::sync::Arc;
+
+use crate::effect::setting_name;
+
+/// How many a session may have that is moved between servers; one with more keeps its server.
+pub const SETTINGS_MAX: usize = 256;
+
+/// The settings that act on a server while nobody uses it, or on what we ask it: they are taken back
+/// as soon as it is released.
+const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_timeout"];
+
+/// Names and values, by name. Values are bytes in the encoding of the database.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Settings {
+    values: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+impl Settings {
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.values.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The value of one.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        let at = self.find(name).ok()?;
+        Some(&self.values[at].1)
+    }
+
+    fn find(&self, name: &[u8]) -> Result<usize, usize> {
+        self.values.binary_search_by(|(n, _)| (**n).cmp(name))
+    }
+
+    /// Gives one a value.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        match self.find(name) {
+            Ok(at) => self.values[at].1 = value.into(),
+            Err(at) => self.values.insert(at, (name.into(), value.into())),
+        }
+    }
+
+    /// Gives one a value, or takes it away.
+    pub fn put(&mut self, name: &[u8], value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.set(name, value),
+            None => {
+                if let Ok(at) = self.find(name) {
+                    self.values.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Those that are taken back as soon as a server is released.
+    pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
+        AT_ONCE.into_iter().filter(|name| self.get(name).is_some())
+    }
+
+    /// Shared, if there are any.
+    pub fn shared(self) -> Option<Arc<Settings>> {
+        (!self.is_empty()).then(|| Arc::new(self))
+    }
+}
+
+/// Settings that may be none.
+pub type Maybe = Option<Arc<Settings>>;
+
+/// What `settings` says of a name.
+pub fn value<'a>(settings: &'a Maybe, name: &[u8]) -> Option<&'a [u8]> {
+    settings.as_ref()?.get(name)
+}
+
+/// Both are the same.
+pub fn same(one: &Maybe, other: &Maybe) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+        _ => false,
+    }
+}
+
+/// The name of a setting in a start-up packet, if it is one that can be set later.
+pub fn at_login(name: &[u8]) -> Option<Box<[u8]>> {
+    setting_name(name)
+}
+
+/// What takes settings back that are on a server and that nobody wants there: who somebody is
+/// first, as only that may allow the rest.
+pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
+    let Some(there) = there else { return };
+    for name in [AT_ONCE[0], AT_ONCE[1]] {
+        // A wanted one is given anew, behind everything else.
+        if there.get(name).is_some() {
+            reset(sql, name);
+        }
+    }
+    for (name, _) in there.iter() {
+        if !is_identity(name) && value(wanted, name).is_none() {
+            reset(sql, name);
+        }
+    }
+}
+
+/// What gives a server the settings that are wanted and that it does not have.
+pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
+    let Some(wanted) = wanted else { return };
+    for (name, wish) in wanted.iter() {
+        if !is_identity(name) && value(there, name) != Some(wish) {
+            set(sql, name, wish);
+        }
+    }
+    for name in [AT_ONCE[0], AT_ONCE[1]] {
+        if let Some(wish) = wanted.get(name) {
+            set(sql, name, wish);
+        }
+    }
+}
+
+/// Whose rights a session has: set last and taken back first.
+fn is_identity(name: &[u8]) -> bool {
+    name == AT_ONCE[0] || name == AT_ONCE[1]
+}
+
+/// Appends what takes one setting back to what it is at a login.
+pub fn reset(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.extend_from_slice(b"RESET ");
+    match name {
+        b"session_authorization" => sql.extend_from_slice(b"SESSION AUTHORIZATION"),
+        _ => quoted_name(sql, name),
+    }
+    sql.push(b';');
+}
+
+/// A name with a part that is a keyword needs quotes.
+fn quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
+    for (at, part) in name.split(|b| *b == b'.').enumerate() {
+        if at > 0 {
+            sql.push(b'.');
+        }
+        sql.push(b'"');
+        sql.extend_from_slice(part);
+        sql.push(b'"');
+    }
+}
+
+fn set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    sql.extend_from_slice(b"SELECT pg_catalog.set_config('");
+    sql.extend_from_slice(name);
+    sql.extend_from_slice(b"',");
+    constant(sql, value);
+    sql.extend_from_slice(b",false);");
+}
+
+/// Appends a constant that means the same in every client encoding, and whatever
+/// `standard_conforming_strings` says.
+fn constant(sql: &mut Vec<u8>, value: &[u8]) {
+    let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'\'' | b'\\');
+    if value.iter().all(plain) {
+        sql.push(b'\'');
+        sql.extend_from_slice(value);
+        sql.push(b'\'');
+        return;
+    }
+    sql.extend_from_slice(b"pg_catalog.convert_from(pg_catalog.decode('");
+    for byte in value {
+        for digit in [byte >> 4, byte & 15] {
+            sql.push(b"0123456789abcdef"[usize::from(digit)]);
+        }
+    }
+    sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(values: &[(&str, &str)]) -> Maybe {
+        let mut settings = Settings::default();
+        for (name, value) in values {
+            settings.set(name.as_bytes(), value.as_bytes());
+        }
+        settings.shared()
+    }
+
+    fn change(there: &Maybe, wanted: &Maybe) -> String {
+        let mut sql = Vec::new();
+        take_back(&mut sql, there, wanted);
+        give(&mut sql, there, wanted);
+        String::from_utf8(sql).unwrap()
+    }
+
+    #[test]
+    fn a_server_gets_what_is_wanted_and_loses_the_rest() {
+        let there = settings(&[("a.b", "1"), ("work_mem", "4MB"), ("x", "y")]);
+        let wanted = settings(&[("work_mem", "5MB"), ("x", "y")]);
+        assert_eq!(
+            change(&there, &wanted),
+            "RESET \"a\".\"b\";SELECT pg_catalog.set_config('work_mem','5MB',false);"
+        );
+        assert_eq!(change(&None, &None), "");
+        assert_eq!(change(&wanted, &wanted), "");
+        assert_eq!(change(&None, &settings(&[])), "");
+    }
+
+    #[test]
+    fn identity_is_taken_back_first_and_given_last() {
+        let there = settings(&[("role", "r"), ("session_authorization", "s"), ("a", "1")]);
+        let wanted = settings(&[("role", "q"), ("z", "1")]);
+        assert_eq!(
+            change(&there, &wanted),
+            "RESET SESSION AUTHORIZATION;RESET \"role\";RESET \"a\";\
+             SELECT pg_catalog.set_config('z','1',false);\
+             SELECT pg_catalog.set_config('role','q',false);"
+        );
+    }
+
+    #[test]
+    fn values_travel_as_they_are() {
+        let wanted = settings(&[("a", "it's\\"), ("b", "\u{8868}")]);
+        assert_eq!(
+            change(&None, &wanted),
+            "SELECT pg_catalog.set_config('a',pg_catalog.convert_from(pg_catalog.decode(\
+             '697427735c','hex'),pg_catalog.getdatabaseencoding()),false);\
+             SELECT pg_catalog.set_config('b',pg_catalog.convert_from(pg_catalog.decode(\
+             'e8a1a8','hex'),pg_catalog.getdatabaseencoding()),false);"
+        );
+    }
+}
