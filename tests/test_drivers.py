@@ -56,14 +56,14 @@ def test_directly(program, database):
     assert len(directly(program, database)) > 10
 
 
-def test_over_tls(program, shared_howdah, database, authority, site):
+def test_over_tls(program, make_howdah, database, authority, site):
     """The same with sslmode=verify-full, and with the channel bound where the driver can."""
     if not program.tls:
         pytest.skip(f"{program.name} is built without TLS")
-    howdah = shared_howdah(postgres=database, workers=2, default_pool_size=SERVERS,
-                           auth_type="scram-sha-256", secrets={USER: PASSWORD},
-                           client_tls_sslmode="require", client_tls_key_file=site.key,
-                           client_tls_cert_file=site.chain)
+    howdah = make_howdah(postgres=database, workers=2, default_pool_size=SERVERS,
+                         auth_type="scram-sha-256", secrets={USER: PASSWORD},
+                         client_tls_sslmode="require", client_tls_key_file=site.key,
+                         client_tls_cert_file=site.chain)
     seen = outcome(program, "localhost", howdah.port, authority.certificate)
     assert seen == directly(program, database)
 

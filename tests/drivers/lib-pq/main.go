@@ -63,13 +63,18 @@ func onAll(work func(index int, conn *sql.Conn)) {
 	together(clients, func(index int) { work(index, conns[index]) })
 }
 
-// open gives a database of one name. lib/pq insists on TLS unless told otherwise, here or by
+// where has the options of a connection. lib/pq insists on TLS unless told otherwise, here or by
 // PGSSLMODE.
-func open(options string) *sql.DB {
-	if os.Getenv("PGSSLMODE") == "" {
-		options = "sslmode=disable " + options
+func where(options string) string {
+	if os.Getenv("PGSSLMODE") != "" {
+		return options
 	}
-	db, err := sql.Open("postgres", options)
+	return "sslmode=disable " + options
+}
+
+// open gives a database of one name.
+func open(options string) *sql.DB {
+	db, err := sql.Open("postgres", where(options))
 	must(err, "open")
 	return db
 }
@@ -311,7 +316,7 @@ func large() {
 func notices() {
 	together(clients, func(index int) {
 		var heard []string
-		plain, err := pq.NewConnector("sslmode=disable")
+		plain, err := pq.NewConnector(where(""))
 		must(err, "connector")
 		db := sql.OpenDB(pq.ConnectorWithNoticeHandler(plain, func(notice *pq.Error) {
 			heard = append(heard, notice.Message)
