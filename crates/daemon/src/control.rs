@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::driver::socket::{Listener, clock};
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::Look;
-use howdah_pooler::config::Config;
-use howdah_pooler::event::{Answer, Order, Question, WorkerId};
+use howdah_pooler::balance::{Balancer, Load, Step};
+use howdah_pooler::config::{Config, PoolSpread};
+use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
 use howdah_pooler::note::Level;
 use howdah_pooler::orders::Ending;
 use howdah_pooler::stats::Stats;
@@ -29,6 +30,9 @@ use crate::log::{self, Log};
 use crate::reload::Loaded;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
+
+/// How often the balancer decides, in nanoseconds.
+const BALANCE_NS: u64 = 90_000_000;
 
 /// Threads for what blocks, at most.
 const BLOCKING_THREADS: usize = 16;
@@ -76,6 +80,7 @@ pub struct Desk {
     ear: Ear,
     heard: UnboundedReceiver<Heard>,
     deriver: Deriver<Asker>,
+    cores: usize,
 }
 
 /// What the process has by the time the control thread begins to serve.
@@ -123,6 +128,7 @@ impl Desk {
                 ear,
                 heard,
                 deriver,
+                cores,
             })
         };
         open().map_err(|why| {
@@ -155,12 +161,14 @@ impl Desk {
             ear,
             mut heard,
             deriver,
+            cores,
         } = self;
         let http = {
             let _inside = runtime.enter();
             Http::start(&config.globals, &log)
         };
         let resolver = Arc::new(resolver);
+        let count = workers.len() as u16;
         let mut control = Control {
             log,
             source,
@@ -169,6 +177,9 @@ impl Desk {
             contexts,
             workers,
             ear,
+            balancer: Balancer::new(count),
+            balanced: Time(0),
+            usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
             names: Names::new(),
             authorities: Authorities::new(resolver.clone()),
             resolver,
@@ -221,6 +232,11 @@ pub struct Control {
     pub looks: Vec<Look>,
     pub workers: Vec<PostBox>,
     pub ear: Ear,
+    balancer: Balancer,
+    /// When it last decided.
+    balanced: Time,
+    /// So many workers may have clients.
+    usable: u16,
     names: Names<Asker>,
     resolver: Arc<Resolver>,
     authorities: Authorities,
@@ -428,6 +444,7 @@ impl Control {
                     leave(0);
                 }
             }
+            Question::Load(load) => self.balance(from, &load),
             Question::Busy(worker) => drop(self.idle.remove(&worker)),
             Question::Accept(on) => self.accept(on),
             Question::HandOver(socket) => self.begin_handover(socket),
@@ -435,6 +452,27 @@ impl Control {
             Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
+        }
+    }
+
+    /// The balancer hears what a worker had to do. What it decides ten times a second is done.
+    fn balance(&mut self, from: WorkerId, load: &Load) {
+        let now = clock();
+        self.balancer.hear(now, from, load);
+        let spread = self.config.globals.pool_spread;
+        if now.0 < self.balanced.0 + BALANCE_NS || spread == PoolSpread::Random {
+            return;
+        }
+        self.balanced = now;
+        let workers = self.workers.len() as u16;
+        let always = spread == PoolSpread::Always;
+        for step in self.balancer.decide(now, self.usable, always) {
+            if let Step::Say(text) = &step {
+                self.say(text);
+            }
+            for (worker, mail) in step.mails(workers) {
+                self.workers[usize::from(worker.0)].post(Letter::Mail(mail));
+            }
         }
     }
 

@@ -12,4 +12,5 @@ pub mod reserve;
 pub mod secure;
 pub mod sockets;
 pub mod tls;
+pub mod vitals;
 pub mod worker;

@@ -309,6 +309,11 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
+    /// What the driver's clock says.
+    pub fn now(&self) -> Time {
+        self.driver.now()
+    }
+
     /// Sends what is queued and takes the socket out; `Detached` answers, or `Lost`.
     pub fn detach(&mut self, peer: Peer) {
         let Some((key, connection)) = self.table.find(peer) else {

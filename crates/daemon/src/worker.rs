@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use howdah_pooler::Pooler;
+use howdah_pooler::balance::Signals;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
 use howdah_pooler::note::Note;
 
@@ -10,6 +11,7 @@ use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
 use crate::secure::Plain;
 use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
+use crate::vitals::{ThreadTimes, Vitals};
 
 /// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
 /// below it. The contract is [`Pooler`]'s.
@@ -21,6 +23,8 @@ pub trait Decide {
     /// Verifies every invariant; called in debug builds after each event, or, where that is much
     /// work, after every so many.
     fn check(&self) {}
+    /// What the worker's thread did since it was last asked for a load.
+    fn measured(&mut self, _signals: Signals) {}
     /// How much work that is: about how many things are looked at.
     fn check_work(&self) -> usize {
         0
@@ -42,6 +46,10 @@ impl Decide for Pooler {
 
     fn check_work(&self) -> usize {
         Pooler::check_work(self)
+    }
+
+    fn measured(&mut self, signals: Signals) {
+        Pooler::measured(self, signals);
     }
 }
 
@@ -78,6 +86,12 @@ pub struct Worker<P, D> {
     stopped: bool,
     /// Work of verifying that events have paid for since the last (debug builds).
     paid: usize,
+    /// How long the loop has waited, in nanoseconds.
+    waited: u64,
+    /// Asks the kernel about this thread; without it all it says is that nothing was done.
+    vitals: Option<Vitals>,
+    /// When a load was last told, how long the loop had waited, and what the kernel said.
+    told: (Time, u64, ThreadTimes),
 }
 
 /// What the event at hand lends to its actions.
@@ -113,7 +127,17 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             now,
             stopped,
             paid: 0,
+            waited: 0,
+            vitals: None,
+            told: (now, 0, ThreadTimes::default()),
         }
+    }
+
+    /// The kernel is asked what this thread does.
+    pub fn with_vitals(mut self, vitals: Vitals) -> Self {
+        self.told.2 = vitals.take();
+        self.vitals = Some(vitals);
+        self
     }
 
     /// Runs until [`Order::Stop`].
@@ -131,7 +155,9 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         } else {
             Some(Time(0))
         };
+        let rests = self.sockets.now();
         self.now = self.sockets.wait(deadline);
+        self.waited += self.now.0.saturating_sub(rests.0);
         let (mut events, mut bytes) = (0, 0);
         while let Some(happening) = self.sockets.next() {
             bytes += match &happening {
@@ -244,6 +270,20 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self.act(at_hand);
     }
 
+    /// What this thread did since this was last asked.
+    fn signals(&mut self) -> Signals {
+        let times = self.vitals.as_ref().map(Vitals::take).unwrap_or_default();
+        let (since, waited, before) = self.told;
+        self.told = (self.now, self.waited, times);
+        let window = self.now.0.saturating_sub(since.0);
+        Signals {
+            window,
+            working: window.saturating_sub(self.waited - waited),
+            cpu: times.cpu.saturating_sub(before.cpu),
+            delayed: times.delayed.saturating_sub(before.delayed),
+        }
+    }
+
     /// Carries out what was decided, in order.
     fn act(&mut self, mut at_hand: AtHand<'_>) {
         let mut out = std::mem::take(&mut self.out);
@@ -277,6 +317,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 }
                 Action::Post(to, mail) => {
                     self.outside.workers[to.0 as usize].post(Letter::Mail(mail));
+                }
+                Action::Ask(Question::Load(mut load)) => {
+                    load.signals = self.signals();
+                    self.decisions.measured(load.signals);
+                    (self.outside.ask)(self.id, Question::Load(load));
                 }
                 Action::Ask(question) => (self.outside.ask)(self.id, question),
                 Action::Note(note) => (self.outside.note)(note),

@@ -12,6 +12,7 @@ use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::driver::{Driver, Errno, error_text};
 use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
 use howdah_daemon::tls::Contexts;
+use howdah_daemon::vitals::Vitals;
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::config::{Config, Globals, IoDriver};
 use howdah_pooler::event::WorkerId;
@@ -230,7 +231,8 @@ impl Seat {
             note: Box::new(move |note| log.note(&note)),
             workers: self.boxes,
         };
-        Worker::new(self.id, decisions, driver, self.mailbox, outside).run();
+        let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
+        worker.with_vitals(Vitals::of_this_thread()).run();
     }
 }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::auth::{Authority, Secret};
+use crate::balance::Load;
 use crate::config::{Config, Host};
 use crate::console::gather::Holdings;
 use crate::mail::Mail;
@@ -369,6 +370,8 @@ pub enum Question {
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId, Ending),
+    /// What a worker had to do since it last said so. No answer, but for mail of the balancer's.
+    Load(Box<Load>),
     /// It has something to wait for again: a client came from another worker. No answer.
     Busy(WorkerId),
     /// Switch accepting on or off, on all listeners. No answer.

@@ -38,6 +38,7 @@ pub struct Janitor {
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
     stats_at: Time,
+    period_ends: Option<Time>,
     older_stats_at: Time,
 }
 
@@ -51,6 +52,11 @@ impl Janitor {
     /// Logins that fail are tried again then, if somebody waits.
     pub(crate) fn retry_at(&mut self, at: Time) {
         self.next_login = Some(self.next_login.map_or(at, |next| next.min(at)));
+    }
+
+    /// When the period of averages ends, if one has begun.
+    pub fn end_of_period(&self) -> Option<Time> {
+        self.period_ends
     }
 
     /// PAUSE holds for this database.
@@ -140,6 +146,9 @@ impl Pooler {
                 Peer::Server(id) => self.server_due(id, at, out),
             }
         }
+        if self.spread.next_load().is_some_and(|at| at <= now) {
+            self.tell_load(out);
+        }
         if self.moves.next().is_some_and(|at| at <= now) {
             self.move_due(out);
         }
@@ -157,9 +166,25 @@ impl Pooler {
         }
     }
 
+    /// It has nothing to look after: the maintenance waits until a connection comes, or an order.
+    pub(crate) fn sleeps(&self) -> bool {
+        let idle = self.clients.is_empty() && self.servers.is_empty();
+        let begun = self.janitor.stats_at != Time(0);
+        idle && begun
+            && !self.janitor.holds()
+            && !self.janitor.is_shutting_down()
+            && self.config.globals.pool_idle_timeout.is_zero()
+            && self.pools.iter().all(|(_, pool)| {
+                let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
+                let awaits = pool.need || !pool.newcomers.is_empty();
+                !keeps && !awaits && self.config.database(&pool.key.database).is_some()
+            })
+    }
+
     /// Several times a second.
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
+        self.begin_loads();
         if self.moves.next().is_none() {
             self.move_at_random(out);
         }
@@ -229,7 +254,7 @@ impl Pooler {
 
     /// `min_pool_size` of a database with a forced user holds without clients, too: that database
     /// has one pool only, which is then founded on one worker.
-    fn found_forced_pools(&mut self) {
+    pub(crate) fn found_forced_pools(&mut self) {
         let config = self.config.clone();
         for database in config.databases.values() {
             let Some(user) = &database.forced_user else {
@@ -283,9 +308,11 @@ impl Pooler {
             self.janitor.stats_at = self.now;
             self.janitor.older_stats_at = self.now;
         }
+        self.janitor.period_ends = Some(Time(self.janitor.stats_at.0.saturating_add(period)));
         if self.now.0.saturating_sub(self.janitor.stats_at.0) < period {
             return;
         }
+        self.janitor.period_ends = Some(Time(self.now.0.saturating_add(period)));
         self.janitor.older_stats_at = self.janitor.stats_at;
         self.janitor.stats_at = self.now;
         self.consoles.end_period();

@@ -6,6 +6,7 @@
 
 pub mod adoption;
 pub mod auth;
+pub mod balance;
 pub mod broker;
 pub mod cancel;
 pub mod census;

@@ -29,6 +29,8 @@ pub enum Mail {
     },
     /// Where newcomers of a pool go.
     Seats(Arc<PoolKey>, Arc<[WorkerId]>),
+    /// Where newcomers of pools go of which nothing was said.
+    NewPools(WorkerId),
     /// To the worker that a client's key names: the client has come to another.
     KeyAt {
         /// The key.

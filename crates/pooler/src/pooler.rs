@@ -247,7 +247,8 @@ impl Pooler {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Move(traveller) => self.moved_in(*traveller, out),
             Mail::Shed { pool, to, clients } => self.shed(pool, to, clients, out),
-            Mail::Seats(pool, seats) => self.spread.seat(&pool, seats),
+            Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
+            Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
             Mail::KeyNoted(note) => self.moves.noted(note),
             Mail::KeyGone(key) => self.keys.away(key, None),
@@ -383,10 +384,17 @@ impl Pooler {
 
     /// When `Tick` is due; `None` if nothing waits for time.
     pub fn next_deadline(&self) -> Option<Time> {
-        let due = [self.timers.next(), self.moves.next()];
-        let due = due.into_iter().flatten().min();
-        let janitor = self.janitor.next();
-        Some(due.map_or(janitor, |due| due.min(janitor)))
+        let janitor = match self.sleeps() {
+            true => self.janitor.end_of_period().max(Some(self.janitor.next())),
+            false => Some(self.janitor.next()),
+        };
+        let due = [
+            self.timers.next(),
+            self.moves.next(),
+            self.spread.next_load(),
+            janitor,
+        ];
+        due.into_iter().flatten().min()
     }
 
     /// How many things [`Pooler::check`] looks at.

@@ -43,6 +43,7 @@ impl Pooler {
             self.call_in_those(over_network, "database configuration changed", out);
         }
         self.watch_all();
+        self.found_forced_pools();
         self.janitor.hurry(self.now);
     }
 

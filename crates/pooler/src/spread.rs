@@ -2,7 +2,8 @@
 //!
 //! A pool has **seats**: the workers that newcomers go to in turn. By load (`pool_spread = load`) the
 //! control thread says which, and until then a pool's only seat is worker 0; `always` gives a pool
-//! as many as it may have. Workers may disagree for a moment: then a client is placed where the
+//! as many as it may have. Each worker with clients tells the control thread ten times a second what
+//! it had to do (`balance.rs`). Workers may disagree for a moment: then a client is placed where the
 //! balancer moves it away from again, and servers are lent there meanwhile.
 
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
+use crate::balance::{Load, PoolLoad, Signals};
 use crate::config::PoolSpread;
-use crate::event::WorkerId;
+use crate::event::{Action, Out, Question, Time, WorkerId};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 
@@ -19,13 +21,22 @@ use crate::pooler::Pooler;
 /// servers that are idle elsewhere.
 pub const SERVERS_PER_WORKER: u32 = 4;
 
+/// How often a worker tells what it had to do, in nanoseconds: while there was something, and else.
+const LOAD_NS: u64 = 100_000_000;
+const IDLE_LOAD_NS: u64 = 1_000_000_000;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Spread {
     /// Clients are on so many workers at most.
     usable: u16,
     seats: HashMap<Arc<PoolKey>, Arc<[WorkerId]>, Seeded>,
+    new_pools: WorkerId,
     turn: u16,
+    /// When the control thread is told next what there was to do.
+    next_load: Option<Time>,
+    /// What the thread did, as last measured.
+    signals: Signals,
 }
 
 impl Spread {
@@ -34,17 +45,34 @@ impl Spread {
         Spread {
             usable,
             seats: HashMap::with_hasher(seeded),
+            new_pools: WorkerId(0),
             turn: 0,
+            next_load: None,
+            signals: Signals::default(),
         }
     }
 
-    /// A pool's newcomers go to these workers; to worker 0 if there are none.
-    pub(crate) fn seat(&mut self, pool: &Arc<PoolKey>, seats: Arc<[WorkerId]>) {
-        if seats.is_empty() {
-            self.seats.remove(pool);
-        } else {
-            self.seats.insert(pool.clone(), seats);
+    /// A pool's newcomers go to these workers.
+    pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, seats: Arc<[WorkerId]>) {
+        if !seats.is_empty() {
+            self.seats.insert(pool, seats);
         }
+    }
+
+    /// Newcomers of pools without seats go to this worker.
+    pub(crate) fn seat_new_pools(&mut self, at: WorkerId) {
+        self.new_pools = at;
+    }
+
+    /// When the control thread is told next what there was to do.
+    pub(crate) fn next_load(&self) -> Option<Time> {
+        self.next_load
+    }
+
+    /// What the thread did, as last measured; nothing if it has no clients.
+    pub(crate) fn signals(&self) -> Signals {
+        self.next_load
+            .map_or_else(Signals::default, |_| self.signals)
     }
 
     fn next(&mut self, count: usize) -> usize {
@@ -69,7 +97,7 @@ impl Pooler {
         match self.config.globals.pool_spread {
             PoolSpread::Load => {
                 let Some(seats) = self.spread.seats.get(key).cloned() else {
-                    return WorkerId(0);
+                    return self.spread.new_pools;
                 };
                 seats[self.spread.next(seats.len())]
             }
@@ -88,6 +116,47 @@ impl Pooler {
         let by_load = self.config.globals.pool_spread == PoolSpread::Load;
         let first = seats.filter(|_| by_load).and_then(|seats| seats.first());
         first.copied().unwrap_or(WorkerId(0))
+    }
+
+    /// The control thread is told what there was to do, from now on.
+    pub(crate) fn begin_loads(&mut self) {
+        if self.workers > 1 && self.spread.next_load.is_none() && !self.clients.is_empty() {
+            self.spread.next_load = Some(self.now);
+        }
+    }
+
+    /// Tells it. When the last client has left, once more.
+    pub(crate) fn tell_load(&mut self, out: &mut Out) {
+        let (mut pools, mut busy) = (Vec::new(), false);
+        for id in self.pools.ids() {
+            let widest = self.width(&self.pools.at(id).key.clone());
+            let pool = self.pools.at_mut(id);
+            let transactions = pool.stats.transactions - pool.told_transactions;
+            pool.told_transactions = pool.stats.transactions;
+            busy |= transactions > 0;
+            if pool.clients > 0 || transactions > 0 {
+                pools.push(PoolLoad {
+                    pool: pool.key.clone(),
+                    clients: pool.clients,
+                    transactions,
+                    widest,
+                });
+            }
+        }
+        let clients = self.clients.len() as u32;
+        let load = Load {
+            signals: Signals::default(),
+            clients,
+            pools,
+        };
+        out.push(Action::Ask(Question::Load(Box::new(load))));
+        let soon = if busy { LOAD_NS } else { IDLE_LOAD_NS };
+        self.spread.next_load = (clients > 0).then_some(Time(self.now.0 + soon));
+    }
+
+    /// What the worker's thread did since it was last asked for a load, for the console.
+    pub fn measured(&mut self, signals: Signals) {
+        self.spread.signals = signals;
     }
 
     /// On how many workers a pool may be.

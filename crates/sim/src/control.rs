@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
-use howdah_pooler::config::Config;
+use howdah_pooler::balance::{Balancer, Load, Signals};
+use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
 use howdah_wire::frame::header;
@@ -30,6 +31,7 @@ pub struct Control {
     config: Arc<Config>,
     idle: BTreeSet<u16>,
     handover: HandOver,
+    balancer: Balancer,
 }
 
 /// What is on its way to a successor.
@@ -51,6 +53,7 @@ impl Control {
         let (ear, heard) = channel();
         let due = VecDeque::new();
         Control {
+            balancer: Balancer::new(posts.len() as u16),
             ear,
             heard,
             due,
@@ -73,6 +76,27 @@ impl Control {
             world.close(socket.into_inner::<SocketId>());
         }
         Some(freight)
+    }
+
+    /// The balancer hears of loads, and of how busy workers are what chance says.
+    fn balance(&mut self, from: WorkerId, mut load: Load, world: &mut World) {
+        if self.config.globals.pool_spread != PoolSpread::Load {
+            return;
+        }
+        let working = [0, 30, 95, 100][world.chance.within(0..=3)];
+        load.signals = Signals {
+            window: 100,
+            working,
+            ..Signals::default()
+        };
+        let now = world.now;
+        self.balancer.hear(now, from, &load);
+        let workers = self.posts.len() as u16;
+        for step in self.balancer.decide(now, workers, false) {
+            for (worker, mail) in step.mails(workers) {
+                self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
+            }
+        }
     }
 
     fn all_packed(&mut self, estate: Estate, world: &mut World) {
@@ -141,6 +165,7 @@ impl Control {
                 Question::Busy(worker) => {
                     self.idle.remove(&worker.0);
                 }
+                Question::Load(load) => self.balance(worker, *load, world),
                 Question::Accept(on) => {
                     for post in &self.posts {
                         post.post(Letter::Order(Instruction::Accept(on)));

@@ -174,7 +174,8 @@ impl Scenario {
         // Drawn apart: what other seeds give stays as it is.
         let chance = &mut Chance::new(seed ^ 0x3011_1e5e);
         if scenario.workers > 1 && chance.once_in(2) {
-            scenario.settings.push("pool_spread = random".into());
+            let how = ["random", "random", "load"][chance.within(0..=2)];
+            scenario.settings.push(format!("pool_spread = {how}"));
         }
         let chance = &mut Chance::new(seed ^ 0x0c04_7e57);
         if scenario.mode != "session" && chance.once_in(12) {

@@ -273,7 +273,7 @@ globals! {
         "When a server goes back to its pool.";
     pool_idle_timeout: Duration = "0", G, reload, Built,
         "Forgets a pool that had neither clients nor servers for this long.";
-    pool_spread: PoolSpread = "always", G, reload, Built,
+    pool_spread: PoolSpread = "load", G, reload, Built,
         "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
          one for every four servers of the pool, `random` moves them at random between all workers \
          all the time, for tests. Not in PgBouncer.";

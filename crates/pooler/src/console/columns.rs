@@ -73,6 +73,9 @@ const WORKERS: Columns = &[
     ("pools", 'i'),
     ("moves_in", 'n'),
     ("moves_out", 'n'),
+    ("busy_percent", 'i'),
+    ("cpu_percent", 'i'),
+    ("run_delay_percent", 'i'),
 ];
 
 const FDS: Columns = &[

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use super::lines::{Holder, Waiter};
 use super::rows::{Row, date_time};
 use crate::Seeded;
+use crate::balance::Signals;
 use crate::client::{self, Client, Replication};
 use crate::config::{Database, PoolMode, nanos};
 use crate::event::{Ends, Time, WorkerId};
@@ -130,6 +131,8 @@ pub struct Holdings {
     pub free_servers: u32,
     /// Clients that have come from other workers, and left for them.
     pub moves: (u64, u64),
+    /// What its thread did of late.
+    pub signals: Signals,
     /// Cancel requests for peers, by peer.
     pub peers: Vec<PeerCounts>,
     /// What its consoles count.
@@ -225,6 +228,7 @@ impl Pooler {
             servers: self.servers.len() as u32,
             free_servers: self.servers.free() as u32,
             moves: (self.moves.arrived, self.moves.departed),
+            signals: self.spread.signals(),
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,

@@ -576,6 +576,11 @@ impl States {
     }
 }
 
+/// Of one whole.
+fn percent(part: f64) -> Option<String> {
+    number((100.0 * part).round())
+}
+
 fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
     let row = |holding: &Holdings| {
         let sum = |count: fn(&PoolShare) -> u64| holding.pools.iter().map(count).sum::<u64>();
@@ -588,6 +593,9 @@ fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
             number(sum(|share| (share.clients > 0).into())),
             number(holding.moves.0),
             number(holding.moves.1),
+            percent(holding.signals.busy()),
+            percent(holding.signals.cpu as f64 / holding.signals.window.max(1) as f64),
+            percent(holding.signals.delay()),
         ]
     };
     holdings.iter().map(row).collect()

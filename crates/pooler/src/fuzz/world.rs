@@ -374,6 +374,7 @@ impl World<'_> {
             | Question::LogStats { .. }
             | Question::Idle(..)
             | Question::Busy(_)
+            | Question::Load(_)
             | Question::Accept(_)
             | Question::StopListening { .. } => {}
         }

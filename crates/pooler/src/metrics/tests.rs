@@ -55,6 +55,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         console_stats: Stats::default(),
         console_older: Stats::default(),
         moves: (0, 0),
+        signals: Default::default(),
         window: 0,
         paused: false,
         suspended: false,

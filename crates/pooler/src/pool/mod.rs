@@ -152,6 +152,8 @@ pub struct Pool {
     pub stats: Stats,
     /// `stats` as of the last period.
     pub last_stats: Stats,
+    /// Transactions that the balancer was told of.
+    pub told_transactions: u64,
     /// `last_stats` as of one period earlier: the console's averages begin here.
     pub older_stats: Stats,
     /// How long things took.
@@ -191,6 +193,7 @@ impl Pool {
             next_host: 0,
             stats: Stats::default(),
             last_stats: Stats::default(),
+            told_transactions: 0,
             older_stats: Stats::default(),
             times: Times::default(),
             quiet: now,

@@ -618,6 +618,7 @@ impl World {
                 self.tell(&format!("question {number}: where is {host}"));
             }
             Question::Idle(..) => self.tell(&format!("{worker} may end")),
+            Question::Load(_) => {}
             Question::Busy(_) => self.tell(&format!("{worker} has clients again")),
             other => panic!("{other:?}"),
         }

@@ -1,0 +1,63 @@
+//! What the kernel says of this thread: its processor time, and how long it was ready to run and had
+//! no core.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// In nanoseconds since the thread began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ThreadTimes {
+    /// Processor time.
+    pub cpu: u64,
+    /// It was ready to run and had no core; 0 where the kernel does not say.
+    pub delayed: u64,
+}
+
+/// Asks about the thread that made it. Keeps one descriptor.
+pub struct Vitals {
+    schedstat: Option<File>,
+}
+
+impl Vitals {
+    /// Of this thread.
+    pub fn of_this_thread() -> Vitals {
+        Vitals {
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+        }
+    }
+
+    /// As of now. To be called on the thread that made it.
+    pub fn take(&self) -> ThreadTimes {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        ThreadTimes {
+            cpu: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            delayed: self.delayed().unwrap_or(0),
+        }
+    }
+
+    /// The second number of three.
+    fn delayed(&self) -> Option<u64> {
+        let mut text = [0; 96];
+        let len = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..len]).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_is_seen_to() {
+        let vitals = Vitals::of_this_thread();
+        let before = vitals.take();
+        let mut sum = 0u64;
+        while vitals.take().cpu < before.cpu + 2_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(vitals.take().delayed >= before.delayed);
+    }
+}

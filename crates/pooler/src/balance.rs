@@ -1,0 +1,683 @@
+//! The balancer: on which workers each pool's clients are. A pure value; the control thread has it,
+//! which judges a worker that is busy, or stands still, better than a worker could, and is on no
+//! transaction's path. Workers tell it ten times a second what they had to do ([`Load`]); it says
+//! where newcomers go and who hands clients to whom ([`Step`]).
+//!
+//! A second worker costs processor time that one worker does not: wake-ups, and servers lent from
+//! worker to worker. So a pool begins on one worker, and everything else needs a reason:
+//!
+//! 1. **Hot.** A worker is hot after [`HOT_FOR`] at [`HOT`] or more. Busy is the greater of its
+//!    thread's processor time and the time its loop did not wait, without the time the thread waited
+//!    for a core. (The first misses work that the kernel puts down to others, the second counts what
+//!    the kernel does inside of waiting as rest.)
+//! 2. **Not where cores are short.** A hot worker that waited for a core for [`DELAYED`] of its time
+//!    is left alone: PostgreSQL or neighbours have the cores, and another thread would not help.
+//! 3. **Apart, then wider.** The pools with most transactions on a hot worker, half of its work, go to
+//!    a free worker as a whole, if others are left behind with a share worth it ([`SHARE`]). Else the
+//!    first of them gets that worker in addition: up to one for each four of its servers, each two of
+//!    its clients, and never beyond the cores the process may use.
+//! 4. **Each such step is an experiment**, one at a time. If the workers concerned do not do [`GAIN`]
+//!    more transactions a second behind it than before (of many workers, half of what one more can
+//!    give), it is undone, and the pools are left alone for [`PAUSE`], twice as long after each failure.
+//! 5. **Together.** When nothing was hot for [`CALM_FOR`], the least worker is emptied onto others
+//!    that stay below [`FITS`] with its work: first of a wide pool, then of several pools. One at a
+//!    time, with as long a wait in between.
+//! 6. **Even.** Within a pool, each worker has its share of clients; who is elsewhere, or too many,
+//!    goes to the worker with the fewest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::event::{Time, WorkerId};
+use crate::mail::Mail;
+use crate::pool::PoolKey;
+
+/// How busy a hot worker is.
+pub const HOT: f64 = 0.85;
+/// For how long, in nanoseconds.
+pub const HOT_FOR: u64 = 300_000_000;
+/// Time spent waiting for a core, of all, from which on cores are short.
+pub const DELAYED: f64 = 0.1;
+/// How busy a worker is at most that takes a part of a pool, and one that takes whole pools.
+pub const FREE: f64 = 0.5;
+/// See [`FREE`].
+pub const ROOM: f64 = HOT;
+/// A share of a worker's transactions for which the others go elsewhere.
+pub const SHARE: f64 = 0.1;
+/// The part by which transactions must become more for an experiment to be a success.
+pub const GAIN: f64 = 0.05;
+/// For how long clients move before what comes of an experiment counts, and then until it is judged,
+/// in nanoseconds.
+pub const SETTLES: u64 = 300_000_000;
+/// See [`SETTLES`].
+pub const JUDGED: u64 = 700_000_000;
+/// How long a pool is left alone after a failure, at first and at most, in nanoseconds.
+pub const PAUSE: u64 = 2_000_000_000;
+/// See [`PAUSE`].
+pub const PAUSE_MOST: u64 = 300_000_000_000;
+/// How long all must be calm before workers are emptied, in nanoseconds.
+pub const CALM_FOR: u64 = 5_000_000_000;
+/// How busy a worker may become by that.
+pub const FITS: f64 = 0.6;
+/// A worker that has clients and was not heard for so long stands still, in nanoseconds.
+pub const SILENT: u64 = 1_500_000_000;
+/// After who moved was told, the counts of clients are old for so long, in nanoseconds.
+const COUNTS_LAG: u64 = 250_000_000;
+/// A pool nobody told of for so long is forgotten, in nanoseconds.
+const FORGOTTEN: u64 = 60_000_000_000;
+/// The weight of what is new in averages: about three tenths of a second are seen.
+const NEW: f64 = 0.3;
+
+/// What a worker's thread did in some time, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Signals {
+    /// That time.
+    pub window: u64,
+    /// Its loop did not wait.
+    pub working: u64,
+    /// Processor time.
+    pub cpu: u64,
+    /// It was ready to run and had no core.
+    pub delayed: u64,
+}
+
+impl Signals {
+    /// How much of the time it worked, from 0 to 1.
+    pub fn busy(&self) -> f64 {
+        let loops = self.working.saturating_sub(self.delayed);
+        self.part(loops.max(self.cpu))
+    }
+
+    /// How much of the time it waited for a core, from 0 to 1.
+    pub fn delay(&self) -> f64 {
+        self.part(self.delayed)
+    }
+
+    fn part(&self, of: u64) -> f64 {
+        (of as f64 / self.window.max(1) as f64).min(1.0)
+    }
+}
+
+/// What a worker had to do since it last told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// What its thread did.
+    pub signals: Signals,
+    /// All clients, those in no pool included.
+    pub clients: u32,
+    /// Its pools.
+    pub pools: Vec<PoolLoad>,
+}
+
+/// A pool's part of that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolLoad {
+    /// Which pool.
+    pub pool: Arc<PoolKey>,
+    /// Its clients.
+    pub clients: u32,
+    /// Transactions since the worker last told.
+    pub transactions: u64,
+    /// On how many workers it may be.
+    pub widest: u16,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Newcomers of a pool go to these workers.
+    Seat(Arc<PoolKey>, Arc<[WorkerId]>),
+    /// Newcomers of pools without seats go to this worker.
+    NewPools(WorkerId),
+    /// A worker hands clients to another.
+    Shed {
+        /// Who.
+        from: WorkerId,
+        /// To whom.
+        to: WorkerId,
+        /// Whose clients.
+        pool: Arc<PoolKey>,
+        /// How many.
+        clients: u32,
+    },
+    /// For the log.
+    Say(String),
+}
+
+impl Step {
+    /// The mails that have it done by so many workers.
+    pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
+        let all = (0..workers).map(WorkerId);
+        match self {
+            Step::Seat(pool, seats) => all
+                .map(|worker| (worker, Mail::Seats(pool.clone(), seats.clone())))
+                .collect(),
+            Step::NewPools(at) => all.map(|worker| (worker, Mail::NewPools(at))).collect(),
+            Step::Shed {
+                from,
+                to,
+                pool,
+                clients,
+            } => vec![(from, Mail::Shed { pool, to, clients })],
+            Step::Say(_) => Vec::new(),
+        }
+    }
+}
+
+/// What is known of a worker.
+#[derive(Clone, Debug, Default)]
+struct Worker {
+    heard: Time,
+    busy: f64,
+    delay: f64,
+    hot_since: Option<Time>,
+    clients: u32,
+    /// Transactions of which it has told.
+    total: u64,
+    /// Of its pools: clients, and transactions a second.
+    pools: BTreeMap<Arc<PoolKey>, (u32, f64)>,
+}
+
+impl Worker {
+    fn rate(&self) -> f64 {
+        self.pools.values().map(|(_, rate)| rate).sum()
+    }
+
+    /// How much of its work a pool is.
+    fn share(&self, pool: &PoolKey) -> f64 {
+        let own = self.pools.get(pool).map_or(0.0, |(_, rate)| *rate);
+        own / self.rate().max(1e-9)
+    }
+}
+
+/// What is known of a pool.
+#[derive(Clone, Debug)]
+struct Pool {
+    seats: Vec<WorkerId>,
+    widest: u16,
+    heard: Time,
+    /// It is left alone until then.
+    resumes: Time,
+    /// For how long it was, or will be next.
+    pause: u64,
+    /// Until then the counts of its clients are old.
+    moving: Time,
+}
+
+/// A step whose success is awaited.
+#[derive(Clone, Debug)]
+struct Experiment {
+    /// The pools, and where they were.
+    before: Vec<(Arc<PoolKey>, Vec<WorkerId>)>,
+    /// The workers concerned, and their transactions a second before it.
+    workers: Vec<WorkerId>,
+    rate: f64,
+    /// When counting begins, and how many transactions there had been.
+    counts: Time,
+    counted: Option<u64>,
+    ends: Time,
+    what: &'static str,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    workers: Vec<Worker>,
+    pools: BTreeMap<Arc<PoolKey>, Pool>,
+    experiment: Option<Experiment>,
+    calm_since: Time,
+    new_pools: WorkerId,
+}
+
+impl Balancer {
+    /// For so many workers.
+    pub fn new(workers: u16) -> Balancer {
+        Balancer {
+            workers: vec![Worker::default(); usize::from(workers.max(1))],
+            pools: BTreeMap::new(),
+            experiment: None,
+            calm_since: Time(0),
+            new_pools: WorkerId(0),
+        }
+    }
+
+    /// A worker tells.
+    pub fn hear(&mut self, now: Time, from: WorkerId, load: &Load) {
+        let worker = &mut self.workers[usize::from(from.0)];
+        let fresh = now.0.saturating_sub(worker.heard.0) > SILENT;
+        let weight = if fresh { 1.0 } else { NEW };
+        let blend = |old: f64, new: f64| old + weight * (new - old);
+        worker.heard = now;
+        worker.clients = load.clients;
+        worker.busy = blend(worker.busy, load.signals.busy());
+        worker.delay = blend(worker.delay, load.signals.delay());
+        worker.hot_since = match worker.busy >= HOT {
+            true => worker.hot_since.or(Some(now)),
+            false => None,
+        };
+        let seconds = load.signals.window.max(1) as f64 / 1e9;
+        let old = std::mem::take(&mut worker.pools);
+        for share in &load.pools {
+            let rate = share.transactions as f64 / seconds;
+            let before = old.get(&share.pool).map_or(0.0, |(_, rate)| *rate);
+            let known = (share.clients, blend(before, rate));
+            worker.pools.insert(share.pool.clone(), known);
+            worker.total += share.transactions;
+            let pool = self.pools.entry(share.pool.clone());
+            let pool = pool.or_insert_with(|| Pool {
+                seats: Vec::new(),
+                widest: 1,
+                heard: now,
+                resumes: Time(0),
+                pause: PAUSE,
+                moving: Time(0),
+            });
+            pool.widest = share.widest;
+            if share.clients > 0 {
+                pool.heard = now;
+            }
+        }
+    }
+
+    /// What is to be done now. The first `usable` workers may have clients, as many as there are cores
+    /// to use: who has some from before a takeover beyond those hands them away. `always` gives each pool as many as
+    /// it may have, and no experiments.
+    pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.forget_old(now);
+        self.seat_new(usable, always, &mut steps);
+        if always {
+            self.experiment = None;
+        } else {
+            let hot = self.hot(now, usable);
+            if !hot.is_empty() || self.experiment.is_some() {
+                self.calm_since = now;
+            }
+            if self.experiment.is_some() {
+                self.judge(now, &mut steps);
+            } else if !hot.is_empty() {
+                for worker in hot {
+                    if self.experiment.is_none() {
+                        self.relieve(now, worker, usable, &mut steps);
+                    }
+                }
+            } else if now.0.saturating_sub(self.calm_since.0) >= CALM_FOR {
+                self.draw_together(now, usable, &mut steps);
+            }
+            self.welcome_new_pools(now, usable, &mut steps);
+        }
+        self.even_out(now, &mut steps);
+        steps
+    }
+
+    /// Workers that have clients.
+    pub fn active(&self) -> usize {
+        self.workers.iter().filter(|w| w.clients > 0).count()
+    }
+
+    /// Forgets what is no more.
+    fn forget_old(&mut self, now: Time) {
+        // Who went to sleep has told last that it has nothing; so has nobody of a pool no more.
+        for worker in &mut self.workers {
+            if now.0.saturating_sub(worker.heard.0) > SILENT && worker.clients == 0 {
+                *worker = Worker {
+                    total: worker.total,
+                    ..Worker::default()
+                };
+            }
+        }
+        let old: Vec<_> = { self.pools.iter() }
+            .filter(|(_, pool)| now.0.saturating_sub(pool.heard.0) > FORGOTTEN)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in old {
+            let told = |worker: &Worker| worker.pools.get(&key).is_some_and(|(n, _)| *n > 0);
+            if !self.workers.iter().any(told) {
+                self.pools.remove(&key);
+            }
+        }
+    }
+
+    /// Transactions of some workers, of all time.
+    fn total(&self, workers: &[WorkerId]) -> u64 {
+        let totals = workers.iter();
+        totals.map(|w| self.workers[usize::from(w.0)].total).sum()
+    }
+
+    fn clients(&self, worker: WorkerId, pool: &PoolKey) -> u32 {
+        let worker = &self.workers[usize::from(worker.0)];
+        worker.pools.get(pool).map_or(0, |(clients, _)| *clients)
+    }
+
+    fn busy(&self, worker: WorkerId) -> f64 {
+        self.workers[usize::from(worker.0)].busy
+    }
+
+    /// A pool that is new is where most of its clients are.
+    fn seat_new(&mut self, usable: u16, always: bool, steps: &mut Vec<Step>) {
+        for key in self.pools.keys().cloned().collect::<Vec<_>>() {
+            let pool = &self.pools[&key];
+            let all = || (0..usable).map(WorkerId);
+            if always {
+                let seats: Vec<_> = all().take(usize::from(pool.widest.max(1))).collect();
+                self.set_seats(&key, seats, steps);
+            } else if pool.seats.is_empty() || pool.seats.iter().any(|seat| seat.0 >= usable) {
+                let most = all().max_by_key(|w| (self.clients(*w, &key), std::cmp::Reverse(*w)));
+                self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))], steps);
+            } else if pool.seats.len() > usize::from(pool.widest.max(1)) {
+                // A reload made it smaller.
+                let seats = pool.seats[..usize::from(pool.widest.max(1))].to_vec();
+                self.set_seats(&key, seats, steps);
+            }
+        }
+    }
+
+    fn set_seats(&mut self, key: &Arc<PoolKey>, seats: Vec<WorkerId>, steps: &mut Vec<Step>) {
+        if let Some(pool) = self.pools.get_mut(key)
+            && pool.seats != seats
+        {
+            pool.seats.clone_from(&seats);
+            pool.moving = Time(0);
+            steps.push(Step::Seat(key.clone(), seats.into()));
+        }
+    }
+
+    /// Workers that are hot, and not for want of cores, the busiest first.
+    fn hot(&self, now: Time, usable: u16) -> Vec<WorkerId> {
+        let hot = |number: &WorkerId| {
+            let worker = &self.workers[usize::from(number.0)];
+            let long = { worker.hot_since }.is_some_and(|since| now.0 >= since.0 + HOT_FOR);
+            long && worker.delay < DELAYED && now.0.saturating_sub(worker.heard.0) < SILENT
+        };
+        let mut all: Vec<_> = (0..usable).map(WorkerId).filter(hot).collect();
+        all.sort_by(|a, b| self.busy(*b).total_cmp(&self.busy(*a)));
+        all
+    }
+
+    /// A worker has clients and is not heard.
+    fn stands_still(&self, now: Time, worker: WorkerId) -> bool {
+        let worker = &self.workers[usize::from(worker.0)];
+        worker.clients > 0 && now.0.saturating_sub(worker.heard.0) >= SILENT
+    }
+
+    /// The least busy worker, if it is so little busy that it may take more.
+    fn free(&self, now: Time, usable: u16, most: f64) -> Option<WorkerId> {
+        let numbers = (0..usable).map(WorkerId);
+        let free =
+            |number: &WorkerId| self.busy(*number) <= most && !self.stands_still(now, *number);
+        numbers
+            .filter(free)
+            .min_by(|a, b| self.busy(*a).total_cmp(&self.busy(*b)))
+    }
+
+    /// The pools that weigh most on a hot worker go to a free one; or one becomes wider.
+    fn relieve(&mut self, now: Time, hot: WorkerId, usable: u16, steps: &mut Vec<Step>) {
+        let Some(free) = self.free(now, usable, ROOM) else {
+            return;
+        };
+        let worker = &self.workers[usize::from(hot.0)];
+        let mut pools: Vec<_> = { worker.pools.keys() }
+            .filter(|key| self.pools[*key].seats.contains(&hot))
+            .map(|key| (key.clone(), worker.share(key)))
+            .collect();
+        pools.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let can = |key: &Arc<PoolKey>| {
+            let pool = &self.pools[key];
+            now >= pool.resumes && !pool.seats.contains(&free)
+        };
+        // As much as makes both as busy, which is half if the other does nothing.
+        let half = (1.0 - self.busy(free) / worker.busy) / 2.0;
+        let (mut goes, mut part) = (Vec::new(), 0.0);
+        for (key, share) in pools.iter().filter(|(key, _)| can(key)) {
+            if part + share / 2.0 < half.max(share / 2.0) + 1e-9 && *share > 0.0 {
+                goes.push(key.clone());
+                part += share;
+            }
+        }
+        let wide = 1.0 - part < SHARE;
+        if wide {
+            // Nothing worth a worker would be left behind.
+            goes.truncate(1);
+            goes.retain(|key| self.may_be_wider(key) && self.busy(free) <= FREE);
+        }
+        let Some(first) = goes.first() else { return };
+        let (what, why) = match wide {
+            true => ("widened", "it has that worker for itself"),
+            false => ("moved", "others are left there"),
+        };
+        let more = match goes.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} others)"),
+        };
+        steps.push(Step::Say(format!(
+            "pool {}/{}{more} is {what} to worker {}: worker {} is busy for {:.0} % of its time, \
+             waits for a core for {:.0} %, and {why}",
+            first.database,
+            first.user,
+            free.0,
+            hot.0,
+            100.0 * worker.busy,
+            100.0 * worker.delay,
+        )));
+        let before = goes.iter();
+        let before = before.map(|key| (key.clone(), self.pools[key].seats.clone()));
+        let before: Vec<_> = before.collect();
+        let mut workers = vec![hot, free];
+        workers.extend(before.iter().flat_map(|(_, seats)| seats));
+        workers.sort_unstable();
+        workers.dedup();
+        let rates = workers.iter();
+        let rate = rates.map(|w| self.workers[usize::from(w.0)].rate()).sum();
+        self.experiment = Some(Experiment {
+            before,
+            workers,
+            rate,
+            counts: Time(now.0 + SETTLES),
+            counted: None,
+            ends: Time(now.0 + SETTLES + JUDGED),
+            what,
+        });
+        for key in goes {
+            let mut seats = self.pools[&key].seats.clone();
+            seats.retain(|seat| wide || *seat != hot);
+            seats.push(free);
+            self.set_seats(&key, seats, steps);
+        }
+    }
+
+    /// A pool has servers and clients enough for a worker more.
+    fn may_be_wider(&self, key: &Arc<PoolKey>) -> bool {
+        let pool = &self.pools[key];
+        let all = (0..self.workers.len() as u16).map(WorkerId);
+        let clients: u32 = all.map(|worker| self.clients(worker, key)).sum();
+        let wide = pool.seats.len() as u32 + 1;
+        wide <= u32::from(pool.widest) && clients >= 2 * wide
+    }
+
+    /// Did it help?
+    fn judge(&mut self, now: Time, steps: &mut Vec<Step>) {
+        let Some(mut experiment) = self.experiment.take() else {
+            return;
+        };
+        if now >= experiment.counts && experiment.counted.is_none() {
+            experiment.counted = Some(self.total(&experiment.workers));
+            experiment.counts = now;
+            experiment.ends = Time(now.0 + JUDGED);
+        }
+        if now < experiment.ends {
+            self.experiment = Some(experiment);
+            return;
+        }
+        let total = self.total(&experiment.workers);
+        let done = total - experiment.counted.unwrap_or(total);
+        let rate = done as f64 * 1e9 / (now.0 - experiment.counts.0).max(1) as f64;
+        let most = 1.0 / (experiment.workers.len() - 1).max(1) as f64;
+        let helped = rate >= (1.0 + GAIN.min(most / 2.0)) * experiment.rate;
+        let outcome = if helped { "stays" } else { "goes back" };
+        if let Some((key, _)) = experiment.before.first() {
+            steps.push(Step::Say(format!(
+                "pool {}/{} {outcome} after it was {}: {rate:.0} transactions a second, {:.0} before",
+                key.database, key.user, experiment.what, experiment.rate
+            )));
+        }
+        for (key, before) in experiment.before {
+            let Some(pool) = self.pools.get_mut(&key) else {
+                continue;
+            };
+            if helped {
+                pool.pause = PAUSE;
+            } else {
+                pool.resumes = Time(now.0 + pool.pause);
+                pool.pause = (2 * pool.pause).min(PAUSE_MOST);
+                self.set_seats(&key, before, steps);
+            }
+        }
+    }
+
+    /// The least worker of a wide pool, or of all, is emptied if the others can do its work.
+    fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+        let drawn = self.narrow().or_else(|| self.gather(usable));
+        let Some((pools, from, to)) = drawn else {
+            return;
+        };
+        self.calm_since = now;
+        for key in pools {
+            let mut seats = self.pools[&key].seats.clone();
+            seats.retain(|seat| *seat != from);
+            if seats.is_empty() {
+                seats.push(to);
+            }
+            let text = format!(
+                "pool {}/{} is drawn together, away from worker {}: the others can carry it ({:.0} % \
+                 busy there)",
+                key.database,
+                key.user,
+                from.0,
+                100.0 * self.busy(from)
+            );
+            steps.push(Step::Say(text));
+            self.set_seats(&key, seats, steps);
+        }
+    }
+
+    /// A wide pool that fits into a worker fewer: it, the worker, and one that stays.
+    fn narrow(&self) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+        self.pools.iter().find_map(|(key, pool)| {
+            let work = |seat: WorkerId| {
+                let worker = &self.workers[usize::from(seat.0)];
+                worker.busy * worker.share(key)
+            };
+            let seats = pool.seats.iter().copied();
+            let least = seats.min_by(|a, b| work(*a).total_cmp(&work(*b)))?;
+            let more = work(least) / (pool.seats.len() - 1).max(1) as f64;
+            let mut others = pool.seats.iter().filter(|seat| **seat != least);
+            let first = *others.clone().next()?;
+            let fits = others.all(|seat| self.busy(*seat) + more <= FITS);
+            fits.then(|| (vec![key.clone()], least, first))
+        })
+    }
+
+    /// A worker whose pools all fit onto another: the pools, that worker, and the other.
+    fn gather(&self, usable: u16) -> Option<(Vec<Arc<PoolKey>>, WorkerId, WorkerId)> {
+        let on = |worker: WorkerId| {
+            let pools = self.pools.iter();
+            let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
+            seated.map(|(key, _)| key.clone()).collect::<Vec<_>>()
+        };
+        let has = |worker: &WorkerId| self.workers[usize::from(worker.0)].clients > 0;
+        let all = || (0..usable).map(WorkerId).filter(has);
+        let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
+        let least = all()
+            .filter(|worker| !on(*worker).is_empty() && on(*worker).iter().all(alone))
+            .min_by(|a, b| (self.busy(*a).total_cmp(&self.busy(*b))).then(b.cmp(a)))?;
+        let fits = |to: &WorkerId| *to != least && self.busy(*to) + self.busy(least) <= FITS;
+        let to = all()
+            .filter(fits)
+            .max_by(|a, b| (self.busy(*a).total_cmp(&self.busy(*b))).then(b.cmp(a)))?;
+        Some((on(least), least, to))
+    }
+
+    /// New pools begin on worker 0, or where more is free if that is busy.
+    fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+        let best = match self.busy(WorkerId(0)) {
+            busy if busy <= FITS => WorkerId(0),
+            _ => self.free(now, usable, FITS).unwrap_or(self.new_pools),
+        };
+        if best != self.new_pools {
+            self.new_pools = best;
+            steps.push(Step::NewPools(best));
+        }
+    }
+
+    /// Each of a pool's workers has its share of clients.
+    fn even_out(&mut self, now: Time, steps: &mut Vec<Step>) {
+        let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, u32)>> = BTreeMap::new();
+        for (number, worker) in self.workers.iter().enumerate() {
+            for (key, (clients, _)) in &worker.pools {
+                let place = (WorkerId(number as u16), *clients);
+                places.entry(key).or_default().push(place);
+            }
+        }
+        for (key, places) in places {
+            let pool = &self.pools[key];
+            // Nobody goes to, or comes from, who stands still; its counts are old.
+            let stands = |seat: &WorkerId| self.stands_still(now, *seat);
+            if now < pool.moving || pool.seats.is_empty() || pool.seats.iter().any(stands) {
+                continue;
+            }
+            let total: u32 = places.iter().map(|(_, clients)| clients).sum();
+            let fair = total.div_ceil(pool.seats.len() as u32);
+            let room = |seat: &WorkerId| {
+                let there = places.iter().find(|(place, _)| place == seat);
+                (
+                    *seat,
+                    fair.saturating_sub(there.map_or(0, |(_, clients)| *clients)),
+                )
+            };
+            let mut wants: Vec<_> = pool.seats.iter().map(room).collect();
+            // A few more here or there do no harm.
+            let slack = fair / 8 + 1;
+            let uneven = wants.iter().any(|(_, room)| *room > slack) || { places.iter() }
+                .any(|(_, clients)| *clients > fair + slack);
+            for (from, clients) in places.iter().copied() {
+                let too_many = match pool.seats.contains(&from) {
+                    false => clients,
+                    true if !uneven => 0,
+                    true => clients.saturating_sub(fair),
+                };
+                // To one at a time: the next turn comes when these have moved.
+                if let Some((to, room)) = wants.iter_mut().max_by_key(|(_, room)| *room)
+                    && too_many > 0
+                    && *room > 0
+                    && *to != from
+                {
+                    let clients = too_many.min(*room);
+                    *room -= clients;
+                    let (to, pool) = (*to, key.clone());
+                    let shed = Step::Shed {
+                        from,
+                        to,
+                        pool,
+                        clients,
+                    };
+                    steps.push(shed);
+                }
+            }
+        }
+        let told: Vec<_> = { steps.iter() }
+            .filter_map(|step| match step {
+                Step::Shed { pool, .. } => Some(pool.clone()),
+                _ => None,
+            })
+            .collect();
+        for key in told {
+            if let Some(pool) = self.pools.get_mut(&key) {
+                pool.moving = Time(now.0 + COUNTS_LAG);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tests;

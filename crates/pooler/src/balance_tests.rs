@@ -1,0 +1,365 @@
+use super::*;
+
+const MILLI: u64 = 1_000_000;
+/// How often workers tell, in nanoseconds.
+const STEP: u64 = 100 * MILLI;
+
+fn key(name: &str) -> Arc<PoolKey> {
+    Arc::new(PoolKey {
+        database: name.into(),
+        user: "u".into(),
+    })
+}
+
+/// A machine in steps of a tenth of a second, whose workers do what their clients want as far as they
+/// can. It shows what the rules decide; how fast anything is it does not show.
+struct Machine {
+    balancer: Balancer,
+    now: Time,
+    usable: u16,
+    always: bool,
+    /// Transactions a second that one worker can do.
+    power: f64,
+    /// Part of the time that all wait for a core.
+    delay: f64,
+    /// Transactions a second of all workers together, at most: PostgreSQL's, or what cores are left.
+    most: f64,
+    pools: Vec<Demand>,
+    said: Vec<String>,
+    /// Transactions a second in the last step.
+    done: f64,
+    /// This worker is not heard.
+    stuck: Option<usize>,
+}
+
+/// A pool of the machine.
+struct Demand {
+    key: Arc<PoolKey>,
+    widest: u16,
+    /// Clients by worker.
+    clients: Vec<u32>,
+    /// Transactions a second that a client wants.
+    wants: f64,
+}
+
+impl Machine {
+    fn new(workers: u16) -> Machine {
+        Machine {
+            balancer: Balancer::new(workers),
+            now: Time(1_000_000_000),
+            usable: workers,
+            always: false,
+            power: 100_000.0,
+            delay: 0.0,
+            most: f64::MAX,
+            pools: Vec::new(),
+            said: Vec::new(),
+            done: 0.0,
+            stuck: None,
+        }
+    }
+
+    /// A pool of so many servers, with clients on worker 0.
+    fn pool(mut self, name: &str, servers: u32, clients: u32, wants: f64) -> Machine {
+        let workers = self.balancer.workers.len();
+        let mut all = vec![0; workers];
+        all[0] = clients;
+        self.pools.push(Demand {
+            key: key(name),
+            widest: crate::spread::widest(servers, self.usable),
+            clients: all,
+            wants,
+        });
+        self
+    }
+
+    fn step(&mut self) {
+        self.now = Time(self.now.0 + STEP);
+        let workers = self.balancer.workers.len();
+        let wanted = |worker: usize| {
+            let pools = self.pools.iter();
+            pools
+                .map(|p| f64::from(p.clients[worker]) * p.wants)
+                .sum::<f64>()
+        };
+        let could: Vec<f64> = (0..workers).map(|w| wanted(w).min(self.power)).collect();
+        let all: f64 = could.iter().sum();
+        let scale = (self.most / all.max(1.0)).min(1.0);
+        self.done = all * scale;
+        let mut loads = Vec::new();
+        for (worker, could) in could.iter().enumerate() {
+            let part = could * scale / wanted(worker).max(1e-9);
+            let pools: Vec<_> = { self.pools.iter() }
+                .filter(|pool| pool.clients[worker] > 0)
+                .map(|pool| PoolLoad {
+                    pool: pool.key.clone(),
+                    clients: pool.clients[worker],
+                    transactions: (f64::from(pool.clients[worker]) * pool.wants * part / 10.0)
+                        as u64,
+                    widest: pool.widest,
+                })
+                .collect();
+            let cpu = (could / self.power * STEP as f64) as u64;
+            let signals = Signals {
+                window: STEP,
+                working: cpu,
+                cpu,
+                delayed: (self.delay * STEP as f64) as u64,
+            };
+            let clients = pools.iter().map(|pool| pool.clients).sum();
+            loads.push(Load {
+                signals,
+                clients,
+                pools,
+            });
+        }
+        for (worker, load) in loads.iter().enumerate() {
+            if self.stuck == Some(worker) {
+                continue;
+            }
+            if load.clients > 0 || self.balancer.workers[worker].clients > 0 {
+                self.balancer.hear(self.now, WorkerId(worker as u16), load);
+            }
+        }
+        for step in self.balancer.decide(self.now, self.usable, self.always) {
+            match step {
+                Step::Say(text) => self.said.push(text),
+                Step::Shed {
+                    from,
+                    to,
+                    pool,
+                    clients,
+                } => {
+                    let pool = self.pools.iter_mut().find(|p| p.key == pool).unwrap();
+                    let (from, to) = (usize::from(from.0), usize::from(to.0));
+                    if self.stuck == Some(from) {
+                        continue;
+                    }
+                    assert!(pool.clients[from] >= clients && from != to);
+                    pool.clients[from] -= clients;
+                    pool.clients[to] += clients;
+                }
+                Step::Seat(..) | Step::NewPools(_) => {}
+            }
+            let active = self.balancer.active();
+            assert!(active <= workers);
+        }
+    }
+
+    fn run(&mut self, seconds: u64) -> &mut Machine {
+        for _ in 0..seconds * 10 {
+            self.step();
+        }
+        self
+    }
+
+    /// Clients of a pool by worker.
+    fn clients(&self, pool: usize) -> &[u32] {
+        &self.pools[pool].clients
+    }
+}
+
+#[test]
+fn what_one_worker_can_carry_stays_there() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 2_000.0);
+    assert_eq!(machine.run(30).clients(0), [40, 0, 0, 0]);
+    assert_eq!(machine.said, Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_alone_is_widened_within_a_second() {
+    let mut machine = Machine::new(2).pool("d", 20, 40, 5_000.0);
+    for _ in 0..9 {
+        machine.step();
+    }
+    assert_eq!(machine.clients(0), [20, 20]);
+    machine.run(10);
+    assert_eq!(machine.clients(0), [20, 20]);
+    assert!(
+        machine.said[0].contains("d/u is widened to worker 1"),
+        "{:?}",
+        machine.said
+    );
+    assert!(machine.said[1].contains("d/u stays"), "{:?}", machine.said);
+}
+
+#[test]
+fn what_holds_a_pool_on_its_worker() {
+    let hot = |servers, clients| Machine::new(4).pool("d", servers, clients, 200_000.0);
+    let few_servers = hot(7, 40);
+    let few_clients = hot(20, 3);
+    let mut no_cores = hot(20, 40);
+    no_cores.delay = 0.2;
+    let mut one_core = hot(20, 40);
+    one_core.usable = 1;
+    for (why, mut machine) in [
+        ("few servers", few_servers),
+        ("few clients", few_clients),
+        ("cores are short", no_cores),
+        ("one core", one_core),
+    ] {
+        let clients = machine.clients(0)[0];
+        machine.run(10);
+        assert_eq!(machine.clients(0), [clients, 0, 0, 0], "{why}");
+    }
+}
+
+#[test]
+fn what_does_not_help_is_undone_and_tried_ever_less_often() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 5_000.0);
+    machine.most = 100_000.0;
+    machine.run(120);
+    let tries = machine
+        .said
+        .iter()
+        .filter(|s| s.contains("is widened"))
+        .count();
+    let undone = machine
+        .said
+        .iter()
+        .filter(|s| s.contains("goes back"))
+        .count();
+    // After 2, 4, 8, 16, 32 and 64 seconds.
+    assert!((5..=7).contains(&tries), "{tries}: {:?}", machine.said);
+    assert!(tries - undone <= 1);
+    assert_eq!(machine.clients(0), [40, 0, 0, 0]);
+}
+
+#[test]
+fn pools_part_before_one_is_widened() {
+    let mut machine = Machine::new(4)
+        .pool("d", 20, 40, 2_000.0)
+        .pool("e", 20, 40, 1_500.0);
+    machine.run(4);
+    assert!(
+        machine.said[0].contains("d/u is moved to worker 1"),
+        "{:?}",
+        machine.said
+    );
+    assert_eq!(machine.clients(0), [0, 40, 0, 0]);
+    assert_eq!(machine.clients(1), [40, 0, 0, 0]);
+}
+
+#[test]
+fn many_small_pools_part_by_halves() {
+    let mut machine = Machine::new(2);
+    for number in 0..100 {
+        machine = machine.pool(&format!("d{number}"), 4, 2, 1_000.0);
+    }
+    machine.run(3);
+    let away = machine
+        .pools
+        .iter()
+        .filter(|pool| pool.clients[1] > 0)
+        .count();
+    assert!((40..=60).contains(&away), "{away}");
+}
+
+#[test]
+fn what_has_become_less_is_drawn_together() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 9_000.0);
+    machine.run(20);
+    assert!(
+        machine.clients(0).iter().all(|clients| *clients > 7),
+        "{:?}",
+        machine.clients(0)
+    );
+    machine.pools[0].wants = 1_000.0;
+    machine.run(4);
+    assert!(
+        machine.clients(0).iter().all(|clients| *clients > 7),
+        "not at once"
+    );
+    machine.run(20);
+    assert_eq!(machine.clients(0).iter().max(), Some(&40));
+    assert!(
+        machine
+            .said
+            .iter()
+            .any(|said| said.contains("drawn together"))
+    );
+}
+
+#[test]
+fn small_pools_are_gathered() {
+    let mut machine = Machine::new(4)
+        .pool("d", 20, 40, 100.0)
+        .pool("e", 20, 40, 200.0);
+    machine.pools[0].clients = vec![0, 0, 40, 0];
+    machine.run(20);
+    assert_eq!(machine.clients(0), machine.clients(1));
+}
+
+#[test]
+fn load_that_flaps_each_second_moves_nobody_to_and_fro() {
+    let mut machine = Machine::new(2).pool("d", 20, 40, 0.0);
+    for second in 0..120 {
+        machine.pools[0].wants = if second % 2 == 0 { 6_000.0 } else { 100.0 };
+        machine.run(1);
+    }
+    assert!(machine.said.len() <= 16, "{:?}", machine.said);
+}
+
+#[test]
+fn who_is_beyond_the_cores_hands_clients_away() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 100.0);
+    machine.usable = 2;
+    machine.pools[0].clients = vec![0, 10, 10, 20];
+    machine.run(5);
+    assert_eq!(machine.clients(0)[2..], [0, 0]);
+}
+
+#[test]
+fn always_is_as_wide_as_the_pool_allows_at_once() {
+    let mut machine = Machine::new(4)
+        .pool("d", 20, 40, 100.0)
+        .pool("e", 8, 10, 100.0);
+    machine.always = true;
+    machine.run(2);
+    assert_eq!(machine.clients(0), [10, 10, 10, 10]);
+    assert_eq!(machine.clients(1), [5, 5, 0, 0]);
+}
+
+#[test]
+fn a_worker_that_stands_still_gets_nobody() {
+    let mut machine = Machine::new(2)
+        .pool("d", 20, 40, 3_000.0)
+        .pool("e", 20, 1, 1.0);
+    machine.pools[1].clients = vec![0, 1];
+    machine.pools[0].wants = 100.0;
+    machine.step();
+    machine.stuck = Some(1);
+    machine.run(2);
+    machine.pools[0].wants = 5_000.0;
+    machine.run(10);
+    assert_eq!(machine.clients(0), [40, 0]);
+    machine.stuck = None;
+    machine.run(10);
+    assert_ne!(machine.clients(0), [40, 0]);
+}
+
+#[test]
+fn cores_are_used_whatever_their_number() {
+    for cores in [8, 16, 64] {
+        for (pools, servers) in [(1, 20), (1, 40), (1, 100), (10, 20), (1_000, 20)] {
+            let mut machine = Machine::new(cores);
+            // Each server does 30,000 transactions a second at most, each worker 100,000.
+            let servers_can = f64::from(servers * pools) * 30_000.0;
+            machine.most = servers_can;
+            for number in 0..pools {
+                let clients = (4_000 / pools).max(4);
+                let wants = 1.5 * f64::from(cores) * machine.power / 4_000.0;
+                machine = machine.pool(&format!("d{number}"), servers, clients, wants);
+            }
+            machine.run(120);
+            let widest = f64::from(crate::spread::widest(servers, cores)) * f64::from(pools);
+            let can = f64::from(cores).min(widest) * machine.power;
+            let can = can.min(servers_can);
+            let part = machine.done / can;
+            assert!(
+                part >= 0.9,
+                "{cores} cores, {pools} pools of {servers}: {part}"
+            );
+        }
+    }
+}
