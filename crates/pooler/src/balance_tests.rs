@@ -5,10 +5,7 @@ const MILLI: u64 = 1_000_000;
 const STEP: u64 = 100 * MILLI;
 
 fn key(name: &str) -> Arc<PoolKey> {
-    Arc::new(PoolKey {
-        database: name.into(),
-        user: "u".into(),
-    })
+    Arc::new(PoolKey::new(name.into(), "u".into()))
 }
 
 /// A machine in steps of a tenth of a second, whose workers do what their clients want as far as they
