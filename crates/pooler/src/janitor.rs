@@ -185,6 +185,7 @@ impl Pooler {
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
         self.begin_loads();
+        self.moves.tidy();
         if self.moves.next().is_none() {
             self.move_at_random(out);
         }

@@ -45,8 +45,8 @@ pub enum Mail {
     /// To the worker that a client's key names: the client is no more.
     KeyGone(OldKey),
     /// The client of this number in the console is to be disconnected: it was elsewhere when that
-    /// was asked.
-    KillMoved(u64),
+    /// was asked. It is followed for so many steps more.
+    KillMoved(u64, u8),
     /// A server that this worker asked for.
     Server(Box<ServerParcel>),
     /// What PostgreSQL told another worker at the login of a pool's last server: clients need not

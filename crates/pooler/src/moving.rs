@@ -28,7 +28,7 @@
 //!   on its way out of B waits for that, and goes after it. A second look begins anew at C.
 //! - **The client ends** on its way out: B closes it as any other, and it goes nowhere.
 //! - **KILL** is numbered for each database. A parcel says how many its worker had obeyed; if C has
-//!   obeyed more, the client is dropped there. **KILL_CLIENT** follows B's note.
+//!   obeyed more, the client is dropped there. **KILL_CLIENT** follows notes, for a third of a second.
 //! - **PAUSE, RESUME, RECONNECT** concern servers, which do not travel with it.
 //! - **SUSPEND**: nothing sets out, and who arrives is read from no further.
 //! - **A takeover**: nothing sets out, and B is not at rest while it has notes, so none is in the
@@ -99,6 +99,8 @@ struct Note {
     /// Its number in the console.
     client: u64,
     to: WorkerId,
+    /// Its home knows: only who wants to kill it by its number follows the note for a while yet.
+    told: bool,
 }
 
 /// Clients that are to go to another worker.
@@ -142,12 +144,18 @@ impl Moves {
 
     /// Clients of ours of which their homes do not know yet where they are.
     pub fn under_way(&self) -> usize {
-        self.notes.len()
+        self.notes.iter().filter(|note| !note.told).count()
+    }
+
+    /// Forgets notes that have done their duty.
+    pub(crate) fn tidy(&mut self) {
+        self.notes.retain(|note| !note.told);
     }
 
     /// Where the client of this key has gone from here.
     pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
-        let latest = self.notes.iter().rev().find(|note| is_it(&note.key));
+        let mut latest = self.notes.iter().rev();
+        let latest = latest.find(|note| !note.told && is_it(&note.key));
         latest.map(|note| note.to)
     }
 
@@ -159,7 +167,10 @@ impl Moves {
 
     /// The home knows: it was told of the client's arrival.
     pub(crate) fn noted(&mut self, number: u64) {
-        self.notes.retain(|note| note.number != number);
+        let notes = self.notes.iter_mut();
+        notes
+            .filter(|note| note.number == number)
+            .for_each(|note| note.told = true);
     }
 
     /// A cancel request waits until its client has left.
@@ -306,6 +317,7 @@ impl Pooler {
             key: passenger.key.clone(),
             client: number,
             to,
+            told: false,
         });
         self.moves.departed += 1;
         let traveller = Traveller {
@@ -396,6 +408,19 @@ impl Pooler {
         let place = waiting.partition_point(|(_, other)| *other <= since);
         waiting.insert(place, (id, since));
         self.watch_client(id);
+    }
+
+    /// The client of this number in the console is to be disconnected, here or wherever it has gone,
+    /// within so many steps. True if it was found, or has gone somewhere.
+    pub(crate) fn kill_moved(&mut self, number: u64, steps: u8, out: &mut Out) -> bool {
+        if self.kill_client(number, out) {
+            return true;
+        }
+        let Some(to) = self.moves.followed(number).filter(|_| steps > 0) else {
+            return false;
+        };
+        out.push(Action::Post(to, Mail::KillMoved(number, steps - 1)));
+        true
     }
 
     /// The worker that a client's key names learns that the client is here.

@@ -252,7 +252,7 @@ impl Pooler {
             Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
             Mail::KeyNoted(note) => self.moves.noted(note),
             Mail::KeyGone(key) => self.keys.away(key, None),
-            Mail::KillMoved(number) => drop(self.kill_client(number, out)),
+            Mail::KillMoved(number, steps) => drop(self.kill_moved(number, steps, out)),
             Mail::Server(parcel) => self.server_arrived(*parcel, out),
             Mail::Welcome(key, welcome, epoch) => {
                 if let Some(id) = self.pools.find(&key)

@@ -120,13 +120,7 @@ impl Pooler {
                 Part::Rows(rows)
             }
             Want::Fds => Part::Rows(self.fd_rows()),
-            Want::KillClient(number) => {
-                let moved = self.moves.followed(*number);
-                if let Some(to) = moved {
-                    out.push(Action::Post(to, Mail::KillMoved(*number)));
-                }
-                Part::Found(moved.is_some() || self.kill_client(*number, out))
-            }
+            Want::KillClient(number) => Part::Found(self.kill_moved(*number, 32, out)),
             Want::Order(order) => {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);

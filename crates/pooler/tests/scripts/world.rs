@@ -756,7 +756,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::KeyAt { at, .. } => format!("key at {}", at.0),
         Mail::KeyNoted(_) => "key noted".into(),
         Mail::KeyGone(_) => "key gone".into(),
-        Mail::KillMoved(_) => "kill who moved".into(),
+        Mail::KillMoved(..) => "kill who moved".into(),
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
         Mail::SchemaChanged(..) => "schema changed".into(),
         Mail::Standby(_, standby) => format!("standby {standby}"),
