@@ -285,6 +285,9 @@ impl Balancer {
     pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         self.forget_old(now);
+        if self.calm_since == Time(0) {
+            self.calm_since = now;
+        }
         self.seat_new(usable, always, &mut steps);
         if always {
             self.experiment = None;
@@ -584,7 +587,8 @@ impl Balancer {
             let seated = pools.filter(move |(_, pool)| pool.seats.contains(&worker));
             seated.map(|(key, _)| key.clone()).collect::<Vec<_>>()
         };
-        let has = |worker: &WorkerId| self.workers[usize::from(worker.0)].clients > 0;
+        // One that has consoles only would be begun with for nothing.
+        let has = |worker: &WorkerId| !self.workers[usize::from(worker.0)].pools.is_empty();
         let all = || (0..usable).map(WorkerId).filter(has);
         let alone = |key: &Arc<PoolKey>| self.pools[key].seats.len() == 1;
         let least = all()

@@ -288,6 +288,23 @@ fn small_pools_are_gathered() {
 }
 
 #[test]
+fn a_worker_with_consoles_only_is_not_begun_with() {
+    let mut machine = Machine::new(2).pool("d", 20, 40, 200.0);
+    for _ in 0..100 {
+        let consoles = Load {
+            signals: Signals::default(),
+            clients: 1,
+            pools: Vec::new(),
+        };
+        machine.balancer.hear(machine.now, WorkerId(1), &consoles);
+        machine.stuck = Some(1);
+        machine.step();
+    }
+    assert_eq!(machine.clients(0), [40, 0]);
+    assert_eq!(machine.said, Vec::<String>::new());
+}
+
+#[test]
 fn load_that_flaps_each_second_moves_nobody_to_and_fro() {
     let mut machine = Machine::new(2).pool("d", 20, 40, 0.0);
     for second in 0..120 {
