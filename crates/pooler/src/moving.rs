@@ -485,7 +485,12 @@ fn may_leave(client: &Client) -> bool {
         client::State::Waiting => true,
         _ => false,
     };
+    // What PostgreSQL is yet to be asked about the session does not travel.
+    let settled = client.session.as_ref().is_none_or(|session| {
+        session.pending.is_empty() && session.pinned.is_empty() && session.pieces.is_none()
+    });
     rests
+        && settled
         && client.welcomed
         && client.pool.is_some()
         && client.inbox.at_boundary()

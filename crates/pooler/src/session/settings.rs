@@ -14,7 +14,7 @@ const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_t
 /// Names and values, by name. Values are bytes in the encoding of the database.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Settings {
-    values: Vec<(Box<[u8]>, Box<[u8]>)>,
+    values: Vec<crate::pool::Parameter>,
 }
 
 impl Settings {
