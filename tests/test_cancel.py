@@ -71,6 +71,16 @@ def test_queued_query(make_howdah, postgres, workers):
         assert first.value("select 'again'") == "again"
 
 
+def test_process_ids_do_not_come_back(make_howdah):
+    """Pools compare them: a new connection is not to pass for the one before."""
+    howdah = make_howdah()
+    seen = []
+    for _ in range(50):
+        with howdah.connect() as client:
+            seen.append(client.pid)
+    assert len(set(seen)) == len(seen) and all(0 < pid < 2**31 for pid in seen)
+
+
 def test_queued_group(make_howdah):
     """The same for a group of the extended protocol: one error, then ReadyForQuery at its Sync."""
     howdah = make_howdah(default_pool_size=1)

@@ -85,6 +85,19 @@ def test_columns(console, howdah, what):
         assert [got for got in messages if got.tag == "D"], "no rows"
 
 
+def test_strangers_are_refused_before_a_password(make_howdah):
+    """As by PgBouncer: places on the console are for administrators and statisticians."""
+    howdah = make_howdah(auth_type="md5", secrets={"ann": "secret", "admin": "secret"},
+                         admin_users="admin", read_driver=False)
+    with howdah.raw() as client:
+        client.send(wire.startup("ann", "pgbouncer"))
+        got = client.read()
+        assert got.tag == "E" and got.fields()["M"] == "not allowed"
+    with howdah.raw() as client:
+        client.send(wire.startup("admin", "pgbouncer"))
+        assert client.read().tag == "R"
+
+
 def test_help(console):
     """The usage comes as a notice."""
     messages = console.ask(wire.query("SHOW HELP"))

@@ -33,6 +33,9 @@ impl fmt::Display for Level {
     }
 }
 
+/// How long a line gets, about, in bytes.
+const LINE_MAX: usize = 2048;
+
 /// One log record. The daemon adds time and process id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
@@ -44,14 +47,19 @@ pub struct Note {
 
 impl Note {
     /// The text as one line of a log. Names come from whoever connects: nothing of them may end the
-    /// line or move a terminal's cursor, so control characters are written as `\n` or `\x1b`.
+    /// line or move a terminal's cursor, so control characters are written as `\n` or `\x1b`. Nor may
+    /// they fill a disk: a line ends after 2 KB.
     pub fn line(&self) -> Cow<'_, str> {
         let text = self.text.trim_end();
-        if !text.contains(char::is_control) {
+        if text.len() <= LINE_MAX && !text.contains(char::is_control) {
             return Cow::Borrowed(text);
         }
-        let mut line = String::with_capacity(text.len() + 16);
+        let mut line = String::with_capacity(text.len().min(LINE_MAX) + 16);
         for c in text.chars() {
+            if line.len() >= LINE_MAX {
+                line.push_str("...");
+                break;
+            }
             match c {
                 '\n' => line.push_str("\\n"),
                 '\r' => line.push_str("\\r"),
@@ -82,6 +90,16 @@ mod tests {
             let level = Level::Log;
             let text = text.into();
             assert_eq!(Note { level, text }.line(), line);
+        }
+    }
+
+    #[test]
+    fn a_line_has_an_end() {
+        for text in ["x".repeat(9000), "\x01".repeat(9000), "ö".repeat(9000)] {
+            let level = Level::Log;
+            let note = Note { level, text };
+            let line = note.line();
+            assert!((LINE_MAX..LINE_MAX + 16).contains(&line.len()) && line.ends_with("..."));
         }
     }
 }

@@ -7,9 +7,53 @@ use sha2::{Digest, Sha256};
 
 use crate::event::{ClientId, WorkerId};
 
-/// How many bits of the key's process id name the slot; the rest names the worker: one of 1024, which
-/// is what the setting `workers` is bounded by.
-const SLOT_BITS: u32 = 22;
+/// How a key's process id, which has 31 bits, names worker and slot. What they leave counts how often
+/// the slot was used before: an id that comes back at once would be taken for the old connection by
+/// pools that compare them. That count begins where nobody can guess it, so it is a part of the
+/// secret, too. The most frequent cases have most bits for it.
+#[derive(Clone, Copy)]
+struct Layout {
+    worker_bits: u32,
+    /// Slots are named from 1: some drivers take a process id of 0 for none.
+    slot_bits: u32,
+}
+
+/// The first two bits say which holds. There are 1024 workers at most, by the setting `workers`.
+const LAYOUTS: [Layout; 4] = [
+    Layout {
+        worker_bits: 6,
+        slot_bits: 12,
+    },
+    Layout {
+        worker_bits: 6,
+        slot_bits: 18,
+    },
+    Layout {
+        worker_bits: 10,
+        slot_bits: 14,
+    },
+    Layout {
+        worker_bits: 10,
+        slot_bits: 19,
+    },
+];
+/// How many bits a layout divides.
+const LAYOUT_BITS: u32 = 29;
+
+impl Layout {
+    /// Which one a process id has.
+    fn of(pid: u32) -> Layout {
+        LAYOUTS[(pid >> LAYOUT_BITS) as usize & 3]
+    }
+
+    fn fits(self, worker: WorkerId, slot: u32) -> bool {
+        u32::from(worker.0) >> self.worker_bits == 0 && slot >> self.slot_bits == 0
+    }
+
+    fn use_bits(self) -> u32 {
+        LAYOUT_BITS - self.worker_bits - self.slot_bits
+    }
+}
 
 /// Makes keys.
 #[derive(Debug)]
@@ -102,10 +146,32 @@ impl Keys {
         keys.find(|(secret, _)| is_it(secret)).map(|(_, id)| *id)
     }
 
+    fn pid(&self, id: ClientId) -> u32 {
+        let slot = id.index + 1;
+        let fits = LAYOUTS
+            .iter()
+            .position(|layout| layout.fits(self.worker, slot));
+        // With more slots than any has bits for, names are shared: secrets tell them apart.
+        let which = fits.unwrap_or(LAYOUTS.len() - 1);
+        let layout = LAYOUTS[which];
+        let mut hash = Sha256::new();
+        hash.update(self.secret);
+        hash.update(b"uses");
+        hash.update(self.worker.0.to_be_bytes());
+        hash.update(slot.to_be_bytes());
+        let [a, b, c, d, ..] = <[u8; 32]>::from(hash.finalize());
+        let uses = u32::from_be_bytes([a, b, c, d]).wrapping_add(id.generation);
+        let cut = |number: u32, bits: u32| number & ((1 << bits) - 1);
+        (which as u32) << LAYOUT_BITS
+            | cut(u32::from(self.worker.0), layout.worker_bits)
+                << (LAYOUT_BITS - layout.worker_bits)
+            | cut(uses, layout.use_bits()) << layout.slot_bits
+            | cut(slot, layout.slot_bits)
+    }
+
     /// A client's key: process id, and secret (4 bytes, or 32 from protocol 3.2).
     pub fn of(&self, id: ClientId, long: bool) -> (u32, [u8; 32], usize) {
-        // Some drivers take a process id of 0 for none.
-        let pid = u32::from(self.worker.0) << SLOT_BITS | (id.index + 1);
+        let pid = self.pid(id);
         let mut hash = Sha256::new();
         hash.update(self.secret);
         hash.update(b"cancel");
@@ -127,11 +193,45 @@ impl Keys {
 
     /// The worker that a key names.
     pub fn worker(pid: u32) -> WorkerId {
-        WorkerId((pid >> SLOT_BITS) as u16)
+        let bits = Layout::of(pid).worker_bits;
+        WorkerId((pid >> (LAYOUT_BITS - bits) & ((1 << bits) - 1)) as u16)
     }
 
     /// The slot that a key names; one that never exists if it names none.
     pub fn slot(pid: u32) -> u32 {
-        (pid & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
+        (pid & ((1 << Layout::of(pid).slot_bits) - 1)).wrapping_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn pid(worker: u16, index: u32, generation: u32) -> u32 {
+        let keys = Keys::new(WorkerId(worker), [7; 32]);
+        keys.of(ClientId { index, generation }, false).0
+    }
+
+    #[test]
+    fn a_process_id_names_worker_and_slot() {
+        for worker in [0, 1, 63, 64, 1023] {
+            for index in [0, 1, 4094, 4095, 16_383, 262_143, 500_000] {
+                for generation in [0, 1, 5000] {
+                    let pid = pid(worker, index, generation);
+                    assert!(pid > 0 && pid < 1 << 31);
+                    assert_eq!((Keys::worker(pid).0, Keys::slot(pid)), (worker, index));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_id_does_not_come_back_soon() {
+        let seen: BTreeSet<u32> = (0..2048).map(|generation| pid(3, 10, generation)).collect();
+        assert_eq!(seen.len(), 2048);
+        let seen: BTreeSet<u32> = (0..32).map(|generation| pid(3, 9000, generation)).collect();
+        assert_eq!(seen.len(), 32);
     }
 }

@@ -28,6 +28,8 @@ use crate::standby;
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
 const PASSWORD_MAX: u32 = 70_000;
+/// The same with its header.
+pub(crate) const PASSWORD_PACKET_MAX: usize = HEADER + PASSWORD_MAX as usize;
 
 /// A login under way.
 pub struct Login {
@@ -221,7 +223,7 @@ impl Pooler {
             return;
         }
         client.inbox.held.extend_from_slice(bytes);
-        if client.inbox.held.len() > HEADER + PASSWORD_MAX as usize + bytes.len() {
+        if client.inbox.held.len() > PASSWORD_PACKET_MAX + bytes.len() {
             // Nobody has so much to say before the answer.
             return self.disconnect(id, Fault::TooEarly, out);
         }

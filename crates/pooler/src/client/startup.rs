@@ -6,7 +6,7 @@ use howdah_wire::startup::{FirstPacket, Startup, length, read};
 use howdah_wire::write;
 
 use super::{Client, Replication, State};
-use crate::config::{SessionState, SslMode};
+use crate::config::{AuthType, SessionState, SslMode};
 use crate::console;
 use crate::event::{
     Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
@@ -292,7 +292,7 @@ impl Pooler {
                 },
                 _ if name.starts_with(b"_pq_.") => wish.options.push(name.to_vec()),
                 _ if self.take(name, value, keeps, &mut wish) => {}
-                _ => return Err(Fault::Parameter(text(name))),
+                _ => return Err(Fault::Parameter(shown(name))),
             }
         }
         if self.config.globals.application_name_add_host {
@@ -363,9 +363,7 @@ impl Pooler {
                 .map(|&b| if b == b'-' { b'_' } else { b })
                 .collect::<Vec<_>>();
             if !self.take(name, value, keeps, wish) && !self.ignores(b"options") {
-                return Err(Fault::OptionsSetting(
-                    String::from_utf8_lossy(name).into_owned(),
-                ));
+                return Err(Fault::OptionsSetting(shown(name)));
             }
         }
         Ok(())
@@ -518,6 +516,13 @@ impl Pooler {
             // Whoever may stop the process is let in, whatever is full.
             return self.begin_login(id, out);
         }
+        let globals = &self.config.globals;
+        let admin = console && globals.admin_users.has(&wish.user);
+        let any = globals.auth_type == AuthType::Any;
+        if console && !admin && !any && !globals.stats_users.has(&wish.user) {
+            // Before a password is asked: strangers would fill the console's unlimited places.
+            return self.disconnect(id, Fault::NotAllowed, out);
+        }
         // Who was accepted in the moment of a takeover gets in: it is nobody else's.
         let ending = self.janitor.is_shutting_down() && !self.janitor.takeover.is_over();
         if ending && !console {
@@ -530,7 +535,6 @@ impl Pooler {
         let database = config.database(&wish.database);
         let user = config.user(&wish.user);
         let globals = &config.globals;
-        let admin = console && globals.admin_users.has(&wish.user);
         let bounds = ClientBounds {
             total: if console { 0 } else { globals.max_client_conn },
             database: match database {
@@ -586,6 +590,12 @@ impl Pooler {
     }
 }
 
+/// What a stranger wrote, for a log: no more than the beginning.
+fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 128;
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]).into_owned()
+}
+
 /// The value of the start-up parameter `replication`, in any spelling of a boolean.
 fn replication(value: &[u8]) -> Result<Replication, Fault> {
     let text = String::from_utf8_lossy(value).to_ascii_lowercase();
@@ -593,7 +603,7 @@ fn replication(value: &[u8]) -> Result<Replication, Fault> {
         "database" => Ok(Replication::Logical),
         "1" | "true" | "on" | "yes" | "t" | "y" => Ok(Replication::Physical),
         "0" | "false" | "off" | "no" | "f" | "n" => Ok(Replication::None),
-        _ => Err(Fault::ReplicationValue(text)),
+        _ => Err(Fault::ReplicationValue(shown(value))),
     }
 }
 

@@ -12,9 +12,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         let end = rest.find(['=', ' ', '\t']).unwrap_or(rest.len());
         let (key, after) = rest.split_at(end);
         let Some(after) = after.trim_start().strip_prefix('=') else {
-            return Err(format!(
-                "\"{key}\" has no value: write `key=value` pairs parted by blanks"
-            ));
+            // It may be the rest of a password with a blank in it.
+            return Err(
+                "a word has no value: write `key=value` pairs parted by blanks, and values with \
+                 blanks in quotes"
+                    .into(),
+            );
         };
         if key.is_empty() {
             return Err("a key is missing before `=`".into());
@@ -79,8 +82,8 @@ mod tests {
     #[test]
     fn mistakes() {
         for (text, said) in [
-            ("a", "\"a\" has no value"),
-            ("a b=c", "\"a\" has no value"),
+            ("a", "a word has no value"),
+            ("a b=c", "a word has no value"),
             ("=b", "a key is missing"),
             ("a=", "the value of a is empty"),
             ("a='' b=c", "the value of a is empty"),

@@ -167,12 +167,10 @@ impl Resolver {
                     self.assign(&key, &value, &place)
                 };
                 if let Err(remedy) = done {
-                    // Connection strings may hold passwords, which do not belong in logs.
-                    let value = if value.contains("passw") {
-                        "..."
-                    } else {
-                        value.as_str()
-                    };
+                    // Connection strings hold passwords, whatever the key is called: none is shown.
+                    let shown = matches!(self.section, Section::Pooler | Section::None)
+                        && !value.contains("passw");
+                    let value = if shown { value.as_str() } else { "..." };
                     let text = invalid(value, &key);
                     self.mistakes.push(Mistake::at(&place, text, remedy));
                 }
@@ -329,7 +327,7 @@ impl Resolver {
             assign(&key, &value).map_err(|why| match why.as_str() {
                 "" => {
                     let near = did_you_mean_word(setting.kind, &value);
-                    format!("{key} takes {}, not \"{value}\"{near}", setting.kind)
+                    format!("{key} takes {}{near}", setting.kind)
                 }
                 _ => why,
             })?;

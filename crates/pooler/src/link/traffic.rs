@@ -5,6 +5,7 @@ use howdah_wire::backend::Status;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client;
+use crate::client::login::PASSWORD_PACKET_MAX;
 use crate::config::PoolMode;
 use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
 use crate::fault::Fault;
@@ -55,6 +56,13 @@ impl Pooler {
                     self.hold(id, chunk.rest(), out);
                 }
                 self.settle_client(id, out);
+            }
+            // Who is not let in yet has a password to say at most, and is listened to all the time,
+            // so that its end is heard of.
+            client::State::Welcome | client::State::Lookup
+                if client.inbox.held.len() + bytes.len() > PASSWORD_PACKET_MAX =>
+            {
+                self.disconnect(id, Fault::TooEarly, out);
             }
             client::State::Waiting
             | client::State::Preparing(_)

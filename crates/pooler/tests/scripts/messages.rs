@@ -1,5 +1,6 @@
 //! Messages as words, both ways.
 
+use howdah_pooler::cancel::Keys;
 use howdah_wire::backend::{Fields, Status, command_tag, key_data, parameter_status};
 use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::frontend::{BindNames, Parse, Target};
@@ -168,7 +169,8 @@ fn backend(tag: u8, body: &[u8]) -> String {
         }
         b'K' => {
             let (pid, secret) = key_data(body).unwrap();
-            format!("K({pid},{} bytes)", secret.len())
+            let place = u32::from(Keys::worker(pid).0) << 22 | (Keys::slot(pid) + 1);
+            format!("K({place},{} bytes)", secret.len())
         }
         b'D' => format!("D({})", text(&body[6..])),
         b'd' => format!("d({})", text(body)),
