@@ -294,6 +294,38 @@ def test_a_lock_is_its_clients(pool):
         assert other.value("select pg_try_advisory_lock(5)") == "t"
 
 
+@POOLS
+def test_values_of_sequences(pool, postgres, size):
+    """`lastval` and `currval` tell a client its own numbers, or PostgreSQL's error."""
+    postgres.sql("create sequence if not exists counted start 1000")
+    howdah = pool(size)
+    others = [howdah.connect() for _ in range(3)]
+    for other in others:
+        other.rows("begin; select nextval('counted')")
+        other.rows("commit")
+    with howdah.connect() as client:
+        for sql in ("select lastval()", "select currval('counted')"):
+            assert client.error(query(sql))["C"] == "55000"
+        mine = client.value("select nextval('counted')")
+        # From its first question on it keeps its server.
+        assert client.value("select lastval()") == mine
+        assert client.value("select currval('counted')") == mine
+        client.rows("discard all")
+        others[0].rows("select nextval('counted')")
+        assert client.error(query("select lastval()"))["C"] == "55000"
+    with howdah.connect() as client:
+        client.rows("begin")
+        assert client.error(query("select lastval()"))["C"] == "55000"
+        client.rows("rollback")
+        client.rows("discard all")
+        client.rows("begin")
+        mine = client.value("select nextval('counted')")
+        assert client.value("select lastval()") == mine
+        client.rows("commit")
+    for other in others:
+        other.close()
+
+
 def test_listen(pool):
     """Notifications come to who listens, and to nobody else."""
     howdah = pool(2)

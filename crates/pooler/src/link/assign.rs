@@ -9,6 +9,7 @@ use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server;
+use crate::session;
 use crate::session::settings::{give, same, take_back};
 use crate::standby;
 
@@ -38,7 +39,8 @@ impl Pooler {
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let ready = Self::align(&self.shared, client, server_id, server, out);
+        let forgets = session::takes_numbers(server, client.number, pool.sequences);
+        let ready = Self::align(&self.shared, client, server_id, server, forgets, out);
         let evict = ready && server.set.outgrows(max);
         if ready {
             client.state = client::State::Linked(server_id);
@@ -79,6 +81,7 @@ impl Pooler {
         client: &client::Client,
         server_id: ServerId,
         server: &mut server::Server,
+        forgets: bool,
         out: &mut Out,
     ) -> bool {
         let Some(wanted) = &client.params else {
@@ -86,10 +89,13 @@ impl Pooler {
         };
         let own = client.session.as_ref().and_then(|s| s.settings.clone());
         let same = (own.is_none() && server.session.is_none()) || same(&own, &server.session);
-        if std::sync::Arc::ptr_eq(wanted, &server.params) && same {
+        if std::sync::Arc::ptr_eq(wanted, &server.params) && same && !forgets {
             return true;
         }
         let mut sql = Vec::new();
+        if forgets {
+            sql.extend_from_slice(b"DISCARD SEQUENCES;");
+        }
         if !same {
             take_back(&mut sql, &server.session, &own);
         }

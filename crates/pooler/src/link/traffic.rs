@@ -189,6 +189,7 @@ impl Pooler {
         pool.stats.client_parses += u64::from(counts.client_parses);
         pool.stats.server_parses += u64::from(counts.server_parses);
         pool.stats.binds += u64::from(counts.binds);
+        pool.sequences |= counts.sequences;
         Some(flow)
     }
 

@@ -58,6 +58,8 @@ pub struct Counts {
     pub server_parses: u32,
     /// Binds.
     pub binds: u32,
+    /// Values of sequences are asked for.
+    pub sequences: bool,
 }
 
 /// The parts of a `Pooler` that a client's messages touch.

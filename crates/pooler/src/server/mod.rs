@@ -70,6 +70,18 @@ pub enum State {
     Closing,
 }
 
+/// Whose values of sequences a server has, as `currval` and `lastval` tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Numbers {
+    /// Nobody's.
+    #[default]
+    Nobody,
+    /// Those of the client with this number in the console.
+    Of(u64),
+    /// Those of several clients.
+    Several,
+}
+
 /// Which unnamed statement a server has.
 #[derive(Clone, Debug)]
 pub enum Unnamed {
@@ -138,6 +150,8 @@ pub struct Server {
     pub session: crate::session::settings::Maybe,
     /// A client may have left more than that: it is cleaned before another gets it.
     pub soiled: bool,
+    /// Whose values of sequences it has (`currval`, `lastval`).
+    pub numbers: Numbers,
     /// What it is asked about its client's session.
     pub inquiry: Option<Box<crate::session::inquiry::Inquiry>>,
     /// The statements it has.
@@ -223,6 +237,7 @@ impl Server {
             params: Arc::new(Params::none()),
             session: None,
             soiled: false,
+            numbers: Numbers::default(),
             inquiry: None,
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
-use super::{Server, State};
+use super::{Numbers, Server, State};
 use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
 use crate::params::Params;
 use crate::pool::{PoolId, PoolKey, Welcome};
@@ -150,6 +150,10 @@ impl Pooler {
             session,
             set,
             status: parcel.status,
+            numbers: match parcel.served {
+                true => Numbers::Several,
+                false => Numbers::Nobody,
+            },
             key: parcel.key,
             // From the process before this one it comes without.
             standby: parcel.standby.or(known),

@@ -10,7 +10,7 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::{self, Server, Unnamed};
+use crate::server::{self, Numbers, Server, Unnamed};
 
 /// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
@@ -189,6 +189,7 @@ impl Pooler {
         };
         if server.soiled {
             server.soiled = false;
+            server.numbers = Numbers::Nobody;
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
             return true;
         }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::effect::{Effects, Kinds, Mention, Pieces};
 use crate::event::Time;
+use crate::server::{Numbers, Server};
 use settings::{Maybe, Settings};
 
 /// How many settings may be asked about at once; a session that changes more keeps its server.
@@ -158,6 +159,21 @@ fn share(old: &mut Maybe, new: Settings) {
 /// Equal settings are one value for all who have them.
 pub type Shelf = crate::params::SetInterner<Settings>;
 
+/// A server goes to a client. True if other clients' values of sequences must be forgotten on it,
+/// which is so where the pool's clients ask for such.
+pub(crate) fn takes_numbers(server: &mut Server, client: u64, asked_for: bool) -> bool {
+    let foreign = match server.numbers {
+        Numbers::Nobody => false,
+        Numbers::Of(other) => other != client,
+        Numbers::Several => true,
+    };
+    server.numbers = match foreign && !asked_for {
+        true => Numbers::Several,
+        false => Numbers::Of(client),
+    };
+    foreign && asked_for
+}
+
 /// What reasons to keep a server are called.
 pub fn reasons(kinds: Kinds) -> String {
     const WORDS: [(Kinds, &str); 8] = [
@@ -242,6 +258,19 @@ mod tests {
         session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
         assert_eq!(session.settings, login);
         assert_ne!(there, login);
+    }
+
+    #[test]
+    fn values_of_sequences_are_their_clients() {
+        use crate::pool::PoolId;
+        let mut server = Server::blank(PoolId(0), crate::seeded(1), Time(0));
+        let mut takes = |client, asked_for| takes_numbers(&mut server, client, asked_for);
+        assert!(!takes(1, true) && !takes(1, false));
+        // Nobody has asked for such values yet.
+        assert!(!takes(2, false) && !takes(2, false));
+        // They are mixed with the first one's.
+        assert!(takes(2, true) && !takes(2, true));
+        assert!(takes(1, true));
     }
 
     #[test]

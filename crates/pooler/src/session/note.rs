@@ -1,12 +1,17 @@
 //! What a client's texts may do to its session is noted before they run.
 
+use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
+use howdah_wire::write;
 
 use super::{Session, Tracking, settings};
 use crate::effect::{Effects, Kinds, Mention, effects};
+use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::ledger::{Entry, Reply};
 use crate::link::upstream::{Flow, Upstream};
+use crate::server::{Numbers, Unnamed};
 
 /// The longest Query that is held to be read whole, in bytes; of a longer one each piece is read as
 /// it passes.
@@ -113,12 +118,34 @@ impl Upstream<'_> {
         if self.tracking == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
         }
+        if found.kinds.any(Kinds::SEQUENCES) {
+            self.counts.sequences = true;
+            self.forget_numbers();
+        }
         let session = self.client.session.get_or_insert_default();
         session.pending.add(found);
         if creates {
             session.pending.kinds.add(Kinds::TEMPORARY);
         }
         Ok(())
+    }
+
+    /// Before a transaction that asks for values of sequences, those that others have left are
+    /// forgotten. (Within one they can't be told from its own.)
+    fn forget_numbers(&mut self) {
+        let Some((id, server)) = &mut self.server else {
+            return;
+        };
+        let rests = server.ledger.is_empty() && server.status == Status::Idle;
+        if server.numbers != Numbers::Several || !rests {
+            return;
+        }
+        server.numbers = Numbers::Of(self.client.number);
+        server.unnamed = Unnamed::Known(None);
+        server.ledger.push(Entry::swallow(Reply::Query), true);
+        self.out.send_with(Peer::Server(*id), |buf| {
+            write::query(buf, b"DISCARD SEQUENCES");
+        });
     }
 
     /// Its search path has `pg_temp`, where CREATE makes something temporary.
