@@ -269,12 +269,10 @@ impl<'a> Side<'a> {
             setting: name,
             text: why,
         })?;
-        builder.set_options(
-            switched_off
-                | SslOptions::NO_RENEGOTIATION
-                | SslOptions::NO_COMPRESSION
-                | SslOptions::NO_TICKET,
-        );
+        builder.set_options(switched_off | SslOptions::NO_RENEGOTIATION | SslOptions::NO_TICKET);
+        // AWS-LC has none.
+        #[cfg(not(feature = "aws-lc"))]
+        builder.set_options(SslOptions::NO_COMPRESSION);
         builder.set_session_cache_mode(SslSessionCacheMode::OFF);
         #[cfg(not(feature = "aws-lc"))]
         builder.set_num_tickets(0).map_err(blame)?;
