@@ -1,5 +1,6 @@
 """Lines of the log that users of PgBouncer search for, in its words: one way to each."""
 
+import json
 import re
 
 import pytest
@@ -158,3 +159,19 @@ def test_names_stay_in_their_line(make_howdah):
     assert all(char == "\n" or char.isprintable() for char in text)
     assert all(re.match(r"\d{4}-\d\d-\d\d \S+ \S+ \[%d\] " % howdah.child.pid, line)
                for line in text.splitlines()), text
+
+
+@pytest.mark.own
+def test_the_log_as_json(make_howdah):
+    """Each line is an object, whatever a client calls itself."""
+    howdah = make_howdah(log_format="json")
+    with pytest.raises(wire.Refused):
+        howdah.connect(user='no"body\n{', database="postgres")
+    howdah.wait_for_log("no such user")
+    lines = [json.loads(line) for line in howdah.log().splitlines()]
+    assert all({"time", "pid", "level", "text"} <= line.keys() for line in lines)
+    assert any(line.get("connection", "").startswith("C-0x") for line in lines)
+    howdah.console("SET log_format = text")
+    mark = howdah.log_mark()
+    howdah.connect().close()
+    howdah.wait_for_log(r"(?m)^\d{4}-\d\d-\d\d .* LOG C-0x", since=mark)

@@ -97,6 +97,7 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
         Fatal("cannot load config file".into())
     })?;
     log.set_verbose(config.globals.verbose);
+    log.set_format(config.globals.log_format);
     Ok((config, warnings))
 }
 
@@ -111,6 +112,7 @@ pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
         log.say(Level::Warning, text);
     }
     log.set_verbose(newer.globals.verbose);
+    log.set_format(newer.globals.log_format);
     log.set_syslog(&newer.globals);
     newer
 }

@@ -3,10 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use howdah_pooler::config::Globals;
+use howdah_pooler::config::{Globals, LogFormat};
 use howdah_pooler::note::{Level, Note};
 use jiff::tz::TimeZone;
 
@@ -21,6 +21,7 @@ pub struct Log {
 struct Shared {
     quiet: bool,
     verbose: AtomicU32,
+    json: AtomicBool,
     zone: TimeZone,
     file: Mutex<LogFile>,
     syslog: Mutex<Option<Syslog>>,
@@ -84,6 +85,7 @@ impl Log {
             shared: Arc::new(Shared {
                 quiet,
                 verbose,
+                json: AtomicBool::new(false),
                 zone,
                 file: Mutex::new(LogFile::default()),
                 syslog: Mutex::new(None),
@@ -94,6 +96,12 @@ impl Log {
     /// Sets how much is logged: 0 for everyday, 1 with debug, 2 with noise.
     pub fn set_verbose(&self, verbose: u32) {
         self.shared.verbose.store(verbose, Ordering::Relaxed);
+    }
+
+    /// Sets how lines of the file and of standard error are written.
+    pub fn set_format(&self, format: LogFormat) {
+        let json = format == LogFormat::Json;
+        self.shared.json.store(json, Ordering::Relaxed);
     }
 
     /// Opens the log file, or opens it anew; no path, no file.
@@ -177,8 +185,13 @@ impl Log {
             let time = now.strftime(syslog::TIME).to_string();
             syslog.send(&time, std::process::id(), note);
         }
-        let time = now.strftime("%Y-%m-%d %H:%M:%S%.3f %Z");
-        let time = time.to_string();
+        let json = self.shared.json.load(Ordering::Relaxed);
+        let pattern = match json {
+            true => "%Y-%m-%dT%H:%M:%S%.3f%:z",
+            false => "%Y-%m-%d %H:%M:%S%.3f %Z",
+        };
+        let time = now.strftime(pattern).to_string();
+        let line = if json { object } else { line };
         let text = line(&time, std::process::id(), note);
         // The lock is taken even without a file: lines of two threads must not mix.
         let mut file = self
@@ -219,6 +232,32 @@ fn line(time: &str, pid: u32, note: &Note) -> String {
     format!("{time} [{pid}] {} {}\n", note.level, note.line())
 }
 
+/// The same as a JSON object. A connection's prefix (`C-0x1: `) is a field of its own: its number is
+/// the `ptr` of SHOW CLIENTS and SHOW SERVERS.
+fn object(time: &str, pid: u32, note: &Note) -> String {
+    let text = note.text.trim_end();
+    let (connection, text) = match text.split_once(": ") {
+        Some((name, rest)) if is_connection(name) => (Some(name), rest),
+        _ => (None, text),
+    };
+    let mut fields = serde_json::Map::new();
+    fields.insert("time".into(), time.into());
+    fields.insert("pid".into(), pid.into());
+    fields.insert("level".into(), note.level.to_string().into());
+    if let Some(connection) = connection {
+        fields.insert("connection".into(), connection.into());
+    }
+    fields.insert("text".into(), text.into());
+    format!("{}\n", serde_json::Value::Object(fields))
+}
+
+fn is_connection(name: &str) -> bool {
+    let number = name.strip_prefix("C-0x").or(name.strip_prefix("S-0x"));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +278,22 @@ mod tests {
             "2026-01-01 00:00:00.000 UTC [7] LOG C-0x1: a/b@c: hello\n"
         );
         assert_eq!(line("t", 1, &note("a\nb\nc \n")), "t [1] LOG a\\nb\\nc\n");
+    }
+
+    #[test]
+    fn a_line_can_be_json() {
+        let note = |text: &str| Note {
+            level: Level::Warning,
+            text: text.into(),
+        };
+        let seen = object("t", 7, &note("C-0x1f: a/b@c:1 say \"hi\"\n\u{1b}[2J\n"));
+        assert_eq!(
+            seen,
+            "{\"connection\":\"C-0x1f\",\"level\":\"WARNING\",\"pid\":7,\
+             \"text\":\"a/b@c:1 say \\\"hi\\\"\\n\\u001b[2J\",\"time\":\"t\"}\n"
+        );
+        let seen = object("t", 7, &note("C-0xno: such prefix"));
+        assert!(seen.contains("\"text\":\"C-0xno: such prefix\"") && !seen.contains("connection"));
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl Control {
         let secured = self.set_up_tls(&mut config);
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
+        self.log.set_format(self.config.globals.log_format);
         self.log.set_syslog(&self.config.globals);
         listen::defer_accept(&self.config.globals);
         self.http.set(&self.config.globals);

@@ -34,8 +34,8 @@ pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use user::User;
 pub use value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, PoolMode, PoolSpread,
-    SessionState, SslMode, SslNegotiation,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
+    PoolSpread, SessionState, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

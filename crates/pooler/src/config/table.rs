@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, PoolMode, PoolSpread, SessionState,
-    SslMode, Value,
+    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread,
+    SessionState, SslMode, Value,
 };
 use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
@@ -236,6 +236,8 @@ globals! {
         "Logs each login.";
     log_disconnections: bool = "1", G, reload, Built,
         "Logs why each connection is closed.";
+    log_format: LogFormat = "text", G, reload, Built,
+        "How lines of the log are written: text, as PgBouncer does, or json, an object a line. Syslog gets text in any case. Not in PgBouncer.";
     log_pooler_errors: bool = "1", G, reload, Built,
         "Logs the errors we send to clients.";
     log_stats: bool = "1", G, reload, Built,
@@ -655,7 +657,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 15, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 16, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -297,6 +297,16 @@ words! {
 }
 
 words! {
+    /// How lines of the log are written.
+    LogFormat {
+        /// As PgBouncer does.
+        Text = "text",
+        /// An object a line.
+        Json = "json",
+    }
+}
+
+words! {
     /// How clients prove who they are.
     AuthType {
         /// Nothing is checked, any name will do; every database must force a user.
