@@ -220,7 +220,7 @@ fn close_ours(buf: &mut Vec<u8>) {
 
 /// A first look at a text: whether something may follow its first command.
 fn may_be_several(text: &[u8]) -> bool {
-    let front = text.iter().position(|b| *b == b';');
+    let front = memchr::memchr(b';', text);
     let blank = |b: &u8| matches!(b, b'\t'..=b'\r' | b' ' | 0);
     front.map_or(!text.ends_with(b"\0"), |at| {
         !text[at + 1..].iter().all(blank)
