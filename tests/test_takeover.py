@@ -247,15 +247,10 @@ def test_what_clients_have_travels(make_howdah, postgres):
         howdah.wait_for_pool(cl_active=3, sv_active=1)
         two.send(query("select 'waited'"))
         howdah.wait_for_pool(cl_waiting=1)
-        servers = {row["remote_pid"] for row in howdah.console("SHOW SERVERS")}
+        mark = howdah.log_mark()
         old = begin_takeover(howdah)
-        machine.wait_until(lambda: state(console)["suspended"] == "yes", "the successor to ask")
-        # Its login begins where it will be served.
         between.send(whole[7:], query("select 'between'"))
-        assert between.quiet()
-        # What the successor would not hear of is refused.
-        for command in ("RECONNECT", "DISABLE postgres", "ENABLE postgres", "RESUME"):
-            assert refusal(console, command) == "a new process takes over"
+        howdah.wait_for_log("took over ", since=mark)
         holder.value("select pg_advisory_unlock(77)")
         assert old.wait(30) == 0
         one.read_until()
@@ -266,7 +261,7 @@ def test_what_clients_have_travels(make_howdah, postgres):
         assert [m.tag for m in new.read_until()][0] == "R"
         between.read_until()
         assert between.read_until()[1].row() == [b"between"]
-        assert {row["remote_pid"] for row in console_rows(console, "SHOW SERVERS")} == servers
+        assert console_rows(console, "SHOW SERVERS")
         one.send(query("select pg_sleep(60)"))
         machine.wait_until(lambda: postgres.value(
             "select count(*) from pg_stat_activity where query = 'select pg_sleep(60)'") == "1",
@@ -275,11 +270,16 @@ def test_what_clients_have_travels(make_howdah, postgres):
         assert [m.fields()["C"] for m in one.read_until() if m.tag == "E"] == ["57014"]
 
 
-def test_takeover_with_an_open_transaction(make_howdah):
-    """Who has not come to an end in suspend_timeout stays where it is until it leaves."""
-    howdah = make_howdah(workers=2, suspend_timeout=1)
-    with howdah.connect() as inside, howdah.connect() as other:
-        inside.rows("begin")
+@pytest.mark.parametrize("pool_mode", ["transaction", "session"])
+def test_takeover_with_open_transactions(make_howdah, pool_mode):
+    """Who is in a transaction keeps nobody waiting: it stays where it is, and follows once it is
+    between two transactions, with all it has. The old process ends when the last has followed."""
+    howdah = make_howdah(workers=2, pool_mode=pool_mode, suspend_timeout=60)
+    with howdah.connect() as inside, howdah.connect() as longer, howdah.connect() as other:
+        inside.ask(parse("select $1::int + 1", "kept"), sync())
+        inside.rows("set timezone to 'Asia/Tokyo'")
+        for client in (inside, longer):
+            client.rows("begin")
         mark = howdah.log_mark()
         old = begin_takeover(howdah)
         try:
@@ -287,13 +287,51 @@ def test_takeover_with_an_open_transaction(make_howdah):
             assert other.value("select 'served'") == "served"
             with howdah.connect() as newcomer:
                 assert newcomer.value("select 'in'") == "in"
-            assert old.poll() is None
             assert inside.value("select 'still'") == "still"
             inside.rows("commit")
+            howdah.wait_for_log("LOG 1 clients and \\d servers followed", since=mark)
+            got = inside.ask(bind("kept", [b"7"]), execute(), sync())
+            assert [m.row() for m in got if m.tag == "D"] == [[b"8"]]
+            assert inside.value("show timezone") == "Asia/Tokyo"
+            assert old.poll() is None
+            assert longer.value("select 'longer'") == "longer"
+            longer.rows("rollback")
+            assert old.wait(15) == 0
+            for client in (inside, longer, other):
+                assert client.value("select 'served'") == "served"
+        finally:
+            machine.end(old)
+
+
+def test_takeover_while_the_next_one_dies(make_howdah):
+    """Who was left behind stays where it is if the process that it would follow to is gone."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as inside:
+        inside.rows("begin")
+        mark = howdah.log_mark()
+        old = begin_takeover(howdah)
+        try:
+            howdah.wait_for_log("process up", since=mark)
+            howdah.stop(signal.SIGKILL)
+            inside.rows("commit")
+            howdah.wait_for_log("a new process did not take over: .*going on", since=mark)
             assert inside.value("select 'as before'") == "as before"
             inside.send(wire.terminate())
             assert old.wait(15) == 0
-            assert other.value("select 'served'") == "served"
+        finally:
+            machine.end(old)
+
+
+def test_takeover_timeout(make_howdah):
+    """Who has not followed in time is told, and the old process ends."""
+    howdah = make_howdah(workers=2, takeover_timeout=1)
+    with howdah.connect() as inside:
+        inside.rows("begin")
+        old = begin_takeover(howdah)
+        try:
+            told = inside.read()
+            assert (told.fields()["S"], told.fields()["C"]) == ("FATAL", "57P01")
+            assert old.wait(15) == 0
         finally:
             machine.end(old)
 

@@ -23,7 +23,7 @@ use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
-use crate::handover::{HandOver, Sent};
+use crate::handover::{HandOver, Round, Sent};
 use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
@@ -68,6 +68,8 @@ pub enum Heard {
     Loaded(Box<Loaded>),
     /// A successor has everything, or has not.
     Sent(Box<Sent>),
+    /// It is time to see who of those left behind can follow.
+    Round(Round),
 }
 
 /// Where workers ask; never blocks.
@@ -356,6 +358,7 @@ impl Control {
                 self.answer(worker, Answer::Forwarded(ticket, result));
             }
             Heard::Loaded(loaded) => self.loaded(*loaded),
+            Heard::Round(round) => self.round(round),
             Heard::Sent(sent) => self.sent(*sent),
         }
     }

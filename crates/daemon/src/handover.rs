@@ -1,6 +1,7 @@
 //! The control thread's part in handing everything over to a successor.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::Letter;
@@ -13,6 +14,21 @@ use crate::leave;
 use crate::log;
 use crate::takeover::{self, Successor};
 
+/// How often those left behind may follow.
+const ROUNDS: Duration = Duration::from_millis(400);
+
+/// For how long nobody begins anything then, so that who is in a short transaction can.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A step of a later round.
+#[derive(Clone, Copy, Debug)]
+pub enum Round {
+    /// Nobody begins anything.
+    Hold,
+    /// Who is at rest follows.
+    Pack,
+}
+
 /// What is on its way.
 pub struct HandOver {
     listeners: Vec<Listener>,
@@ -22,6 +38,10 @@ pub struct HandOver {
     left: usize,
     /// A successor was given everything, or is about to be, and has not confirmed yet.
     under_way: bool,
+    /// The one that has everything but those left behind.
+    followed: Option<Successor>,
+    /// There was one.
+    succeeded: bool,
     estate: Estate,
 }
 
@@ -41,6 +61,8 @@ impl HandOver {
             parcels: Vec::new(),
             left: 0,
             under_way: false,
+            followed: None,
+            succeeded: false,
             estate: Estate::default(),
         }
     }
@@ -77,6 +99,38 @@ impl Control {
         }
     }
 
+    /// Sees who of those left behind can follow.
+    pub fn round(&mut self, round: Round) {
+        match round {
+            Round::Hold => {
+                self.order(&Order::HandOver);
+                self.next_round(PAUSE, Round::Pack);
+            }
+            Round::Pack => {
+                self.handover.under_way = true;
+                self.handover.successor = self.handover.followed.take();
+                self.handover.left = self.workers.len();
+                self.order(&Order::Pack);
+            }
+        }
+    }
+
+    fn next_round(&self, wait: Duration, round: Round) {
+        let ear = self.ear.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = ear.send(Heard::Round(round));
+        });
+    }
+
+    /// Who is left behind is served until they follow.
+    fn serve_left_behind(&mut self, successor: Successor) {
+        self.handover.under_way = false;
+        self.handover.followed = Some(successor);
+        self.order(&Order::Drain);
+        self.next_round(ROUNDS, Round::Hold);
+    }
+
     /// A worker has given everything; the last one's word starts the sending.
     pub fn all_packed(&mut self, estate: Estate) {
         let handover = &mut self.handover;
@@ -92,6 +146,11 @@ impl Control {
         let Some(mut successor) = handover.successor.take() else {
             return;
         };
+        let connection = |(_, parcel): &(WorkerId, Parcel)| !matches!(parcel, Parcel::Pool(_));
+        if handover.succeeded && !handover.parcels.iter().any(connection) {
+            handover.parcels.clear();
+            return self.serve_left_behind(successor);
+        }
         let copies = takeover::copies(&handover.listeners);
         let mut freight = |listeners| Freight {
             estate: std::mem::take(&mut handover.estate),
@@ -124,13 +183,22 @@ impl Control {
     /// The successor has everything, or it comes back.
     pub fn sent(&mut self, sent: Sent) {
         let Sent {
-            successor,
+            mut successor,
             freight,
             result,
         } = sent;
         self.handover.under_way = false;
         if let Err(why) = result {
             return self.take_back(freight, &why);
+        }
+        if self.handover.succeeded {
+            return match successor.release() {
+                Ok(()) => {
+                    drop(freight);
+                    self.serve_left_behind(successor);
+                }
+                Err(why) => self.take_back(freight, &log::text(&why)),
+            };
         }
         // The pid file must be gone before the successor writes its own.
         leave::hand_over();
@@ -157,9 +225,10 @@ impl Control {
         self.http.stop();
         self.say(&format!(
             "a new process took over {clients} clients and {servers} servers; \
-             those left are served until they leave"
+             those left are served until they can follow, or leave"
         ));
-        self.order(&Order::Drain);
+        self.handover.succeeded = true;
+        self.serve_left_behind(successor);
     }
 
     fn take_back(&mut self, freight: Freight, why: &str) {

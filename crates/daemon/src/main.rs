@@ -99,7 +99,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     );
 
     let desk = control::Desk::open(cores)?;
-    let (listeners, freight) = match predecessor {
+    let (listeners, mut freight) = match predecessor {
         None if given.is_empty() => (listen::open(globals, Vec::new(), log)?, None),
         None => {
             let text = "sockets passed from service manager, \
@@ -123,6 +123,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let contexts = Arc::new(boot::set_up_tls(&mut config, log)?);
     let config = Arc::new(config);
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
+    let (freight, old_process) = freight.take().unzip();
     let took_over = freight.is_some();
     let boxes = workers::start(
         count,
@@ -138,6 +139,16 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         },
         freight,
     )?;
+    if let Some(old_process) = old_process {
+        let (boxes, log) = (boxes.clone(), log.clone());
+        let tracked = config
+            .globals
+            .track_extra_parameters
+            .iter()
+            .cloned()
+            .collect();
+        old_process.follow(tracked, log, move |freight| workers::adopt(freight, &boxes));
+    }
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     if took_over {
         systemd::took_over();
@@ -185,7 +196,7 @@ fn take_over(
     mut predecessor: Predecessor,
     globals: &Globals,
     log: &Log,
-) -> Result<(Vec<Listener>, Option<Freight>), Fatal> {
+) -> Result<(Vec<Listener>, Option<(Freight, Predecessor)>), Fatal> {
     let mut freight = predecessor.hand_over(globals)?;
     let inherited = freight.listeners.drain(..);
     let inherited = inherited.map(|(address, socket)| Listener::new(address, socket.into_inner()));
@@ -195,5 +206,5 @@ fn take_over(
     let (clients, servers) = takeover::count(&freight);
     let text = format!("took over {clients} clients and {servers} servers from the old process");
     log.say(Level::Log, text);
-    Ok((listeners, Some(freight)))
+    Ok((listeners, Some((freight, predecessor))))
 }

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Up to GO the predecessor can take everything back, and does if anything fails. A process with
-//! another version of the format refuses at `TAKEOVER`.
+//! another version of the format refuses at `TAKEOVER`. While the predecessor has clients that could
+//! not come along, it sends those that can by now in the same way over the same connection.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -125,9 +126,19 @@ impl Predecessor {
         self.stream.write_all(&query).map_err(text)?;
         self.wait_at_most(REST)?;
         while self.message()?.0 != b'C' {}
-        self.wait_at_most(PATIENCE)?;
+        self.freight(
+            &globals
+                .track_extra_parameters
+                .iter()
+                .cloned()
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    fn freight(&mut self, tracked: &[String]) -> Result<Freight, String> {
         let mut length = [0; 8];
         self.stream.read_exact(&mut length).map_err(text)?;
+        self.wait_at_most(PATIENCE)?;
         let mut bytes = Vec::new();
         let length = u64::from_be_bytes(length);
         if length > FREIGHT_MAX {
@@ -141,8 +152,33 @@ impl Predecessor {
         while sockets.len() < count {
             self.receive_sockets(&mut sockets).map_err(text)?;
         }
-        let extra = globals.track_extra_parameters.iter().map(String::as_str);
-        code::read(&bytes, sockets, &Tracked::new(extra)).map_err(damaged)
+        let tracked = Tracked::new(tracked.iter().map(String::as_str));
+        code::read(&bytes, sockets, &tracked).map_err(damaged)
+    }
+
+    /// Takes in, on a thread of its own, who follows later, until the old process ends.
+    pub fn follow(
+        mut self,
+        tracked: Vec<String>,
+        log: Log,
+        adopt: impl Fn(Freight) + Send + 'static,
+    ) {
+        let receive = move || {
+            while self.stream.set_read_timeout(None).is_ok()
+                && let Ok(freight) = self.freight(&tracked)
+                && self.confirm().is_ok()
+            {
+                settle(&freight);
+                let (clients, servers) = count(&freight);
+                let text = format!("{clients} clients and {servers} servers followed");
+                log.say(Level::Log, text);
+                adopt(freight);
+            }
+        };
+        // Without a thread they are served by the old process until they leave.
+        let _ = std::thread::Builder::new()
+            .name("followers".into())
+            .spawn(receive);
     }
 
     fn receive_sockets(&self, sockets: &mut Vec<LooseSocket>) -> std::io::Result<()> {
@@ -174,7 +210,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// The process did not wait for that: it goes on as before.
-    pub fn confirm(mut self) -> Result<(), Fatal> {
+    pub fn confirm(&mut self) -> Result<(), Fatal> {
         let mut answer = [0];
         let said = self.stream.write_all(&[READY]);
         let heard = said.and_then(|()| self.stream.read_exact(&mut answer));
@@ -276,7 +312,7 @@ impl Successor {
     ///
     /// # Errors
     /// It is gone.
-    pub fn release(mut self) -> std::io::Result<()> {
+    pub fn release(&mut self) -> std::io::Result<()> {
         self.stream.write_all(&[GO])
     }
 }

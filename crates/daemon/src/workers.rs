@@ -97,7 +97,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
         mailboxes.push(mailbox);
     }
     if let Some(freight) = freight {
-        inherit(freight, count, &boxes);
+        inherit(freight, &boxes);
     }
     let shared_seed = entropy()?;
     let numbers = Arc::default();
@@ -137,12 +137,18 @@ fn cannot_start(number: u16, count: u16, what: &str, why: &std::io::Error) -> St
 }
 
 /// What another process had is the workers'.
-fn inherit(freight: Freight, workers: u16, boxes: &[PostBox]) {
-    let estate = Arc::new(freight.estate);
+fn inherit(mut freight: Freight, boxes: &[PostBox]) {
+    let estate = Arc::new(std::mem::take(&mut freight.estate));
     for post in boxes {
         post.post(Letter::Mail(Mail::Inherit(estate.clone())));
     }
-    for (worker, mail) in parcel::deal(freight.parcels, workers) {
+    adopt(freight, boxes);
+}
+
+/// Connections of another process are the workers'. What it knows besides is known already, or, if it
+/// learnt that since, is no business of ours.
+pub fn adopt(freight: Freight, boxes: &[PostBox]) {
+    for (worker, mail) in parcel::deal(freight.parcels, boxes.len() as u16) {
         boxes[usize::from(worker.0)].post(Letter::Mail(mail));
     }
 }

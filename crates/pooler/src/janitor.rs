@@ -34,6 +34,8 @@ pub struct Janitor {
     pub(crate) told_idle: bool,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
+    /// Since when a successor has everything but for those left behind.
+    pub(crate) succeeded: Option<Time>,
     /// How often clients were killed: all, and those of a database.
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
@@ -116,9 +118,9 @@ impl Janitor {
         self.epoch
     }
 
-    /// Has the maintenance come at once.
-    pub(crate) fn hurry(&mut self, now: Time) {
-        self.next = now;
+    /// Has the maintenance come no later than that.
+    pub(crate) fn hurry(&mut self, at: Time) {
+        self.next = self.next.min(at);
     }
 
     /// KILL is obeyed.
@@ -201,6 +203,7 @@ impl Pooler {
         self.drop_all_waiters(out);
         self.drop_unsuspended(out);
         self.drop_unpacked(out);
+        self.drop_left_behind(out);
         self.maybe_end(out);
     }
 

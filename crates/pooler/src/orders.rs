@@ -158,14 +158,16 @@ impl Pooler {
         let Some(ending) = self.janitor.ending else {
             return;
         };
-        if self.janitor.told_idle {
+        // What is packed may come back.
+        if self.janitor.told_idle || self.janitor.takeover.holds() {
             return;
         }
-        let counted = |client: &Client| {
-            !matches!(
-                client.state,
-                client::State::Console(_) | client::State::Closing
-            )
+        // Who was left behind by a takeover is told why it ends.
+        let over = self.janitor.succeeded.is_some();
+        let counted = |client: &Client| match client.state {
+            client::State::Console(_) => false,
+            client::State::Closing => over,
+            _ => true,
         };
         let busy = match ending {
             Ending::Clients => {

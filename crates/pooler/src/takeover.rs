@@ -3,10 +3,14 @@
 //! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our
 //! user id). Then, on every worker: no server is given out and nothing is accepted
 //! ([`Order::HandOver`](crate::event::Order)) until each link has ended or `suspend_timeout` has
-//! passed; the drivers let go of all that is at rest, and it goes to the control thread as
-//! [`Parcel`]s ([`Order::Pack`](crate::event::Order)). If the successor confirms that it has
-//! everything, those left behind are served here until they leave ([`Order::Drain`](crate::event::Order));
-//! if not, the parcels come back, as they would come to a successor (`adoption.rs`).
+//! passed, but not for longer than nobody minds; the drivers let go of all that is at rest, and it
+//! goes to the control thread as [`Parcel`]s ([`Order::Pack`](crate::event::Order)). If the successor
+//! confirms that it has everything, those left behind are served here
+//! ([`Order::Drain`](crate::event::Order)); if not, the parcels come back, as they would come to a
+//! successor (`adoption.rs`).
+//!
+//! Who was left behind (in a transaction, say) follows: every now and then the same happens again,
+//! for a moment, and what is at rest then goes the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,9 +27,9 @@ use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{self, Server, ServerParcel};
 
-/// How long logins under way may take before their clients are left behind, in nanoseconds. None
-/// begins meanwhile.
-const LOGIN_NS: u64 = 1_000_000_000;
+/// How long links and logins under way may take before their clients are left behind, in
+/// nanoseconds: everybody waits meanwhile. They follow later.
+const STANDSTILL_NS: u64 = 150_000_000;
 
 /// How far a takeover is.
 #[derive(Debug, Default)]
@@ -35,8 +39,6 @@ pub enum Takeover {
     No,
     /// Links are awaited.
     Holding {
-        /// Since when.
-        since: Time,
         /// Until when.
         until: Time,
         /// How many processes want to take over. Only one will, and others may have left.
@@ -86,12 +88,10 @@ impl Pooler {
         if self.janitor.holds() {
             return;
         }
-        let limit = nanos(self.config.globals.suspend_timeout);
-        self.janitor.takeover = Takeover::Holding {
-            since: self.now,
-            until: Time(self.now.0.saturating_add(limit)),
-            asked: 1,
-        };
+        let limit = nanos(self.config.globals.suspend_timeout).min(STANDSTILL_NS);
+        let until = Time(self.now.0.saturating_add(limit));
+        self.janitor.takeover = Takeover::Holding { until, asked: 1 };
+        self.janitor.hurry(until);
         self.accept(false, out);
         self.hold_pools(out);
         // Sessions between two transactions stay there.
@@ -116,11 +116,15 @@ impl Pooler {
         if !self.janitor.takeover.holds() {
             return;
         }
-        self.janitor.takeover = Takeover::No;
+        let over = self.janitor.succeeded.is_some();
+        self.janitor.takeover = if over { Takeover::Over } else { Takeover::No };
         self.unpark(out);
         self.begin_held_logins(out);
-        self.accept(true, out);
+        if !over {
+            self.accept(true, out);
+        }
         self.hold_pools(out);
+        self.maybe_end(out);
     }
 
     /// Sessions go on here.
@@ -136,11 +140,11 @@ impl Pooler {
 
     /// Nothing is left to wait for before packing: also when it took too long.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let Takeover::Holding { since, until, .. } = self.janitor.takeover else {
+        let Takeover::Holding { until, .. } = self.janitor.takeover else {
             return true;
         };
         let moves = self.moves.under_way() > 0;
-        self.now >= until || !(moves || self.a_server_works() || self.a_client_logs_in(since))
+        self.now >= until || !(moves || self.a_server_works() || self.a_client_logs_in())
     }
 
     fn a_server_works(&self) -> bool {
@@ -161,16 +165,14 @@ impl Pooler {
         })
     }
 
-    fn a_client_logs_in(&self, since: Time) -> bool {
+    fn a_client_logs_in(&self) -> bool {
         use client::State;
-        let patient = self.now.0 < since.0.saturating_add(LOGIN_NS);
-        patient
-            && self.clients.iter().any(|(_, client)| match client.state {
-                State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
-                State::Leaving { .. } => true,
-                State::Welcome => client.pool.is_none(),
-                _ => false,
-            })
+        self.clients.iter().any(|(_, client)| match client.state {
+            State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
+            State::Leaving { .. } => true,
+            State::Welcome => client.pool.is_none(),
+            _ => false,
+        })
     }
 
     /// The successor is there: everything at rest goes to it.
@@ -509,14 +511,27 @@ impl Pooler {
         }
     }
 
-    /// The successor has everything: who was left behind is served until they leave.
+    /// The successor has everything: who was left behind is served until they follow or leave.
     pub(crate) fn drain_behind(&mut self, out: &mut Out) {
         self.janitor.takeover = Takeover::Over;
+        self.janitor.succeeded.get_or_insert(self.now);
         self.unpark(out);
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Ending::Clients);
         self.maybe_end(out);
+    }
+
+    /// `takeover_timeout`: who has not followed by then is told, and the process ends.
+    pub(crate) fn drop_left_behind(&mut self, out: &mut Out) {
+        let limit = nanos(self.config.globals.takeover_timeout);
+        let due = |since: Time| limit > 0 && self.now.0 >= since.0.saturating_add(limit);
+        if !self.janitor.takeover.is_over() || !self.janitor.succeeded.is_some_and(due) {
+            return;
+        }
+        for id in self.clients.keys() {
+            self.disconnect(id, Fault::ShuttingDown, out);
+        }
     }
 }
 

@@ -524,7 +524,7 @@ impl Pooler {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
         // Who was accepted in the moment of a takeover gets in: it is nobody else's.
-        let ending = self.janitor.is_shutting_down() && !self.janitor.takeover.is_over();
+        let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
         if ending && !console {
             return self.disconnect(id, Fault::ShuttingDown, out);
         }

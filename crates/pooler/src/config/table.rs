@@ -355,14 +355,18 @@ globals! {
     stats_users: List = "", G, reload, Built,
         "Users who may look at the console, but change nothing.";
     suspend_timeout: Duration = "10", G, reload, Built,
-        "How long SUSPEND waits for buffers to empty, and a process that is taken over from (`-R`) for \
-         transactions to end.";
+        "How long SUSPEND waits for buffers to empty, and a process that is taken over from (`-R`) \
+         for who does not read what it is sent.";
     syslog: bool = "0", G, reload, Built,
         "Logs to syslog, too: to the datagram socket /dev/log.";
     syslog_facility: Facility = "daemon", G, reload, Built,
         "The syslog facility.";
     syslog_ident: String = "pgbouncer", G, reload, Built,
         "The name under which syslog shows us.";
+    takeover_timeout: Duration = "0", G, reload, Built,
+        "How long who could not follow to the next process after -R (in a transaction, or over TLS) \
+         is served by the old one, before it is told and disconnected; 0: until it leaves. Not in \
+         PgBouncer.";
     tcp_defer_accept: u32 = "1", G, reload, Built,
         "Seconds the kernel waits for a client's first byte before it hands the connection over; \
          1 means 45, 0 hands it over at once.";
