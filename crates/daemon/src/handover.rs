@@ -15,10 +15,10 @@ use crate::log;
 use crate::takeover::{self, Successor};
 
 /// How often those left behind may follow.
-const ROUNDS: Duration = Duration::from_millis(400);
+const ROUNDS: Duration = Duration::from_secs(1);
 
 /// For how long nobody begins anything then, so that who is in a short transaction can.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A step of a later round.
 #[derive(Clone, Copy, Debug)]

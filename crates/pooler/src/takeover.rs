@@ -85,7 +85,7 @@ impl Pooler {
         if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
             *asked += 1;
         }
-        if self.janitor.holds() {
+        if self.janitor.holds() || self.janitor.takeover.is_over() && !self.anybody_may_follow() {
             return;
         }
         let limit = nanos(self.config.globals.suspend_timeout).min(STANDSTILL_NS);
@@ -98,6 +98,13 @@ impl Pooler {
         for id in self.servers.keys() {
             self.settle(id, out);
         }
+    }
+
+    /// Of those left behind: sessions over TLS and replication never travel, and nobody is to wait for
+    /// them in vain.
+    fn anybody_may_follow(&self) -> bool {
+        let stays = |client: &Client| client.is_tls() || client.replication.any();
+        self.clients.iter().any(|(_, client)| !stays(client))
     }
 
     /// A process that wanted to take over has left before anything was given to it. If no other
@@ -177,6 +184,10 @@ impl Pooler {
 
     /// The successor is there: everything at rest goes to it.
     pub(crate) fn pack(&mut self, out: &mut Out) {
+        if self.janitor.takeover.is_over() {
+            // Nobody here can follow.
+            return self.all_packed(out);
+        }
         let limit = nanos(self.config.globals.suspend_timeout);
         self.janitor.takeover = Takeover::Packing {
             until: Time(self.now.0.saturating_add(limit)),
