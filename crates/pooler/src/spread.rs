@@ -121,7 +121,7 @@ impl Pooler {
     /// The control thread is told what there was to do, from now on.
     pub(crate) fn begin_loads(&mut self) {
         if self.workers > 1 && self.spread.next_load.is_none() && !self.clients.is_empty() {
-            self.spread.next_load = Some(self.now);
+            self.spread.next_load = Some(Time(self.now.0 + LOAD_NS));
         }
     }
 
