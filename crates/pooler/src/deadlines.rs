@@ -183,8 +183,8 @@ impl Pooler {
         deadlines: &mut Deadlines,
     ) {
         let terms = &pool.terms;
-        if server.ledger.is_empty() {
-            if server.status == howdah_wire::backend::Status::Idle && !server.ledger.group_open() {
+        if !server.link.is_owed() {
+            if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
                 deadlines.add(client.quiet, terms.client_idle_timeout, Fault::ClientIdle);
                 return;
             }

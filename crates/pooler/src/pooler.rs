@@ -405,8 +405,8 @@ impl Pooler {
     /// Verifies every invariant; panics with its name if one does not hold.
     pub fn check(&self) {
         for (id, server) in self.servers.iter() {
-            server.ledger.check();
-            if let Some(client) = server.link() {
+            server.link.check();
+            if let Some(client) = server.client() {
                 let client = self.clients.get(client).expect("a linked client exists");
                 assert_eq!(client.link(), Some(id), "a link is seen from both sides");
             }
@@ -414,7 +414,7 @@ impl Pooler {
         for (id, client) in self.clients.iter() {
             if let Some(server) = client.link() {
                 let server = self.servers.get(server).expect("a linked server exists");
-                assert_eq!(server.link(), Some(id), "a link is seen from both sides");
+                assert_eq!(server.client(), Some(id), "a link is seen from both sides");
             }
         }
         for (pool_id, pool) in self.pools.iter() {
@@ -445,7 +445,7 @@ impl Pooler {
             );
             for id in &pool.idle {
                 let server = self.servers.get(*id).expect("an idle server exists");
-                assert!(server.ledger.is_empty(), "an idle server owes nothing");
+                assert!(!server.link.is_owed(), "an idle server owes nothing");
                 // It may be in the middle of a notice, which goes nowhere.
                 assert!(
                     !server.inbox.relaying(),

@@ -11,7 +11,7 @@ use crate::forced_user::is_forsaken;
 use crate::mail::{Mail, ToBroker};
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
-use crate::server::{self, Server};
+use crate::server::{self, Ending, Server};
 
 impl Pooler {
     /// The configuration was read anew.
@@ -152,8 +152,8 @@ impl Pooler {
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 _ => {
-                    server.close_why.get_or_insert(why);
-                    let linked = server.link();
+                    server.ending.get_or_insert(Ending::Ordered(why));
+                    let linked = server.client();
                     if linked.is_some() {
                         self.settle(server_id, out);
                     }

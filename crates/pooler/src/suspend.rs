@@ -146,7 +146,7 @@ impl Pooler {
                 | State::Closing
         );
         let between = server.inbox.at_boundary();
-        let link = server.link();
+        let link = server.client();
         if concerned {
             let stop = between && !server.paused;
             server.paused |= stop;

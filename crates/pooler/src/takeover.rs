@@ -240,7 +240,7 @@ impl Pooler {
     /// The client of a server, if its session is between two transactions and both travel.
     fn pack_session(&mut self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get_mut(id)?;
-        let client_id = server.link()?;
+        let client_id = server.client()?;
         let client = self.clients.get_mut(client_id)?;
         if !client.parked || client.leaving || client.is_tls() {
             return None;

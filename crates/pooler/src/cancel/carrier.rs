@@ -8,7 +8,7 @@ use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::secure::SslAnswer;
-use crate::server::{self, Server};
+use crate::server::{self, Ending, Server};
 use crate::tls::TlsStart;
 
 /// How long a carrier may take, in nanoseconds.
@@ -219,7 +219,7 @@ impl Pooler {
         };
         server.cancels -= 1;
         if !clean {
-            server.close_why.get_or_insert("cancel request failed");
+            server.ending.get_or_insert(Ending::CancelFailed);
         }
         if server.cancels > 0 {
             return;

@@ -87,7 +87,7 @@ impl Pooler {
     fn runs(&self, id: ServerId) -> bool {
         self.servers
             .get(id)
-            .is_some_and(|server| !server.ledger.is_empty())
+            .is_some_and(|server| server.link.is_owed())
     }
 
     /// What a client asked to cancel is cancelled, or there was nothing to do.

@@ -1,19 +1,16 @@
 //! How a client leaves, and what that does to its server.
 
-use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use super::State;
 use crate::console;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
-use crate::ledger::{Entry, Reply};
-use crate::link::downstream::COPY_FAILED;
 use crate::mail::{Mail, ToBroker};
 use crate::note::Level;
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::server::{self, Ending};
 
 impl Pooler {
     /// Tells a client why, and lets it go.
@@ -168,7 +165,7 @@ impl Pooler {
         let owes = client
             .link()
             .and_then(|server| self.servers.get(server))
-            .is_some_and(|server| server.ledger.owes_ready() && !server.copy_in);
+            .is_some_and(|server| server.link.will_answer());
         // A COPY that it has begun would wait for its rows.
         if !owes {
             let why = client
@@ -207,44 +204,22 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        server.ledger.orphan();
         server.since = self.now;
         // A cancel may hit what opens a transaction, and what is sent behind that would be kept
         // outside of it: of several requests all run, as they would with PostgreSQL alone.
-        let single = server.ledger.readies() <= 1;
+        let single = server.link.requests() <= 1;
         if relaying {
             server.cut_off = true;
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
-        if replication || server.copy_both {
+        if replication || server.link.streams() {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }
-        if server.eaten > 0 {
-            // Whether PostgreSQL ate them, or answers them yet, is not known.
-            server.close_why = Some(COPY_FAILED);
+        let left = server.link.undo(Peer::Server(id), group_failed, out);
+        if left.is_doubtful {
+            server.ending = Some(Ending::CopyFailed);
         }
-        if server.copy_in {
-            server.copy_in = false;
-            out.send_with(Peer::Server(id), write::copy_fail);
-            server.ledger.push(Entry::swallow(Reply::CopyEnd), true);
-        }
-        if server.ledger.group_open() && !group_failed {
-            // A Sync alone would commit what the group has done; its client has not asked for
-            // that. An Execute that must fail undoes it.
-            out.send_with(Peer::Server(id), |buf| {
-                write::message(buf, frontend::EXECUTE, |buf| {
-                    buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
-                });
-            });
-            server.ledger.push(Entry::swallow(Reply::Execute), true);
-        }
-        if server.ledger.group_open() || !server.ledger.is_empty() {
-            // Something before may fail yet and have PostgreSQL skip all up to a Sync, even if a
-            // Query seems to have ended its group.
-            out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
-            server.ledger.push(Entry::swallow(Reply::Sync), true);
-        }
-        if abrupt && runs && single && server.ledger.owes_ready() {
+        if abrupt && runs && single && left.runs {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);
@@ -277,7 +252,9 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        let Some(client) = server.link() else { return };
+        let Some(client) = server.client() else {
+            return;
+        };
         // The server is not brought to rest any more: the link is cut first.
         let between = !server.inbox.relaying();
         server.state = server::State::Draining;

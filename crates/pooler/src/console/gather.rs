@@ -414,7 +414,7 @@ impl Pooler {
     fn server_row(&self, server: &Server) -> Option<Row> {
         let state = self.seen(server)?.word();
         let key = &self.pools.at(server.pool).key;
-        let client = server.link().and_then(|id| self.clients.get(id));
+        let client = server.client().and_then(|id| self.clients.get(id));
         Some(self.socket_row(&Socket {
             kind: "S",
             user: key.user.to_string(),
@@ -426,7 +426,7 @@ impl Pooler {
             connected: server.connected,
             request: server.request,
             wait: 0,
-            close_needed: server.close_why.is_some(),
+            close_needed: server.ending.is_some(),
             number: server.number,
             link: client.map(|client| client.number),
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
@@ -451,7 +451,7 @@ impl Pooler {
         });
         let servers = self.servers.iter().filter_map(|(_, server)| {
             let key = &self.pools.at(server.pool).key;
-            let link = server.link().and_then(|id| self.clients.get(id));
+            let link = server.client().and_then(|id| self.clients.get(id));
             Some(self.fd_row(
                 "server",
                 (&key.database, &key.user),

@@ -87,13 +87,13 @@ impl Pooler {
 
     /// Who has this server, if anybody.
     pub(super) fn holder(&self, server: &Server) -> Option<Holder> {
-        let client = self.clients.get(server.link()?)?;
-        let working = !server.ledger.is_empty();
+        let client = self.clients.get(server.client()?)?;
+        let working = server.link.is_owed();
         let state = match (working, server.status) {
             (true, _) => "active",
             (false, Status::Transaction) => "idle in transaction",
             (false, Status::Failed) => "idle in failed transaction",
-            (false, Status::Idle) if server.ledger.group_open() => "idle in transaction",
+            (false, Status::Idle) if server.link.group_open() => "idle in transaction",
             (false, Status::Idle) => "idle",
         };
         let since = |at: Time| self.now.0.saturating_sub(at.0);

@@ -169,7 +169,7 @@ impl Pooler {
             Want::Closed(database) => !self
                 .servers
                 .iter()
-                .any(|(_, server)| of(database, server) && server.close_why.is_some()),
+                .any(|(_, server)| of(database, server) && server.ending.is_some()),
             _ => true,
         }
     }

@@ -111,7 +111,7 @@ impl Pooler {
         }
         out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
         server.unnamed = server::Unnamed::Known(None);
-        server.ledger.push(Entry::swallow(Reply::Query), true);
+        server.link.ledger.push(Entry::swallow(Reply::Query), true);
         false
     }
 
@@ -120,7 +120,7 @@ impl Pooler {
             let Some(server) = self.servers.get(id) else {
                 return;
             };
-            let client = server.link().and_then(|client| self.clients.get(client));
+            let client = server.client().and_then(|client| self.clients.get(client));
             let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
                 return;
             };
@@ -147,7 +147,7 @@ impl Pooler {
             out.send_with(Peer::Server(id), |buf| {
                 write::of_statement(buf, frontend::CLOSE, &name);
             });
-            server.ledger.push(Entry::swallow(Reply::Close), true);
+            server.link.ledger.push(Entry::swallow(Reply::Close), true);
         }
     }
 

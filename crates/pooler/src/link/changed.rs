@@ -12,11 +12,11 @@ use howdah_wire::tag::{backend as tag, frontend};
 use howdah_wire::write;
 
 use super::downstream::{self, Downstream, HELD_MESSAGE_MAX, Step};
+use super::portal::Bound;
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
-use crate::server::Bound;
 use crate::statement::{Named, Shape, Told, server_name};
 
 /// What clients ask.
@@ -32,13 +32,13 @@ impl Upstream<'_> {
         let server = self.linked();
         // Under another search path it is another statement, and so is one of a transaction behind that.
         let late = server.set.is_other(key, &named.statement) || named.statement.private;
-        if same && !late && !server.changes.are_private() {
+        if same && !late && !server.link.changes.are_private() {
             return Ok(false);
         }
         if let Some(shape) = server.set.shape(key) {
             return Ok(told.shape != shape);
         }
-        if !server.ledger.checks(key) {
+        if !server.link.ledger.checks(key) {
             self.describe_for_us(key, named.number, None);
         }
         Err(self.stall())
@@ -54,8 +54,8 @@ impl Upstream<'_> {
             ..
         } = bound;
         let server = self.linked();
-        let transient = server.changes.are_private() && !statement.private;
-        if transient || server.ledger.tells(asked.number) {
+        let transient = server.link.changes.are_private() && !statement.private;
+        if transient || server.link.ledger.tells(asked.number) {
             return;
         }
         let here = server.set.shape(key);
@@ -63,7 +63,7 @@ impl Upstream<'_> {
         let Some(known) = known.cloned() else {
             return self.describe_for_us(key, asked.number, Some(asked));
         };
-        let named = match server.ledger.pending_definition(asked.number) {
+        let named = match server.link.ledger.pending_definition(asked.number) {
             Some(named) => Some(named),
             None => self.client.names.get_mut(&asked.name),
         };
@@ -77,7 +77,7 @@ impl Upstream<'_> {
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
         });
-        self.linked().ledger.described.push_back(Described {
+        self.linked().link.ledger.described.push_back(Described {
             asked,
             key,
             parameters: None,
@@ -93,7 +93,7 @@ impl Upstream<'_> {
 impl Downstream<'_> {
     /// What comes is the description of a statement that may become something else.
     pub(super) fn describes(&self) -> bool {
-        let front = self.server.ledger.front();
+        let front = self.server.link.ledger.front();
         front.is_some_and(|entry| entry.describes)
     }
 
@@ -104,7 +104,7 @@ impl Downstream<'_> {
         if body.is_none() && header.total() <= HELD_MESSAGE_MAX {
             return Err(downstream::Flow::Partial);
         }
-        if let Some(described) = self.server.ledger.described.front_mut() {
+        if let Some(described) = self.server.link.ledger.described.front_mut() {
             if header.tag == tag::PARAMETER_DESCRIPTION {
                 described.parameters = body.map(Box::from);
             } else {
@@ -135,7 +135,7 @@ impl Downstream<'_> {
             return;
         };
         // What a statement of before is in this transaction, it may be no more behind that.
-        if self.server.changes.are_private() && !named.statement.private {
+        if self.server.link.changes.are_private() && !named.statement.private {
             return;
         }
         named.told = told.map(|told| named.statement.share(told));
@@ -150,7 +150,7 @@ impl Downstream<'_> {
             return true;
         }
         // A type, table, column or function that is gone.
-        let reply = self.server.ledger.front().map(|entry| entry.reply);
+        let reply = self.server.link.ledger.front().map(|entry| entry.reply);
         matches!(reply, Some(Reply::Bind | Reply::Describe))
             && fields
                 .sqlstate()
@@ -159,7 +159,7 @@ impl Downstream<'_> {
 
     /// PostgreSQL refuses what stands in the place of a statement that can't be used here.
     pub(super) fn refusal(&self, fields: Fields<'_>) -> Option<Refusal> {
-        let ledger = &self.server.ledger;
+        let ledger = &self.server.link.ledger;
         let carries = ledger.front().is_some_and(|entry| entry.name_op);
         match ledger.name_ops.front().filter(|_| carries)?.change {
             Change::Refused(why) if fields.sqlstate() == Some(b"26000") => Some(why),
@@ -173,12 +173,12 @@ impl Downstream<'_> {
         let Some((id, client)) = &self.client else {
             return;
         };
-        let front = self.server.ledger.front();
+        let front = self.server.link.ledger.front();
         let name = match front {
             // The client's own, which waits for ours.
             Some(front) if front.describes && front.swallow => described(&client.inbox.held),
             Some(front) if front.reply == Reply::Describe && front.name_op => {
-                self.server.ledger.name_ops.front().map(|op| &*op.name)
+                self.server.link.ledger.name_ops.front().map(|op| &*op.name)
             }
             _ => None,
         };

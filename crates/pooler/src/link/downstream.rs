@@ -5,6 +5,7 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
+use super::copy::Copy;
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -12,7 +13,7 @@ use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Refusal, Reply};
 use crate::params::Params;
-use crate::server::Server;
+use crate::server::{Ending, Server};
 use crate::standby;
 use crate::statement::SchemaId;
 use crate::{Seeded, Shared};
@@ -23,9 +24,6 @@ pub(super) const HELD_MESSAGE_MAX: usize = 1 << 20;
 /// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
 /// SQLSTATE come first) and the rest only passes.
 const ERROR_FRONT: usize = 64 << 10;
-
-/// Why a server is closed that may answer yet what a failed COPY seemed to have eaten.
-pub const COPY_FAILED: &str = "copy failed";
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
@@ -135,7 +133,7 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag)));
         }
         let header = read.map_err(broken)?;
-        self.server.answering |= !matches!(
+        self.server.link.answering |= !matches!(
             tag,
             tag::READY | tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS
         );
@@ -190,7 +188,7 @@ impl Downstream<'_> {
 
     /// Messages whose bodies only pass.
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let fate = match (header.tag, self.server.ledger.front()) {
+        let fate = match (header.tag, self.server.link.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
             (tag::NOTICE, Some(entry))
@@ -201,7 +199,7 @@ impl Downstream<'_> {
             (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
             (_, Some(entry)) if entry.swallow || entry.part.is_ours() => Fate::Drop,
             (_, Some(_)) => Fate::Relay,
-            (_, None) if self.server.eaten > 0 => Fate::Relay,
+            (_, None) if self.server.link.copy.eaten() > 0 => Fate::Relay,
             (tag, None) => return Err(broken(WireError::Tag(tag))),
         };
         self.pass_front(chunk, header, fate);
@@ -214,7 +212,7 @@ impl Downstream<'_> {
 
     /// A passing message has passed whole: it may have answered what is in front.
     fn end(&mut self, tag: u8) -> Step {
-        let Some(front) = self.server.ledger.front() else {
+        let Some(front) = self.server.link.ledger.front() else {
             return Ok(());
         };
         let wanted = match tag {
@@ -238,7 +236,7 @@ impl Downstream<'_> {
                 return Ok(());
             }
             tag::COPY_BOTH => {
-                self.server.copy_both = true;
+                self.server.link.copy.begin_both();
                 return Ok(());
             }
             _ => return Ok(()),
@@ -256,26 +254,27 @@ impl Downstream<'_> {
     fn copy_begins(&mut self) {
         let simple = self
             .server
+            .link
             .ledger
             .front()
             .is_some_and(|entry| entry.reply == Reply::Query);
-        let begun = self.server.ledger.begin_copy_in();
+        let begun = self.server.link.ledger.begin_copy_in();
         let ended = begun.ended || begun.breaks;
-        self.server.eaten += begun.eaten as u32;
-        self.server.copy_in = !ended;
         // What breaks a COPY by Execute is skipped with it, but for what a Sync stands before: if
         // the COPY had failed already, that was not eaten, and all behind it is answered.
-        self.server.copy_broken = begun.breaks && (simple || begun.eaten > 0);
+        let broken = begun.breaks && (simple || begun.eaten > 0);
+        let copy = &mut self.server.link.copy;
+        copy.begin(begun.eaten as u32, ended, broken);
         let stays = self
             .client
             .as_ref()
             .is_some_and(|(_, client)| !client.leaving);
         if !ended && !stays {
             // Nobody is left who would send the rows.
-            self.server.copy_in = false;
+            copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
-            if self.server.eaten > 0 {
-                self.server.close_why = Some(COPY_FAILED);
+            if copy.eaten() > 0 {
+                self.server.ending = Some(Ending::CopyFailed);
             }
         }
     }
@@ -300,22 +299,23 @@ impl Downstream<'_> {
 
     fn swallowing(&self) -> bool {
         self.server
+            .link
             .ledger
             .front()
             .is_some_and(|entry| entry.swallow)
     }
 
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
-        let front = self.server.ledger.front();
+        let front = self.server.link.ledger.front();
         let reply = front.map(|entry| entry.reply);
         // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
         // COPY seemed to have eaten when a cancel hit it.
         let unanswered = reply == Some(Reply::Query)
-            && !self.server.answering
-            && self.server.close_why == Some(COPY_FAILED);
+            && !self.server.link.answering
+            && self.server.ending == Some(Ending::CopyFailed);
         let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
-        self.server.answering = false;
-        if stray && self.server.close_why != Some(COPY_FAILED) {
+        self.server.link.answering = false;
+        if stray && self.server.ending != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
         let part = front.map(|entry| entry.part);
@@ -329,14 +329,11 @@ impl Downstream<'_> {
             // PostgreSQL 17 and newer keep the group's transaction, and when a Sync ends that, the
             // next statement fails: this client's, if it stays, but nobody else's.
             let server = &mut self.server;
-            server.close_why.get_or_insert("query inside an open group");
+            server.ending.get_or_insert(Ending::QueryInGroup);
         }
         self.server.status = status;
         self.changes_are_told(status);
-        self.server.copy_in = false;
-        self.server.copy_broken = false;
-        self.server.copy_both = false;
-        self.server.eaten = 0;
+        self.server.link.copy = Copy::None;
         self.pass(
             chunk,
             header.total(),
@@ -344,7 +341,7 @@ impl Downstream<'_> {
         );
         if stray {
             // A Sync was answered that a COPY seemed to have eaten: its group is over.
-            self.server.ledger.close_group();
+            self.server.link.ledger.close_group();
             if let Some((_, client)) = &mut self.client {
                 client.group_failed = false;
             }
@@ -355,17 +352,17 @@ impl Downstream<'_> {
             self.counts.transactions += u32::from(status == Status::Idle);
         }
         self.answered();
-        if status == Status::Idle && !self.server.portals.is_empty() {
+        if status == Status::Idle && !self.server.link.portals.is_empty() {
             // Portals end with their transaction.
-            let over = self.server.ledger.groups_over();
-            let portals = &mut self.server.portals;
+            let over = self.server.link.ledger.groups_over();
+            let portals = &mut self.server.link.portals;
             portals.retain(|p| p.group.wrapping_sub(over) < u32::MAX / 2);
         }
         Ok(())
     }
 
     fn complete(&mut self, chunk: &mut Chunk<'_>, header: Header, command: &[u8]) -> Step {
-        let Some(front) = self.server.ledger.front() else {
+        let Some(front) = self.server.link.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
         self.may_alter(command);
@@ -395,7 +392,7 @@ impl Downstream<'_> {
                 Fate::Relay
             },
         );
-        self.server.ledger.set_part(front.part.next());
+        self.server.link.ledger.set_part(front.part.next());
         if front.reply == Reply::Execute {
             self.answered();
         }
@@ -405,7 +402,7 @@ impl Downstream<'_> {
     /// A parameter has a new value, on the server and, if it was its client's doing, for that.
     fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let (name, value) = parameter_status(body).map_err(broken)?;
-        let front = self.server.ledger.front();
+        let front = self.server.link.ledger.front();
         // What comes behind the last answer is the server's alone.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
@@ -482,30 +479,30 @@ impl Downstream<'_> {
         }) = &concerned
         {
             if fields.sqlstate() == Some(b"26000") {
-                self.server.close_why = Some("prepared statements lost");
+                self.server.ending = Some(Ending::StatementsLost);
             }
-            if self.is_stale(fields) && !self.server.changes.are_private() {
+            if self.is_stale(fields) && !self.server.link.changes.are_private() {
                 self.shared.statements.stale(self.schema, statement);
             }
         }
         let refusal = self.refusal(fields);
-        let ours = self.server.ledger.front().is_some_and(|entry| {
+        let ours = self.server.link.ledger.front().is_some_and(|entry| {
             // It failed because the client's command had.
             entry.part == Part::Rest && fields.sqlstate() == Some(b"25P02")
         });
-        let reply = self.server.ledger.front().map(|entry| entry.reply);
-        if self.server.eaten > 0 || self.server.copy_broken {
+        let reply = self.server.link.ledger.front().map(|entry| entry.reply);
+        let copy = self.server.link.copy;
+        if copy.eaten() > 0 || copy.is_broken() {
             // PostgreSQL may have failed before it ate what has no place in a COPY, and would
             // answer it yet: that answer must not meet another client.
-            self.server.close_why = Some(COPY_FAILED);
+            self.server.ending = Some(Ending::CopyFailed);
         }
         if matches!(fields.severity(), b"FATAL" | b"PANIC") {
-            self.server.close_why = Some("server conn crashed?");
+            self.server.ending = Some(Ending::Crashed);
         }
-        let broken_off = self.server.copy_broken && fields.sqlstate() != Some(b"08P01");
-        self.server.copy_in = false;
-        self.server.copy_broken = false;
-        let described = self.server.ledger.described.front();
+        let broken_off = copy.is_broken() && fields.sqlstate() != Some(b"08P01");
+        self.server.link.copy.fail();
+        let described = self.server.link.ledger.described.front();
         // In a transaction that has failed, PostgreSQL looks at that first.
         let failed_before = refusal.is_some() && self.server.status == Status::Failed;
         let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
@@ -539,7 +536,7 @@ impl Downstream<'_> {
             self.pass_front(chunk, header, Fate::Relay);
         }
         if simple {
-            self.server.ledger.keep_names();
+            self.server.link.ledger.keep_names();
         } else {
             failed(
                 self.client.as_mut().map(|(_, client)| &mut **client),
@@ -557,11 +554,11 @@ impl Downstream<'_> {
     /// Its client has got all it asked for, and is about to give it back: what comes now, in the
     /// same chunk as the last of it, is not for that client.
     fn is_nobodys(&self) -> bool {
-        self.server.ledger.is_empty()
+        self.server.link.ledger.is_empty()
             && !self.kept
-            && self.server.eaten == 0
+            && self.server.link.copy.eaten() == 0
             && self.server.status == Status::Idle
-            && !self.server.ledger.group_open()
+            && !self.server.link.ledger.group_open()
     }
 
     /// The error as the client would see it if the server's name were the client's.

@@ -9,12 +9,12 @@ use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use super::portal::Portal;
 use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
 use crate::command::{Alters, Among, Forgets, Resets, resets, resets_among};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Part, Reply};
 use crate::params::set_one;
-use crate::server::Portal;
 use crate::statement::Statement;
 
 /// The name of the statements and portals that we run among a client's messages.
@@ -138,7 +138,7 @@ impl Upstream<'_> {
 
     /// The portal of a name, if running it does something to the client.
     pub(super) fn portal(&mut self, name: &[u8]) -> Option<&Portal> {
-        let mut portals = self.linked().portals.iter();
+        let mut portals = self.linked().link.portals.iter();
         portals.find(|portal| *portal.name == *name)
     }
 
@@ -148,7 +148,7 @@ impl Upstream<'_> {
         match statement.alters {
             Alters::Nothing => statement.forgets != Forgets::Nothing,
             // Most end a transaction that has changed nothing of that kind.
-            Alters::Ends => self.linked().changes.end_matters(),
+            Alters::Ends => self.linked().link.changes.end_matters(),
             _ => true,
         }
     }

@@ -6,12 +6,12 @@ use howdah_wire::frame::{HEADER, Header, cstr};
 use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::write;
 
+use super::portal::Bound;
 use super::prepare::{Found, ServerName};
 use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Asked, Change, Described, Entry, Reply};
-use crate::server::Bound;
 use crate::statement::{self, Statement};
 
 impl Upstream<'_> {
@@ -37,7 +37,7 @@ impl Upstream<'_> {
     }
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
-        if self.linked().ledger.has_barrier() {
+        if self.linked().link.ledger.has_barrier() {
             // What its text means is known behind that only.
             return Err(self.stall());
         }
@@ -67,7 +67,7 @@ impl Upstream<'_> {
             .unnamed
             .as_ref()
             .is_some_and(|u| Arc::ptr_eq(u, statement));
-        if same && self.linked().ledger.name_ops.is_empty() {
+        if same && self.linked().link.ledger.name_ops.is_empty() {
             return false;
         }
         self.push_definition(b"", statement);
@@ -103,7 +103,7 @@ impl Upstream<'_> {
 
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let entry = Entry::forward(Reply::Execute);
-        if self.linked().portals.is_empty() || header.total() > FRONT_MAX {
+        if self.linked().link.portals.is_empty() || header.total() > FRONT_MAX {
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -162,8 +162,8 @@ impl Upstream<'_> {
     /// What a Bind names, and what its portal will do.
     fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
         let mut found = self.statement(names.statement)?;
-        let group = self.linked().ledger.group();
-        self.linked().bound = match &found.statement {
+        let group = self.linked().link.ledger.group();
+        self.linked().link.bound = match &found.statement {
             Some(statement) if found.is_described() && !found.told => Some(Bound {
                 portal: names.portal.into(),
                 key: found.key,
@@ -180,7 +180,7 @@ impl Upstream<'_> {
             Some(statement) => self.has_effect(statement),
             None => false,
         };
-        if effect || !self.linked().portals.is_empty() {
+        if effect || !self.linked().link.portals.is_empty() {
             self.bind_portal(names.portal, &mut found)?;
         }
         Ok(found)
@@ -226,9 +226,9 @@ impl Upstream<'_> {
             }
             Ok(Target::Portal(portal)) => {
                 let server = self.linked();
-                let group = server.ledger.group();
+                let group = server.link.ledger.group();
                 let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
-                if let Some(bound) = server.bound.take_if(its) {
+                if let Some(bound) = server.link.bound.take_if(its) {
                     self.learn(bound);
                 }
                 None
@@ -250,7 +250,7 @@ impl Upstream<'_> {
 
     /// The client is about to be told what a statement is.
     fn client_describes(&mut self, asked: Asked, key: u128) {
-        self.linked().ledger.described.push_back(Described {
+        self.linked().link.ledger.described.push_back(Described {
             asked: Some(asked),
             key,
             parameters: None,

@@ -89,7 +89,7 @@ impl Upstream<'_> {
     ) -> Result<Alters, Flow> {
         let body = &chunk.rest()[HEADER..];
         let body = &body[..body.len().min(header.body as usize)];
-        let temporary = !self.linked().changes.temporary.is_empty();
+        let temporary = !self.linked().link.changes.temporary.is_empty();
         let is = |text: &[u8], words: [&[u8]; 2]| {
             words.iter().any(|word| text.eq_ignore_ascii_case(word))
         };
@@ -128,17 +128,17 @@ impl Upstream<'_> {
     /// transaction that is over by now.
     pub(super) fn settle_meaning(&mut self) -> Result<(), Flow> {
         let server = self.linked();
-        if server.changes.unsettled && !server.ledger.group_open() {
+        if server.link.changes.unsettled && !server.link.ledger.group_open() {
             return Err(self.stall());
         }
-        let over = std::mem::take(&mut server.changes.over);
-        let partly = std::mem::take(&mut server.changes.partly_over);
+        let over = std::mem::take(&mut server.link.changes.over);
+        let partly = std::mem::take(&mut server.link.changes.partly_over);
         if !over && !partly {
             return Ok(());
         }
-        let parsed = &mut server.changes.parsed;
+        let parsed = &mut server.link.changes.parsed;
         let parsed: Vec<Parsed> = parsed.extract_if(.., |p| over || p.late).collect();
-        if std::mem::take(&mut server.changes.unnamed) {
+        if std::mem::take(&mut server.link.changes.unnamed) {
             server.unnamed = Unnamed::Unknown;
         }
         for Parsed { key, .. } in parsed {
@@ -152,7 +152,7 @@ impl Upstream<'_> {
     /// What a text is that is parsed now.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.client.meaning);
-        let changes = &self.linked().changes;
+        let changes = &self.linked().link.changes;
         let (private, settled) = (changes.private, changes.are_settled());
         if private {
             return self.interner.private(schema, meaning, settled, definition);
@@ -166,7 +166,7 @@ impl Upstream<'_> {
 
     /// A statement is about to be parsed under a key.
     pub(super) fn parses(&mut self, key: u128, statement: &Statement) {
-        let changes = &mut self.linked().changes;
+        let changes = &mut self.linked().link.changes;
         if changes.private || statement.private {
             let late = !statement.private;
             changes.parsed.push(Parsed { key, late });
@@ -175,7 +175,7 @@ impl Upstream<'_> {
 
     /// The unnamed statement is about to be parsed.
     pub(super) fn parses_unnamed(&mut self, statement: &Statement) {
-        let changes = &mut self.linked().changes;
+        let changes = &mut self.linked().link.changes;
         changes.unnamed = changes.private || statement.private;
     }
 
@@ -184,7 +184,7 @@ impl Upstream<'_> {
         match alters {
             Alters::Settings => self.sets(text),
             Alters::Temporary | Alters::Schema => self.makes_or_drops(text, alters),
-            Alters::Ends => match &self.linked().changes {
+            Alters::Ends => match &self.linked().link.changes {
                 changes if changes.settings || changes.unsettled => Alters::Settings,
                 changes if changes.end_matters() => Alters::Ends,
                 _ => Alters::Nothing,
@@ -200,7 +200,7 @@ impl Upstream<'_> {
         let Some(name) = object(text) else {
             return alters;
         };
-        let made = &mut self.linked().changes.temporary;
+        let made = &mut self.linked().link.changes.temporary;
         if alters == Alters::Temporary {
             let mut words = text.windows(6).rev();
             let goes = words.any(|word| word.eq_ignore_ascii_case(b"t drop"));
@@ -221,8 +221,8 @@ impl Upstream<'_> {
 impl Downstream<'_> {
     /// A command has ended.
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
-        let changes = &mut self.server.changes;
-        let schema = match self.server.ledger.take_alters() {
+        let changes = &mut self.server.link.changes;
+        let schema = match self.server.link.ledger.take_alters() {
             Alters::Temporary | Alters::Path => {
                 changes.private = true;
                 return;
@@ -254,12 +254,12 @@ impl Downstream<'_> {
 
     /// Settings were reported to be others.
     pub(super) fn settings_changed(&mut self) {
-        self.server.changes.settings = true;
+        self.server.link.changes.settings = true;
     }
 
     /// PostgreSQL has told all. At the end of a transaction others see what it has changed.
     pub(super) fn changes_are_told(&mut self, status: Status) {
-        let changes = &mut self.server.changes;
+        let changes = &mut self.server.link.changes;
         changes.unsettled = false;
         if status != Status::Idle {
             return;
@@ -281,7 +281,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return false;
         };
-        let changes = std::mem::take(&mut server.changes);
+        let changes = std::mem::take(&mut server.link.changes);
         if changes.unnamed {
             server.unnamed = Unnamed::Unknown;
         }
@@ -293,7 +293,7 @@ impl Pooler {
             }
         }
         if closes {
-            server.ledger.push(Entry::swallow(Reply::Sync), true);
+            server.link.ledger.push(Entry::swallow(Reply::Sync), true);
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
             self.await_task(id, State::Resetting);
         }
@@ -304,7 +304,7 @@ impl Pooler {
 /// Takes a statement away from a server that is nobody's.
 fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
     server.set.remove(key);
-    server.ledger.push(Entry::swallow(Reply::Close), true);
+    server.link.ledger.push(Entry::swallow(Reply::Close), true);
     out.send_with(Peer::Server(id), |buf| {
         write::of_statement(buf, frontend::CLOSE, &server_name(key));
     });

@@ -11,12 +11,141 @@
 
 pub mod assign;
 pub mod changed;
+pub mod copy;
 pub mod downstream;
 pub mod effects;
 pub mod extended;
 pub mod meaning;
+pub mod portal;
 pub mod prepare;
 pub mod pressure;
 pub mod release;
 pub mod traffic;
 pub mod upstream;
+
+pub use copy::Copy;
+
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use meaning::Changes;
+use portal::{Bound, Portal};
+
+use crate::event::{Out, Peer};
+use crate::ledger::{Entry, Ledger, Reply};
+
+/// A link: what stands between one client and the server that it has, and what is left of that until
+/// the server is at rest.
+///
+/// It is kept in the server's slot, as a link has one server: from the server it is there, from the
+/// client one step away. Who the client is says the server's [`crate::server::State`].
+#[derive(Debug, Default)]
+pub struct Link {
+    /// What PostgreSQL will answer, in order, and what of it the client sees.
+    ledger: Ledger,
+    /// The COPY that is open, if one is.
+    copy: Copy,
+    /// Portals that do something to their client when they are executed.
+    portals: Vec<Portal>,
+    /// How many of those there ever were.
+    portals_bound: u64,
+    /// What was bound last, if its client may learn from its description what the statement is.
+    bound: Option<Bound>,
+    /// What the transaction has changed for texts that are parsed.
+    changes: Changes,
+    /// Something that answers a request has come since the last ReadyForQuery.
+    answering: bool,
+}
+
+impl Link {
+    /// PostgreSQL owes an answer.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.ledger.is_empty()
+    }
+
+    /// Nothing is under way: no answer is owed, no COPY is open.
+    fn is_quiet(&self) -> bool {
+        self.ledger.is_empty() && !self.copy.is_open() && !self.copy.is_both()
+    }
+
+    /// Messages of the extended protocol were sent, and no Sync or Query after them.
+    pub(crate) fn group_open(&self) -> bool {
+        self.ledger.group_open()
+    }
+
+    /// How many requests are under way, each with a ReadyForQuery at its end.
+    pub(crate) fn requests(&self) -> u32 {
+        self.ledger.readies()
+    }
+
+    /// What is under way ends without anything more from the client.
+    pub(crate) fn will_answer(&self) -> bool {
+        self.ledger.owes_ready() && !self.copy.is_open()
+    }
+
+    /// Both sides send (replication).
+    pub(crate) fn streams(&self) -> bool {
+        self.copy.is_both()
+    }
+
+    /// Something was parsed that nobody else may find.
+    pub(crate) fn is_transient(&self) -> bool {
+        !self.changes.left_nothing()
+    }
+
+    /// A Query of ours was sent, whose answer nobody is to see.
+    pub(crate) fn await_query(&mut self) {
+        self.ledger.push(Entry::swallow(Reply::Query), true);
+    }
+
+    /// Its client has gone to another server, or away: what is owed stays.
+    fn ends(&mut self) {
+        self.portals.clear();
+        self.bound = None;
+    }
+
+    /// Its client has left for good: a COPY is failed, an open group undone, and nobody sees what is
+    /// still owed.
+    pub(crate) fn undo(&mut self, server: Peer, group_failed: bool, out: &mut Out) -> Left {
+        self.ledger.orphan();
+        let is_doubtful = self.copy.eaten() > 0;
+        if self.copy.is_open() {
+            self.copy.end();
+            out.send_with(server, write::copy_fail);
+            self.ledger.push(Entry::swallow(Reply::CopyEnd), true);
+        }
+        if self.ledger.group_open() && !group_failed {
+            // A Sync alone would commit what the group has done; its client has not asked for
+            // that. An Execute that must fail undoes it.
+            out.send_with(server, |buf| {
+                write::message(buf, frontend::EXECUTE, |buf| {
+                    buf.extend_from_slice(b"howdah_unknown\0\0\0\0\0");
+                });
+            });
+            self.ledger.push(Entry::swallow(Reply::Execute), true);
+        }
+        if self.ledger.group_open() || !self.ledger.is_empty() {
+            // Something before may fail yet and have PostgreSQL skip all up to a Sync, even if a
+            // Query seems to have ended its group.
+            out.send_with(server, |buf| write::empty(buf, frontend::SYNC));
+            self.ledger.push(Entry::swallow(Reply::Sync), true);
+        }
+        Left {
+            is_doubtful,
+            runs: self.ledger.owes_ready(),
+        }
+    }
+
+    /// For invariants.
+    pub(crate) fn check(&self) {
+        self.ledger.check();
+    }
+}
+
+/// What a client leaves behind.
+pub(crate) struct Left {
+    /// Whether PostgreSQL ate what its COPY seemed to, or answers it yet, is not known.
+    pub is_doubtful: bool,
+    /// Something runs.
+    pub runs: bool,
+}

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
+use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::command::Forgets;
 use crate::event::{Out, Peer};
 use crate::ledger::{Asked, Change, Entry, NameOp, Refusal, Reply, SetOp};
-use crate::server::{Portal, Server, Unnamed};
+use crate::server::{Server, Unnamed};
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
 /// What a `DEALLOCATE name` is bound to: as in a Parse.
@@ -21,7 +22,7 @@ impl Upstream<'_> {
     /// Returns only if what a name means is certain at this point of the stream: nothing before it
     /// in other groups, or able to forget it, is still unanswered.
     pub(super) fn wait_for(&mut self, name: &[u8]) -> Result<(), Flow> {
-        if self.linked().ledger.has_barrier() {
+        if self.linked().link.ledger.has_barrier() {
             return Err(self.stall());
         }
         self.wait_for_groups(name)
@@ -29,7 +30,7 @@ impl Upstream<'_> {
 
     /// Waits for what other groups do to a name.
     fn wait_for_groups(&mut self, name: &[u8]) -> Result<(), Flow> {
-        let ledger = &self.linked().ledger;
+        let ledger = &self.linked().link.ledger;
         let group = ledger.group();
         match ledger.pending(name).is_some_and(|op| op.group != group) {
             true => Err(self.stall()),
@@ -41,7 +42,7 @@ impl Upstream<'_> {
     /// sent last, PostgreSQL keeps its answers back, so they are asked for.
     pub(super) fn stall(&mut self) -> Flow {
         let to = self.to();
-        if self.linked().ledger.needs_flush() {
+        if self.linked().link.ledger.needs_flush() {
             self.out
                 .send_with(to, |buf| write::empty(buf, frontend::FLUSH));
         }
@@ -56,7 +57,7 @@ impl Upstream<'_> {
 
     /// Likewise, and the name's number.
     fn find(&mut self, name: &[u8]) -> Option<Named> {
-        match self.linked().ledger.pending(name) {
+        match self.linked().link.ledger.pending(name) {
             Some(NameOp {
                 change: Change::Define(named),
                 ..
@@ -122,13 +123,13 @@ impl Upstream<'_> {
             }
         }
         let server = self.linked();
-        server.portals.retain(|p| *p.name != *portal);
+        server.link.portals.retain(|p| *p.name != *portal);
         if let Some(statement) = effect {
-            server.portals_bound += 1;
-            server.portals.push(Portal {
+            server.link.portals_bound += 1;
+            server.link.portals.push(Portal {
                 name: portal.into(),
-                number: server.portals_bound,
-                group: server.ledger.group(),
+                number: server.link.portals_bound,
+                group: server.link.ledger.group(),
                 statement,
                 void,
             });
@@ -141,8 +142,8 @@ impl Upstream<'_> {
         self.wait_for_groups(b"")?;
         let client = self.lookup(b"");
         let server = self.linked();
-        let group = server.ledger.group();
-        let theirs = match server.ledger.unnamed_ops.back() {
+        let group = server.link.ledger.group();
+        let theirs = match server.link.ledger.unnamed_ops.back() {
             // It may be skipped: what is there after that group is known only then.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
@@ -165,7 +166,7 @@ impl Upstream<'_> {
             self.push(entry);
             return Ok(Found::of_unnamed(client));
         };
-        if self.linked().ledger.has_barrier() {
+        if self.linked().link.ledger.has_barrier() {
             return Err(self.stall());
         }
         if !self.may_be_parsed_late(ours) {
@@ -202,14 +203,14 @@ impl Upstream<'_> {
 
     /// Whether a text that is parsed now has the constants that it had at its client's Parse.
     fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
-        let settled = self.linked().changes.are_settled();
+        let settled = self.linked().link.changes.are_settled();
         let meaning = self.client.meaning;
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
     fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
         let server = self.linked();
-        let group = server.ledger.group();
+        let group = server.link.ledger.group();
         let (key, held) = server.set.find(statement);
         match held {
             Some(Held::Sure) => Ok(key),
@@ -228,8 +229,8 @@ impl Upstream<'_> {
     /// would have agreed for sure.
     pub(super) fn define(&mut self, name: &[u8], statement: &Arc<Statement>) -> Result<(), Flow> {
         let server = self.linked();
-        let group = server.ledger.group();
-        let sure = server.ledger.sure_of_transaction(server.not_failed());
+        let group = server.link.ledger.group();
+        let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.set.find(statement);
         let mut entry = Entry::forward(Reply::Parse);
         entry.name_op = true;
@@ -257,9 +258,13 @@ impl Upstream<'_> {
     fn add(&mut self, key: u128, statement: &Arc<Statement>, text: &[u8], mut entry: Entry) {
         self.parses(key, statement);
         let server = self.linked();
-        let group = server.ledger.group();
+        let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Coming(group));
-        server.ledger.set_ops.push_back(SetOp { key, add: true });
+        server
+            .link
+            .ledger
+            .set_ops
+            .push_back(SetOp { key, add: true });
         entry.set_op = true;
         self.send_parse(key, text, entry);
     }
@@ -277,9 +282,13 @@ impl Upstream<'_> {
     pub fn take_away(&mut self, key: u128, statement: &Arc<Statement>) {
         let to = self.to();
         let server = self.linked();
-        let group = server.ledger.group();
+        let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Going(group));
-        server.ledger.set_ops.push_back(SetOp { key, add: false });
+        server
+            .link
+            .ledger
+            .set_ops
+            .push_back(SetOp { key, add: false });
         let mut entry = Entry::swallow(Reply::Close);
         entry.set_op = true;
         self.out.send_with(to, |buf| {
@@ -304,7 +313,7 @@ impl Upstream<'_> {
 
 /// Sends the replies of our making that stand in front, and passes over marks.
 pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
-    while let Some(entry) = server.ledger.front() {
+    while let Some(entry) = server.link.ledger.front() {
         let tag = match entry.reply {
             Reply::MadeParse => backend::PARSE_COMPLETE,
             Reply::MadeClose => backend::CLOSE_COMPLETE,
@@ -320,12 +329,12 @@ pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
 
 /// The entry in front is answered: takes it out, and what it carries takes effect.
 pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entry> {
-    let entry = server.ledger.pop()?;
+    let entry = server.link.ledger.pop()?;
     if entry.reply == Reply::Close && entry.named != 0 {
-        server.portals.retain(|p| p.number != entry.named);
+        server.link.portals.retain(|p| p.number != entry.named);
     }
     if entry.name_op
-        && let Some(op) = server.ledger.name_ops.pop_front()
+        && let Some(op) = server.link.ledger.name_ops.pop_front()
         && let Some(client) = client
     {
         match op.change {
@@ -341,15 +350,15 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
         }
     }
     if entry.describes {
-        server.ledger.described.pop_front();
+        server.link.ledger.described.pop_front();
     }
     if entry.unnamed_op
-        && let Some(op) = server.ledger.unnamed_ops.pop_front()
+        && let Some(op) = server.link.ledger.unnamed_ops.pop_front()
     {
         server.unnamed = Unnamed::Known(op.statement);
     }
     if entry.set_op
-        && let Some(op) = server.ledger.set_ops.pop_front()
+        && let Some(op) = server.link.ledger.set_ops.pop_front()
     {
         if op.add {
             server.set.confirm(op.key)
@@ -363,6 +372,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
 /// A Close took effect. The same statement may be coming again behind it.
 fn gone(server: &mut Server, key: u128) {
     let again = server
+        .link
         .ledger
         .set_ops
         .iter()
@@ -375,25 +385,25 @@ fn gone(server: &mut Server, key: u128) {
 /// An extended message failed: takes out all that PostgreSQL skips because of it; nothing of what
 /// they carry takes effect. The client's group has failed if no Sync ends it yet.
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
-    let front = server.ledger.front();
+    let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
     if front.is_some_and(|entry| entry.unnamed_op && entry.reply == Reply::Parse) {
         // PostgreSQL dropped the old one before it failed at the new one.
         server.unnamed = Unnamed::Known(None);
     }
     let mut not_taken = Vec::new();
-    while let Some(entry) = server.ledger.pop_failed() {
+    while let Some(entry) = server.link.ledger.pop_failed() {
         if entry.name_op {
-            server.ledger.name_ops.pop_front();
+            server.link.ledger.name_ops.pop_front();
         }
         if entry.unnamed_op {
-            server.ledger.unnamed_ops.pop_front();
+            server.link.ledger.unnamed_ops.pop_front();
         }
         if entry.describes {
-            server.ledger.described.pop_front();
+            server.link.ledger.described.pop_front();
         }
         if entry.set_op
-            && let Some(op) = server.ledger.set_ops.pop_front()
+            && let Some(op) = server.link.ledger.set_ops.pop_front()
         {
             // What was to be taken away is still there, even if it was to come again behind that.
             // What else was to be added is not.
@@ -411,7 +421,7 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
         if dropped_unnamed {
             client.unnamed = None;
         }
-        if server.ledger.ends_in_failed_group() && server.ledger.group_open() {
+        if server.link.ledger.ends_in_failed_group() && server.link.ledger.group_open() {
             client.group_failed = true;
         }
     }
@@ -444,8 +454,13 @@ pub fn concerned(
     schema: SchemaId,
     statements: &mut Interner,
 ) -> Option<Concerned> {
-    let front = server.ledger.front()?;
-    let op = server.ledger.name_ops.front().filter(|_| front.name_op);
+    let front = server.link.ledger.front()?;
+    let op = server
+        .link
+        .ledger
+        .name_ops
+        .front()
+        .filter(|_| front.name_op);
     let (name, statement) = match op {
         Some(op) if op.name.is_empty() => return None,
         Some(op) => match &op.change {
@@ -476,7 +491,7 @@ pub fn concerned(
     };
     // A DEALLOCATE of a name was bound to another statement.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
-    let replaced = front.reply == Reply::Bind && server.portals.iter().any(void);
+    let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
     let late = match replaced {
         true => Some(statements.intern(schema, client.meaning, VOID_DEALLOCATION)),
         false if name.is_empty() => return None,

@@ -94,7 +94,7 @@ impl Pooler {
                     return;
                 };
                 server.congested = true;
-                let link = server.link();
+                let link = server.client();
                 if let Some(client) = link.and_then(|id| self.clients.get_mut(id))
                     && !client.paused
                 {
@@ -125,7 +125,7 @@ impl Pooler {
                     return;
                 };
                 server.congested = false;
-                if let Some(client) = server.link() {
+                if let Some(client) = server.client() {
                     self.unpause_client(client, out);
                 }
             }

@@ -32,14 +32,14 @@ impl Pooler {
         let Some(client) = self.clients.get(client_id) else {
             return;
         };
-        if !server.ledger.is_empty() || server.copy_in || server.copy_both {
+        if !server.link.is_quiet() {
             return;
         }
         let between = server.inbox.at_boundary() && !client.inbox.relaying();
         if !between {
             return;
         }
-        if server.ledger.group_open() {
+        if server.link.ledger.group_open() {
             // In a transaction that waits for its client.
             if let Some(client) = self.clients.get_mut(client_id) {
                 client.quiet = self.now;
@@ -63,7 +63,7 @@ impl Pooler {
             return;
         }
         let session = mode == PoolMode::Session || client.replication.any();
-        if session && server.close_why.is_some() && self.config.globals.server_fast_close {
+        if session && server.ending.is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);
             return;
         }
@@ -103,8 +103,7 @@ impl Pooler {
         }
         if let Some(server) = self.servers.get_mut(server_id) {
             server.state = server::State::Draining;
-            server.portals.clear();
-            server.bound = None;
+            server.link.ends();
             if server.paused {
                 self.unpause_server(server_id, out);
             }

@@ -159,7 +159,7 @@ impl Pooler {
         let server = match link {
             Some(server) => {
                 let entry = self.servers.get_mut(server)?;
-                if entry.ledger.is_empty() {
+                if entry.link.ledger.is_empty() {
                     entry.request = now;
                     if entry.status == Status::Idle {
                         entry.linked = now;
@@ -339,8 +339,8 @@ impl Pooler {
                 }
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
-                if let Some(why) = server.close_why {
-                    self.close_server(id, why, Close::Await, out);
+                if let Some(ending) = server.ending {
+                    self.close_server(id, ending.text(), Close::Await, out);
                 }
             }
             server::State::Packed => self.pack_again(id, out),

@@ -168,7 +168,7 @@ impl Upstream<'_> {
         if self.server.is_none() {
             return self.unlinked(chunk, header);
         }
-        if self.linked().ledger.len() >= OWED_MAX {
+        if self.linked().link.ledger.len() >= OWED_MAX {
             return Err(self.stall());
         }
         match tag {
@@ -208,7 +208,10 @@ impl Upstream<'_> {
             header.tag,
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
         );
-        let eaten = self.server.as_ref().is_some_and(|(_, s)| s.eaten > 0);
+        let eaten = self
+            .server
+            .as_ref()
+            .is_some_and(|(_, s)| s.link.copy.eaten() > 0);
         if eaten && !begets_nothing {
             // Unless it failed in a COPY before it ate the Sync there.
             return Err(Flow::Broken(Fault::CopyUnclear));
@@ -265,26 +268,26 @@ impl Upstream<'_> {
     fn in_copy(&self) -> bool {
         self.server
             .as_ref()
-            .is_some_and(|(_, s)| s.copy_in || s.copy_both)
+            .is_some_and(|(_, s)| s.link.copy.is_open() || s.link.copy.is_both())
     }
 
     /// While PostgreSQL reads a COPY it ignores Flush and Sync, and fails at anything that is not
     /// part of the COPY.
     fn during_copy(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let server = self.linked();
+        let copy = &mut self.linked().link.copy;
         match header.tag {
             tag::COPY_DATA | tag::FLUSH => {}
-            tag::SYNC => server.eaten += 1,
+            tag::SYNC => copy.eat(),
             tag::COPY_DONE | tag::COPY_FAIL => {
-                server.copy_in = false;
+                copy.end();
             }
-            _ if server.copy_broken => {
+            _ if copy.is_broken() => {
                 self.client.stalled = true;
                 return Err(Flow::Stalled);
             }
             // PostgreSQL takes it for an error in the COPY. It eats this one message; what comes
             // behind waits until the error has come.
-            _ => server.copy_broken = server.copy_in,
+            _ => copy.break_off(),
         }
         self.relay(chunk, header, None);
         Ok(())
@@ -293,7 +296,7 @@ impl Upstream<'_> {
     /// CopyData, CopyDone or CopyFail while no COPY is known to be open: one may be about to open,
     /// as long as PostgreSQL owes something; else they are late and go nowhere.
     fn copy_piece(&mut self, chunk: &mut Chunk<'_>, header: Header) {
-        if self.linked().ledger.is_empty() {
+        if self.linked().link.ledger.is_empty() {
             self.drop(chunk, header);
             return;
         }
@@ -325,13 +328,13 @@ impl Upstream<'_> {
     /// What is noted of a Query or FunctionCall.
     fn query_entry(&mut self) -> Entry {
         let mut entry = Entry::forward(Reply::Query);
-        entry.inside = self.linked().ledger.group_works();
+        entry.inside = self.linked().link.ledger.group_works();
         entry
     }
 
     /// A Query ends the unnamed statement. Returns whether the entry carries that.
     fn forget_unnamed(&mut self) -> bool {
-        let pending = self.linked().ledger.pending(b"").is_some();
+        let pending = self.linked().link.ledger.pending(b"").is_some();
         let had = self.renames && (self.client.unnamed.is_some() || pending);
         if had {
             self.push_name_op(Box::default(), Change::Forget);
@@ -417,7 +420,7 @@ impl Upstream<'_> {
     pub(super) fn push(&mut self, entry: Entry) {
         let server = self.linked();
         let not_failed = server.not_failed();
-        server.ledger.push(entry, not_failed);
+        server.link.ledger.push(entry, not_failed);
     }
 
     /// A name is to mean a statement.
@@ -438,7 +441,7 @@ impl Upstream<'_> {
     }
 
     pub(super) fn push_name_op(&mut self, name: Box<[u8]>, change: Change) {
-        let ledger = &mut self.linked().ledger;
+        let ledger = &mut self.linked().link.ledger;
         let group = ledger.group();
         ledger.name_ops.push_back(NameOp {
             name,
@@ -450,7 +453,7 @@ impl Upstream<'_> {
     /// What is being sent changes the server's unnamed statement. Returns what the entry carries.
     pub(super) fn push_unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> bool {
         if self.renames {
-            let ledger = &mut self.linked().ledger;
+            let ledger = &mut self.linked().link.ledger;
             let group = ledger.group();
             ledger.unnamed_ops.push_back(UnnamedOp { group, statement });
         }

@@ -117,18 +117,18 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        debug_assert!(server.ledger.is_empty() && !server.inbox.relaying());
+        debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
         if server.cancels > 0 {
             server.state = server::State::BeingCancelled;
             return;
         }
-        if let Some(why) = server.close_why {
-            return self.close_server(id, why, Close::Await, out);
+        if let Some(ending) = server.ending {
+            return self.close_server(id, ending.text(), Close::Await, out);
         }
         if server.sql_prepared {
             return self.forget_sql_prepared(id, out);
         }
-        if !server.changes.left_nothing() && self.close_transient(id, out) {
+        if server.link.is_transient() && self.close_transient(id, out) {
             return;
         }
         let Some(server) = self.servers.get_mut(id) else {

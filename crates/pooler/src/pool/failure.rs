@@ -138,7 +138,7 @@ impl Pooler {
         };
         self.servers.iter().any(|(_, server)| {
             server.pool == pool_id
-                && server.close_why.is_none()
+                && server.ending.is_none()
                 && !matches!(
                     server.state,
                     Resolving

@@ -155,7 +155,7 @@ impl Pooler {
 
     /// A server executes something: it owes an answer.
     pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
-        matches!(server.state, State::Linked(_) | State::Lookup(_)) && !server.ledger.is_empty()
+        matches!(server.state, State::Linked(_) | State::Lookup(_)) && server.link.is_owed()
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use super::{Server, State};
+use super::{Ending, Server, State};
 use crate::client;
 use crate::config::{Host, LoadBalance, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
@@ -191,7 +191,7 @@ impl Pooler {
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
             State::Linked(_) | State::Preparing(_) => {
-                let told = server.close_why == Some("server conn crashed?");
+                let told = server.ending == Some(Ending::Crashed);
                 self.drop_linked(id, Fault::ServerGone, told, out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
@@ -214,7 +214,7 @@ impl Pooler {
         if matches!(server.state, State::Closing) {
             return;
         }
-        debug_assert!(server.link().is_none(), "a linked server is not closed");
+        debug_assert!(server.client().is_none(), "a linked server is not closed");
         if let State::Lookup(lookup) = &server.state {
             let client = lookup.client;
             server.state = State::Draining;

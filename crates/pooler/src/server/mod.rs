@@ -9,11 +9,13 @@
 //! ```
 
 pub mod connect;
+pub mod ending;
 pub mod login;
 pub mod parcel;
 pub mod secure;
 pub mod task;
 
+pub use ending::Ending;
 pub use parcel::ServerParcel;
 
 use std::sync::Arc;
@@ -21,8 +23,7 @@ use std::sync::Arc;
 use crate::Seeded;
 use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
-use crate::ledger::{Asked, Ledger};
-use crate::link::meaning::Changes;
+use crate::link::Link;
 use crate::params::Params;
 use crate::pool::PoolId;
 use crate::statement::{ServerSet, Statement};
@@ -91,36 +92,6 @@ pub enum Unnamed {
     Unknown,
 }
 
-/// A portal of a statement that does something to its client, or to what is parsed behind it.
-#[derive(Clone, Debug)]
-pub struct Portal {
-    /// Its name.
-    pub name: Box<[u8]>,
-    /// Which of the portals kept in mind on this server it is, from 1.
-    pub number: u64,
-    /// The group it was bound in.
-    pub group: u32,
-    /// The client's statement.
-    pub statement: Arc<Statement>,
-    /// What is bound is not that: it deallocates a statement that is there for nothing else.
-    pub void: bool,
-}
-
-/// A portal of a statement that its client has not had described.
-#[derive(Debug)]
-pub struct Bound {
-    /// Its name.
-    pub portal: Box<[u8]>,
-    /// The group it was bound in.
-    pub group: u32,
-    /// The statement's key.
-    pub key: u128,
-    /// The statement.
-    pub statement: Arc<Statement>,
-    /// The client's name for that.
-    pub asked: Asked,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Server {
@@ -140,8 +111,8 @@ pub struct Server {
     pub tls: Option<Arc<TlsFacts>>,
     /// Its stream.
     pub inbox: Inbox,
-    /// What it owes.
-    pub ledger: Ledger,
+    /// Its link, or what is left of one.
+    pub link: Link,
     /// The last transaction status it told.
     pub status: Status,
     /// Its values of the tracked parameters.
@@ -158,22 +129,6 @@ pub struct Server {
     pub set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
     pub unnamed: Unnamed,
-    /// Portals bound in this link that do something to their client when they are executed.
-    pub portals: Vec<Portal>,
-    /// What was bound last, if its client may learn from its description what the statement is.
-    pub bound: Option<Bound>,
-    /// How many portals were ever kept in mind.
-    pub portals_bound: u64,
-    /// It reads a COPY from the client.
-    pub copy_in: bool,
-    /// Its client has sent what has no place in that COPY.
-    pub copy_broken: bool,
-    /// Something that answers a request has come since the last ReadyForQuery.
-    pub answering: bool,
-    /// It streams both ways (replication).
-    pub copy_both: bool,
-    /// Syncs that a COPY has eaten, or that will be answered if it had already failed.
-    pub eaten: u32,
     /// SQL-level PREPARE was used by its client.
     pub sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
@@ -184,11 +139,9 @@ pub struct Server {
     /// Some client was bound to it, here.
     pub served: bool,
     /// Why it must be closed instead of going back to the pool.
-    pub close_why: Option<&'static str>,
+    pub ending: Option<Ending>,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,
-    /// What its transaction has changed for texts that are parsed.
-    pub changes: Changes,
     /// Cancel requests under way for it.
     pub cancels: u32,
     /// Process id and secret, for cancels.
@@ -232,7 +185,7 @@ impl Server {
             host: None,
             tls: None,
             inbox: Inbox::default(),
-            ledger: Ledger::default(),
+            link: Link::default(),
             status: Status::Idle,
             params: Arc::new(Params::none()),
             session: None,
@@ -241,20 +194,11 @@ impl Server {
             inquiry: None,
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
-            portals: Vec::new(),
-            bound: None,
-            portals_bound: 0,
-            copy_in: false,
-            copy_broken: false,
-            answering: false,
-            copy_both: false,
-            eaten: 0,
             sql_prepared: false,
             rolled_back: false,
             cut_off: false,
             served: false,
-            close_why: None,
-            changes: Changes::default(),
+            ending: None,
             cancels: 0,
             key: None,
             standby: None,
@@ -272,7 +216,7 @@ impl Server {
     }
 
     /// The client it is bound to.
-    pub fn link(&self) -> Option<ClientId> {
+    pub fn client(&self) -> Option<ClientId> {
         match self.state {
             State::Linked(client) | State::Preparing(client) => Some(client),
             _ => None,

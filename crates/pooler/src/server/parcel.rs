@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
-use super::{Numbers, Server, State};
+use super::{Ending, Numbers, Server, State};
 use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
 use crate::params::Params;
 use crate::pool::{PoolId, PoolKey, Welcome};
@@ -55,8 +55,8 @@ pub struct ServerParcel {
 impl Server {
     /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
     pub(crate) fn may_travel(&self) -> bool {
-        self.close_why.is_none()
-            && self.ledger.is_empty()
+        self.ending.is_none()
+            && !self.link.is_owed()
             && self.inbox.held.is_empty()
             && self.inbox.at_boundary()
             && self.cancels == 0
@@ -65,7 +65,7 @@ impl Server {
     /// It has said the beginning of a message that nobody asked for.
     pub(crate) fn is_in_a_message(&self) -> bool {
         let between = self.inbox.held.is_empty() && self.inbox.at_boundary();
-        !between && self.close_why.is_none() && self.ledger.is_empty() && self.cancels == 0
+        !between && self.ending.is_none() && !self.link.is_owed() && self.cancels == 0
     }
 }
 
@@ -159,7 +159,7 @@ impl Pooler {
             standby: parcel.standby.or(known),
             permitted: true,
             connected,
-            close_why: stale.then_some("database configuration changed"),
+            ending: stale.then_some(Ending::Ordered("database configuration changed")),
             ..Server::blank(pool_id, self.seeded, now)
         });
         self.pools.at_mut(pool_id).servers += 1;

@@ -3,10 +3,9 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
-use super::{State, Unnamed};
+use super::{Ending, State, Unnamed};
 use crate::event::{Close, Out, Peer, ServerId};
 use crate::fault::Fault;
-use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
 
@@ -37,7 +36,7 @@ impl Pooler {
             return;
         };
         server.unnamed = Unnamed::Known(None);
-        server.ledger.push(Entry::swallow(Reply::Query), true);
+        server.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
         self.await_task(id, state);
     }
@@ -59,7 +58,7 @@ impl Pooler {
         };
         match server.state {
             // It went down, and said so.
-            State::Preparing(client) if server.close_why == Some("server conn crashed?") => {
+            State::Preparing(client) if server.ending == Some(Ending::Crashed) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
             State::Preparing(_) if server.inquiry.is_some() => {
@@ -76,13 +75,13 @@ impl Pooler {
             State::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
             }
-            State::Resetting => server.close_why = Some("reset query failed"),
-            State::Checking => server.close_why = Some("test query failed"),
+            State::Resetting => server.ending = Some(Ending::ResetFailed),
+            State::Checking => server.ending = Some(Ending::TestFailed),
             // The error is an answer to a client that has left.
             State::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
-                server.close_why.get_or_insert("idle server got dirty");
+                server.ending.get_or_insert(Ending::Dirty);
                 self.note_server(Level::Log, id, &text, out);
             }
         }
@@ -93,7 +92,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        if !server.ledger.is_empty() || !server.inbox.at_boundary() {
+        if server.link.is_owed() || !server.inbox.at_boundary() {
             return;
         }
         match server.state {
@@ -130,13 +129,13 @@ impl Pooler {
             return;
         };
         let pool = server.pool;
-        if server.close_why.is_none() && server.status != Status::Idle {
+        if server.ending.is_none() && server.status != Status::Idle {
             if server.rolled_back {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
             server.rolled_back = true;
             server.unnamed = Unnamed::Known(None);
-            server.ledger.push(Entry::swallow(Reply::Query), true);
+            server.link.await_query();
             out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
             return;
         }
@@ -152,7 +151,7 @@ impl Pooler {
         let fit = self
             .servers
             .get(id)
-            .is_some_and(|server| server.close_why.is_none());
+            .is_some_and(|server| server.ending.is_none());
         if fit && self.clean_session(id, out) {
             // Whatever comes behind that finds nothing to clean.
         } else if resets && fit {

@@ -7,10 +7,9 @@ use super::{Session, reasons, settings};
 use crate::client;
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
-use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::{self, Numbers, Server, Unnamed};
+use crate::server::{self, Ending, Numbers, Server, Unnamed};
 
 /// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
@@ -73,7 +72,7 @@ impl Pooler {
         let sql = inquiry.sql();
         server.inquiry = Some(Box::new(inquiry));
         server.unnamed = Unnamed::Known(None);
-        server.ledger.push(Entry::swallow(Reply::Query), true);
+        server.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
         client.state = client::State::Preparing(id);
         server.state = server::State::Preparing(client_id);
@@ -173,7 +172,7 @@ impl Pooler {
             return;
         };
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
-            server.close_why.get_or_insert("left in a state that stays");
+            server.ending.get_or_insert(Ending::StateStays);
         }
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;

@@ -1,0 +1,149 @@
+//! A COPY on a link: what PostgreSQL reads from the client, and which Syncs it eats meanwhile.
+//!
+//! ```text
+//!          CopyInResponse         CopyDone, CopyFail,
+//!   None -----------------> Open --------------------> Over
+//!    ^  `-- CopyBothResponse: Both     an error          |
+//!    `------------------- ReadyForQuery -----------------'
+//! ```
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Copy {
+    /// There was none since the last ReadyForQuery.
+    #[default]
+    None,
+    /// PostgreSQL reads what the client sends.
+    Open(Inside),
+    /// The client has ended it, or it has failed.
+    Over(Inside),
+    /// Both sides send (replication).
+    Both(Inside),
+}
+
+/// What the client has sent in the middle of a COPY that is no part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inside {
+    /// Syncs: PostgreSQL eats them, or answers them if the COPY had failed already.
+    eaten: u32,
+    /// A message at which PostgreSQL fails the COPY.
+    broken: bool,
+}
+
+impl Copy {
+    /// PostgreSQL reads rows from the client.
+    pub fn is_open(self) -> bool {
+        matches!(self, Copy::Open(_))
+    }
+
+    /// Rows go both ways.
+    pub fn is_both(self) -> bool {
+        matches!(self, Copy::Both(_))
+    }
+
+    /// How many Syncs it has eaten, or will have answered.
+    pub fn eaten(self) -> u32 {
+        self.inside().eaten
+    }
+
+    /// The client has sent what PostgreSQL fails it for.
+    pub fn is_broken(self) -> bool {
+        self.inside().broken
+    }
+
+    fn inside(self) -> Inside {
+        match self {
+            Copy::None => Inside::default(),
+            Copy::Open(inside) | Copy::Over(inside) | Copy::Both(inside) => inside,
+        }
+    }
+
+    /// PostgreSQL begins to read. `eaten`: so many Syncs were sent already. `ended`, `broken`: so was
+    /// its end, or what breaks it.
+    pub fn begin(&mut self, eaten: u32, ended: bool, broken: bool) {
+        let inside = Inside {
+            eaten: self.eaten() + eaten,
+            broken,
+        };
+        *self = match ended {
+            true => Copy::Over(inside),
+            false => Copy::Open(inside),
+        };
+    }
+
+    /// PostgreSQL begins to stream both ways.
+    pub fn begin_both(&mut self) {
+        *self = Copy::Both(self.inside());
+    }
+
+    /// The client sends a Sync in the middle of it.
+    pub fn eat(&mut self) {
+        if let Copy::Open(inside) | Copy::Over(inside) | Copy::Both(inside) = self {
+            inside.eaten += 1;
+        }
+    }
+
+    /// The client sends what has no place in it.
+    pub fn break_off(&mut self) {
+        if let Copy::Open(inside) = self {
+            inside.broken = true;
+        }
+    }
+
+    /// The client ends it.
+    pub fn end(&mut self) {
+        if let Copy::Open(inside) = *self {
+            *self = Copy::Over(inside);
+        }
+    }
+
+    /// PostgreSQL fails it. What it has eaten is not known before ReadyForQuery.
+    pub fn fail(&mut self) {
+        let eaten = self.eaten();
+        if !self.is_both() {
+            *self = match eaten {
+                0 => Copy::None,
+                _ => Copy::Over(Inside {
+                    eaten,
+                    broken: false,
+                }),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_is_eaten_until_all_is_answered() {
+        let mut copy = Copy::None;
+        copy.eat();
+        assert_eq!(copy, Copy::None, "no COPY eats nothing");
+        copy.begin(1, false, false);
+        copy.eat();
+        assert!(copy.is_open() && copy.eaten() == 2);
+        copy.end();
+        assert!(!copy.is_open() && copy.eaten() == 2 && !copy.is_broken());
+        copy.fail();
+        assert_eq!(copy.eaten(), 2, "whether PostgreSQL ate them is not known");
+    }
+
+    #[test]
+    fn what_has_no_place_in_it_breaks_it() {
+        let mut copy = Copy::None;
+        copy.break_off();
+        assert!(!copy.is_broken());
+        copy.begin(0, false, false);
+        copy.break_off();
+        assert!(copy.is_open() && copy.is_broken());
+        copy.end();
+        assert!(copy.is_broken());
+        copy.fail();
+        assert_eq!(copy, Copy::None);
+        copy.begin_both();
+        copy.end();
+        assert!(copy.is_both() && !copy.is_open());
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a server is closed instead of going back to its pool.
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It may answer yet what a failed COPY seemed to have eaten.
+    CopyFailed,
+    /// It said that it goes down.
+    Crashed,
+    /// A Query ran inside an open group, and PostgreSQL keeps the group's transaction.
+    QueryInGroup,
+    /// It does not have a statement that it had.
+    StatementsLost,
+    /// What became of a cancel request to it is not known.
+    CancelFailed,
+    /// It said what nobody asked for.
+    Dirty,
+    /// What its client left in it can't be cleaned away.
+    StateStays,
+    /// PostgreSQL refused the reset query.
+    ResetFailed,
+    /// PostgreSQL refused the check query.
+    TestFailed,
+    /// An administrator, or new settings, want it so; why, for the log.
+    Ordered(&'static str),
+}
+
+impl Ending {
+    /// In words, for the log.
+    pub fn text(self) -> &'static str {
+        match self {
+            Ending::CopyFailed => "copy failed",
+            Ending::Crashed => "server conn crashed?",
+            Ending::QueryInGroup => "query inside an open group",
+            Ending::StatementsLost => "prepared statements lost",
+            Ending::CancelFailed => "cancel request failed",
+            Ending::Dirty => "idle server got dirty",
+            Ending::StateStays => "left in a state that stays",
+            Ending::ResetFailed => "reset query failed",
+            Ending::TestFailed => "test query failed",
+            Ending::Ordered(why) => why,
+        }
+    }
+}
