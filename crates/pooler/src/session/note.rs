@@ -9,7 +9,6 @@ use crate::effect::{Effects, Kinds, Mention, effects};
 use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::ledger::{Entry, Reply};
 use crate::link::upstream::{Flow, Upstream};
 use crate::server::{Numbers, Unnamed};
 
@@ -136,13 +135,13 @@ impl Upstream<'_> {
         let Some((id, server)) = &mut self.server else {
             return;
         };
-        let rests = server.ledger.is_empty() && server.status == Status::Idle;
+        let rests = !server.link.is_owed() && server.status == Status::Idle;
         if server.numbers != Numbers::Several || !rests {
             return;
         }
         server.numbers = Numbers::Of(self.client.number);
         server.unnamed = Unnamed::Known(None);
-        server.ledger.push(Entry::swallow(Reply::Query), true);
+        server.link.await_query();
         self.out.send_with(Peer::Server(*id), |buf| {
             write::query(buf, b"DISCARD SEQUENCES");
         });
