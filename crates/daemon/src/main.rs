@@ -191,12 +191,15 @@ fn stake_claim(
     Ok((given, predecessor))
 }
 
+/// What the successor starts with: listeners, and what else came, with whom it came from.
+type Inheritance = (Vec<Listener>, Option<(Freight, Predecessor)>);
+
 /// Takes everything that the old process has, which then ends or goes on without it.
 fn take_over(
     mut predecessor: Predecessor,
     globals: &Globals,
     log: &Log,
-) -> Result<(Vec<Listener>, Option<(Freight, Predecessor)>), Fatal> {
+) -> Result<Inheritance, Fatal> {
     let mut freight = predecessor.hand_over(globals)?;
     let inherited = freight.listeners.drain(..);
     let inherited = inherited.map(|(address, socket)| Listener::new(address, socket.into_inner()));

@@ -127,6 +127,8 @@ pub struct Moves {
     sheds: Vec<Shed>,
     next_shed: Option<Time>,
     next_whim: Option<Time>,
+    /// Since when the client that is just coming has waited elsewhere.
+    pub(crate) arriving: Option<Time>,
     notes: Vec<Note>,
     noted: u64,
     cancels: Vec<Held>,
@@ -377,7 +379,10 @@ impl Pooler {
         let killed = kills < self.janitor.kills_of(&passenger.database);
         self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
+        // Its place in line counts before anybody is served.
+        self.moves.arriving = waits;
         let id = self.adopt_client(passenger, false, out);
+        let waits = self.moves.arriving.take();
         if killed {
             return self.disconnect(id, Fault::DatabaseRemoved, out);
         }
@@ -395,7 +400,7 @@ impl Pooler {
     }
 
     /// A client that waits has done so since that time, elsewhere.
-    fn stand_in_line(&mut self, id: ClientId, since: Time) {
+    pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };

@@ -6,14 +6,14 @@ pub const KNOWN: [(&str, &str); 8] = [
     ("DateStyle", "ISO, MDY"),
     ("TimeZone", "GMT"),
     ("standard_conforming_strings", "on"),
-    ("application_name", ""),
     ("IntervalStyle", "postgres"),
+    ("application_name", ""),
     ("search_path", "public"),
     ("work_mem", "4MB"),
 ];
 
 /// So many of those change what constants mean.
-const READ_BY: usize = 4;
+const READ_BY: usize = 5;
 
 /// So many of those are reported to clients when they change.
 const REPORTED: usize = 7;

@@ -43,6 +43,9 @@ impl Pooler {
         };
         client.state = client::State::Waiting;
         self.await_server(id, pool_id);
+        if let Some(since) = self.moves.arriving.take() {
+            self.stand_in_line(id, since);
+        }
         self.watch_client(id);
         self.need(pool_id, out);
         // Another idle server may have been at hand, behind one that must be tested.

@@ -73,9 +73,13 @@ fn bound() -> Vec<u8> {
     [message(b'2', b""), rows(1)].concat()
 }
 
-fn rows(number: usize) -> Vec<u8> {
+fn row_description() -> Vec<u8> {
     let column = b"\0\x01?column?\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
-    let mut bytes = message(b'T', column);
+    message(b'T', column)
+}
+
+fn rows(number: usize) -> Vec<u8> {
+    let mut bytes = row_description();
     for _ in 0..number {
         bytes.extend(message(b'D', b"\0\x01\0\0\0\x011"));
     }
@@ -122,8 +126,19 @@ fn play(row: &Row, times: usize) -> Result<(), String> {
     let mut world = World::new()?;
     world.log_in()?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
-    let parse = [message(b'P', b"s\0select 1\0\0\0"), message(b'S', b"")].concat();
-    world.transaction(&parse, &[message(b'1', b""), ready()].concat())?;
+    // As drivers do, which prepare a statement and have it described before they use it.
+    let parse = [
+        message(b'P', b"s\0select 1\0\0\0"),
+        message(b'D', b"Ss\0"),
+        message(b'S', b""),
+    ];
+    let described = [
+        message(b'1', b""),
+        message(b't', b"\0\0"),
+        row_description(),
+        ready(),
+    ];
+    world.transaction(&parse.concat(), &described.concat())?;
     let (request, reply) = ((row.request)(), (row.reply)());
     let (commit, committed) = (query("commit"), [complete("COMMIT"), ready()].concat());
     let in_block = reply.ends_with(b"T");
