@@ -194,9 +194,9 @@ fn a_wrong_configuration_is_told_whole() {
             "{said}"
         );
     }
-    place.configure("client_tls_protocols = all");
+    place.configure("client_tls_dheparams = legacy");
     let seen = place.output(&["--check", "h.ini"]);
-    assert!(seen.status.success() && text(&seen.stderr).contains("WARNING client_tls_protocols"));
+    assert!(seen.status.success() && text(&seen.stderr).contains("WARNING client_tls_dheparams"));
     let gone = place.output(&["gone.ini"]);
     let said = text(&gone.stderr);
     assert!(
@@ -301,9 +301,9 @@ fn a_reload_opens_the_log_anew_and_a_bad_one_changes_nothing() {
         "{old}"
     );
     assert!(old.contains("WARNING config file loading failed"), "{old}");
-    place.configure("client_tls_protocols = all");
+    place.configure("client_tls_dheparams = legacy");
     running.signal(Signal::HUP);
-    place.await_log("WARNING client_tls_protocols = all");
+    place.await_log("WARNING client_tls_dheparams = legacy");
     running.signal(Signal::QUIT);
     assert_eq!(running.end(), Some(0));
 }
