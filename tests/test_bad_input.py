@@ -113,6 +113,15 @@ def login(user="postgres", database="postgres", password="secret", **keys):
     return act
 
 
+def first_query(**keys):
+    """A login whose parameters PostgreSQL is told with the first query."""
+    def act(howdah):
+        with howdah.connect(**keys) as client:
+            client.send(wire.query("select 1"))
+            return client.read_to_end()
+    return act
+
+
 def asked(*parts, user="postgres"):
     """Sends a startup packet, takes the request for a password, and answers with these."""
     def act(howdah):
@@ -204,15 +213,17 @@ STARTUP = {
     "a user name of 200 bytes": Bad(first(startup(user="u" * 200)), ".*user ?name too long", "08P01"),
     "a database name of 100 bytes": Bad(first(startup(database="d" * 100)),
                                         ".*database ?name too long", "08P01"),
-    "an unknown parameter": Bad(login(colour="red"), "unsupported startup parameter: colour",
-                                "08P01"),
+    "an unknown parameter": Bad(first_query(colour="red"),
+                                'unrecognized configuration parameter "colour"', "42704",
+                                "closing because: invalid server parameter"),
     "options of an unknown form": Bad(
         login(options="--what -B 5"),
         "unsupported options startup parameter: only '-c config=val' and '--config=val' are "
         "allowed", "08P01"),
     "an unknown setting in options": Bad(
-        login(options="-c enable_seqscan=off"),
-        "unsupported startup parameter in options: enable_seqscan", "08P01"),
+        first_query(options="-c colour=red"),
+        'unrecognized configuration parameter "colour"', "42704",
+        "closing because: invalid server parameter"),
     "a bad replication value": Bad(login(replication="perhaps"),
                                    "invalid value for parameter \"replication\": .*", "08P01|22023"),
     "an SSLRequest with a body": Bad(first(untagged(struct.pack("!i", wire.SSL_CODE) + b"x")),
@@ -299,7 +310,7 @@ PASSWORDS = {
                           settings=SCRAM),
     "SCRAM, empty": Bad(scram_first(b""), SASL + "|.*SCRAM.*", "28P01|08P01", settings=SCRAM),
     "SCRAM, channel binding": Bad(scram_first(b"p=tls-server-end-point,,n=,r=abc"),
-                                  SASL + "|.*channel binding.*", "28P01|08P01", settings=SCRAM),
+                                  SASL + "|malformed SCRAM message", "28P01|08P01", settings=SCRAM),
     "SCRAM, mandatory extension": Bad(scram_first(b"n,,m=x,n=,r=abc"), SASL + "|.*SCRAM.*",
                                       "28P01|08P01|0A000", settings=SCRAM),
     "SCRAM, a nonce of 60 KB": Bad(scram_first(b"n,,n=,r=" + b"r" * 60_000), SASL + "|.*",

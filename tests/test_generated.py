@@ -17,7 +17,7 @@ from harness.wire import Message, close, describe, parse, query, sync
 from test_transparent import Interloper, Step, differences, play
 
 MODES = [
-    ({"pool_mode": "transaction", "default_pool_size": 1}, Covered()),
+    ({"pool_mode": "transaction", "default_pool_size": 2}, Covered()),
     ({"pool_mode": "transaction", "default_pool_size": 12, "workers": 3, "max_db_connections": 2},
      Covered(rotates=True)),
     ({"pool_mode": "session", "default_pool_size": 6}, Covered(session=True)),

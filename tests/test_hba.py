@@ -157,9 +157,10 @@ def test_replication(with_rules):
 
 def test_console(with_rules):
     """Rules hold for the console, too."""
-    howdah = with_rules("host pgbouncer postgres all reject", "host all all all trust")
-    assert refusal(howdah.connect, database="pgbouncer") == REJECTED
-    assert refusal(howdah.connect, database="pgbouncer", user="ann") == "not allowed"
+    howdah = with_rules("host pgbouncer ann all reject", "host all all all trust",
+                        admin_users="admin,ann")
+    assert refusal(howdah.connect, database="pgbouncer", user="ann") == REJECTED
+    assert refusal(howdah.connect, database="pgbouncer") == "not allowed"
     assert howdah.console("SHOW VERSION")
 
 

@@ -679,8 +679,7 @@ SCRIPTS = {
         ready(query("rollback")),
     ],
     "a query in the middle of a copy": [
-        ready(query("create temp table copied (a int)")),
-        upto("G", query("copy copied from stdin")),
+        upto("G", query("begin; create temp table copied (a int); copy copied from stdin")),
         ends(query("select 1")),
     ],
     "a query right behind a copy": [

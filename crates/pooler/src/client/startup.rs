@@ -345,6 +345,7 @@ impl Pooler {
     /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
     /// and a hyphen in a name stands for an underscore.
     fn options(&self, value: &[u8], keeps: bool, wish: &mut Wish) -> Result<(), Fault> {
+        let keeps = keeps && !self.ignores(b"options");
         let words = split_options(value);
         let mut words = words.iter();
         while let Some(word) = words.next() {
