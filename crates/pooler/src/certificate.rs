@@ -2,19 +2,8 @@
 
 use std::net::IpAddr;
 
+pub use crate::config::access::ClientName;
 use crate::tls::{AlternativeName, PeerCertificate};
-
-/// What of a client's certificate is compared with names of users.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ClientName {
-    /// Every name it has, as in PgBouncer: alternative names, and the common name.
-    #[default]
-    Any,
-    /// `clientname=CN`: the common name alone, as in PostgreSQL.
-    CommonName,
-    /// `clientname=DN`: the whole subject, as in PostgreSQL.
-    DistinguishedName,
-}
 
 impl PeerCertificate {
     /// Whether it is a certificate for this host (a name or an address), as libpq decides:

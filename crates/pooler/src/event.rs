@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use crate::auth::{Authority, Secret};
+use crate::auth::Secret;
 use crate::balance::Load;
-use crate::config::{Config, Host};
+pub use crate::config::Address;
+use crate::config::{Authority, Config, Host};
 use crate::console::gather::Holdings;
 use crate::mail::Mail;
 use crate::note::Note;
@@ -52,16 +53,6 @@ pub enum Peer {
 /// Names a worker; workers are numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerId(pub u16);
-
-/// Where a connection leads to or comes from.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Address {
-    /// TCP over v4 or v6.
-    Tcp(IpAddr, u16),
-    /// A unix socket's path; an abstract one begins with `@`. The port is the suffix of its file
-    /// name (`.s.PGSQL.6432`), kept apart because PgBouncer shows it apart.
-    Unix(String, u16),
-}
 
 /// What the operating system says of the process at the other end of a unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

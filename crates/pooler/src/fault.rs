@@ -301,3 +301,27 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Fault;
+    use crate::auth::{
+        BINDING_ATTRIBUTE, BINDING_DOWNGRADE, BINDING_UNKNOWN, BINDING_WRONG, MECHANISM_UNKNOWN,
+        SASL_FAILED, SCRAM_MALFORMED,
+    };
+
+    #[test]
+    fn failed_logins_have_postgresqls_sqlstates() {
+        for (text, sqlstate) in [
+            (SCRAM_MALFORMED, "08P01"),
+            (MECHANISM_UNKNOWN, "08P01"),
+            (BINDING_UNKNOWN, "08P01"),
+            (BINDING_ATTRIBUTE, "08P01"),
+            (BINDING_DOWNGRADE, "28000"),
+            (BINDING_WRONG, "28000"),
+            (SASL_FAILED, "28P01"),
+        ] {
+            assert_eq!(Fault::LoginFailed(text).sqlstate(), sqlstate, "{text}");
+        }
+    }
+}

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod adoption;
-pub mod auth;
 pub mod balance;
 pub mod broker;
 pub mod cancel;
@@ -13,7 +12,6 @@ pub mod census;
 pub mod certificate;
 pub mod client;
 pub mod command;
-pub mod config;
 pub mod console;
 pub mod deadlines;
 pub mod effect;
@@ -24,7 +22,6 @@ mod forced_user;
 pub mod fuzz;
 pub mod inbox;
 pub mod janitor;
-pub mod ldap;
 pub mod ledger;
 pub mod link;
 pub mod lookup;
@@ -54,8 +51,11 @@ pub mod times;
 pub mod tls;
 
 mod pooler;
-mod quotes;
 
+pub use howdah_auth as auth;
+pub use howdah_config as config;
+pub use howdah_config::ldap;
+use howdah_config::quotes;
 pub use pooler::{Pooler, PoolerSetup, Shared};
 
 use std::hash::BuildHasher;

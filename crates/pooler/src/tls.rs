@@ -6,7 +6,8 @@
 
 use std::net::IpAddr;
 
-use crate::config::{Config, SslMode};
+use crate::config::SslMode;
+pub use crate::config::TlsInForce;
 
 /// Which part we play in a handshake, and what with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,51 +85,5 @@ impl TlsFacts {
             Some(group) => format!("{}/{}/ECDH={group}", self.version, self.cipher),
             None => format!("{}/{}", self.version, self.cipher),
         }
-    }
-}
-
-/// What of the TLS settings is in force. A reload with files that can't be used changes the settings, as
-/// the console shows them, but not this.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TlsInForce {
-    /// What is demanded of clients.
-    pub clients: SslMode,
-    /// What is demanded of servers, where their database does not say.
-    pub servers: SslMode,
-    /// Counts how often what servers are connected with has changed: those from before are replaced.
-    pub generation: u64,
-}
-
-impl Default for TlsInForce {
-    /// No TLS.
-    fn default() -> Self {
-        TlsInForce {
-            clients: SslMode::Disable,
-            servers: SslMode::Disable,
-            generation: 0,
-        }
-    }
-}
-
-impl TlsInForce {
-    /// What the settings ask for.
-    pub fn asked(config: &Config, generation: u64) -> TlsInForce {
-        TlsInForce {
-            clients: config.globals.client_tls_sslmode,
-            servers: config.globals.server_tls_sslmode,
-            generation,
-        }
-    }
-}
-
-impl SslMode {
-    /// The other side must use TLS.
-    pub fn is_required(self) -> bool {
-        self.is_verified() || self == SslMode::Require
-    }
-
-    /// The other side's certificate must be signed by a known authority.
-    pub fn is_verified(self) -> bool {
-        matches!(self, SslMode::VerifyCa | SslMode::VerifyFull)
     }
 }

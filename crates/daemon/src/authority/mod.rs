@@ -19,8 +19,8 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use howdah_pooler::auth::{Authority, Secret};
-use howdah_pooler::config::Config;
+use howdah_pooler::auth::Secret;
+use howdah_pooler::config::{Authority, Config};
 use howdah_pooler::event::Address;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::login::{Login, Proof};
 use super::{Replication, State};
 use crate::auth::{
-    Authority, CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret,
+    CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret,
 };
 use crate::certificate::ClientName;
 use crate::config::access::{Candidate, ClientCert, Rule};
-use crate::config::{AuthType, HbaMethod, IdentMap};
+use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
 use crate::event::{ClientId, Out, Question};
 use crate::fault::Fault;
 use crate::lookup::Found;

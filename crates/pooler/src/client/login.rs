@@ -12,10 +12,10 @@ use rand_chacha::rand_core::RngCore;
 use super::State;
 use super::demand::Demand;
 use crate::auth::{
-    AuthRequest, Authority, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method,
-    ScramKeys, Secret, Step, plain,
+    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, ScramKeys,
+    Secret, Step, plain,
 };
-use crate::config::{AuthType, Database, IdentMap};
+use crate::config::{AuthType, Authority, Database, IdentMap};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::lookup::Found;

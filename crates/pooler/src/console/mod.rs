@@ -29,7 +29,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::write;
 
 use crate::client::State;
-use crate::config::CONSOLE;
+pub use crate::config::is_console;
 use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::note::Level;
@@ -53,14 +53,6 @@ const WELCOME: [(&str, &str); 7] = [
     ("standard_conforming_strings", "on"),
     ("is_superuser", "on"),
 ];
-
-/// The names of the console's database.
-pub const NAMES: [&str; 2] = [CONSOLE, "howdah"];
-
-/// True for the console's database.
-pub fn is_console(database: &str) -> bool {
-    NAMES.contains(&database)
-}
 
 /// What all consoles of a worker share.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Fuzz bodies of the decisions: each takes any bytes and panics if a promise is broken. The targets
 //! in `fuzz/` are one line each; the unit tests below run the same functions over the same seeds.
-//! Those of logins are in [`crate::auth::fuzz`].
+//! Those of logins are in `howdah_auth::fuzz`.
 
 mod client;
 mod events;

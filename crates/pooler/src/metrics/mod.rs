@@ -15,6 +15,6 @@ mod tests;
 
 pub use json::page;
 pub use memory::{Memory, Point};
-pub use readiness::{CAUSES, readiness};
+pub use readiness::readiness;
 pub use sight::{Levels, PoolSight, Process, Sight, WorkerSight};
 pub use table::{Format, metrics_page, text};

@@ -1,9 +1,7 @@
 //! Whether the process should get new clients.
 
 use super::Sight;
-
-/// What can make it unready.
-pub const CAUSES: [&str; 3] = ["draining", "paused", "unreachable"];
+use crate::config::CAUSES;
 
 /// Why the process should get no new clients, of the causes that count; nothing if it should.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::tokens::Tokens;
 use super::{Findings, Wrong};
-use crate::config::{Mistake, Place};
+use crate::{Mistake, Place};
 
 /// The maps of an `auth_ident_file`, by name.
 pub(super) type IdentMaps = HashMap<String, Arc<IdentMap>>;

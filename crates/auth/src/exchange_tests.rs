@@ -6,7 +6,7 @@ use super::scram::{Key, Nonce};
 use super::scram_client::{Against, Proven, ScramClient};
 use super::scram_server::{Binding, Credential, ScramServer};
 use super::*;
-use crate::config::ChannelBinding;
+use crate::ChannelBinding;
 
 const SALT_KEY: Key = [7; 32];
 const OUR_NONCE: Nonce = [1; 18];

@@ -1,8 +1,7 @@
 //! Rules and maps, by tables of lines.
 
 use super::*;
-use crate::console;
-use crate::event::Address;
+use crate::{Address, CONSOLE_NAMES};
 
 /// Reads rules and maps; files of names are `@names` (`one, two`, a comment, `"all"`), `@deep`,
 /// which names it from another folder, and `@circle`, which names itself.
@@ -341,7 +340,7 @@ fn a_byte_order_mark_is_named() {
 
 #[test]
 fn a_rule_for_one_name_of_the_console_holds_for_both() {
-    for name in console::NAMES {
+    for name in CONSOLE_NAMES {
         check(
             &format!("host {name} all all reject\nhost all all all trust"),
             &[
@@ -372,7 +371,7 @@ fn what_needs_tls_is_said_once_without_it() {
 
 #[test]
 fn what_rules_want_of_certificates() {
-    use crate::certificate::ClientName::{Any, CommonName, DistinguishedName};
+    use ClientName::{Any, CommonName, DistinguishedName};
     use ClientCert::{VerifyCa, VerifyFull};
     for (options, wanted) in [
         ("md5", (None, Any)),

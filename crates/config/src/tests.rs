@@ -188,7 +188,7 @@ fn databases() {
         (auto.name.as_str(), auto.target(), auto.auto),
         ("anything", "d", true)
     );
-    for name in crate::console::NAMES {
+    for name in CONSOLE_NAMES {
         assert_eq!(config.database(name), None);
     }
     assert_eq!(good("[databases]\na=").database("b"), None);

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_page_is_in_the_documentation() {
-        let kept = include_str!("../../../../docs/settings.md");
+        let kept = include_str!("../../../docs/settings.md");
         assert!(
             kept == settings_page(),
             "out of date: run `cargo run -p howdah-daemon -- --settings > docs/settings.md`"

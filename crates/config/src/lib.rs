@@ -3,19 +3,25 @@
 //! Two stages: what was written (`ini.rs`, `connstr.rs`, `userlist.rs`), then what it means
 //! (`resolve.rs`), both by the one table of settings (`table.rs`). The files of `auth_type = hba`
 //! have a grammar of their own (`access`).
+#![forbid(unsafe_code)]
 
 pub mod access;
+mod address;
+mod authority;
 mod connstr;
 mod database;
 mod ini;
+pub mod ldap;
 mod peer;
+pub mod quotes;
 mod reference;
 mod resolve;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod user;
-pub(crate) mod userlist;
+pub mod userlist;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,28 +29,40 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::auth::Secret;
-use crate::auth::{Authority, RequireAuth};
-use crate::console::is_console;
-use crate::tls::TlsInForce;
+pub use howdah_auth::{ChannelBinding, RequireAuth, Secret};
+
 pub use access::{Hba, HbaMethod, IdentMap};
+pub use address::Address;
+pub use authority::Authority;
 pub use database::{Database, Host};
 pub use peer::Peer;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
+pub use tls::TlsInForce;
 pub use user::User;
 pub use value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
+    AuthType, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
     PoolSpread, SessionState, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
-pub(crate) fn nanos(duration: Duration) -> u64 {
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The name of the console's database; no entry may have it.
 pub const CONSOLE: &str = "pgbouncer";
+
+/// The names of the console's database.
+pub const CONSOLE_NAMES: [&str; 2] = [CONSOLE, "howdah"];
+
+/// True for the console's database.
+pub fn is_console(database: &str) -> bool {
+    CONSOLE_NAMES.contains(&database)
+}
+
+/// What can make the process unready for new clients: the words of `ready_fails_when`.
+pub const CAUSES: [&str; 3] = ["draining", "paused", "unreachable"];
 
 /// Where something was written.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,10 +11,8 @@ use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, Value, read_number};
-use super::{CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr};
-use crate::auth::{Authority, Secret};
-use crate::console::is_console;
-use crate::metrics::CAUSES;
+use super::{Authority, CAUSES, CONSOLE, Config, is_console, Mistake, Place, Reading, Warning, access, connstr};
+use howdah_auth::Secret;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.
 pub(super) const NO_TEXT: char = char::REPLACEMENT_CHARACTER;

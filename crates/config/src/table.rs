@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use howdah_auth::{ChannelBinding, RequireAuth};
+
 use super::value::{
-    AuthType, ChannelBinding, Facility, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread,
-    SessionState, SslMode, Value,
+    AuthType, Facility, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread, SessionState,
+    SslMode, Value,
 };
-use crate::auth::RequireAuth;
 use crate::ldap::LdapText;
 
 /// Where a setting may stand.

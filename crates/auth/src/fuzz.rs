@@ -5,7 +5,7 @@ use super::{
     ClientLogin, ClientLoginSetup, Method, RequireAuth, ScramKeys, Secret, ServerLogin,
     ServerLoginSetup, Step, Verifier, code, scram,
 };
-use crate::config::ChannelBinding;
+use crate::ChannelBinding;
 
 /// Takes a length byte and so many bytes off the front; 255, or more than there are, means all.
 fn chunk<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {

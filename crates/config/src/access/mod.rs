@@ -14,7 +14,7 @@ mod tokens;
 
 use super::table::Globals;
 use super::{Mistake, Place, SslMode};
-pub use hba::{Candidate, ClientCert, Hba, HbaMethod, Rule};
+pub use hba::{Candidate, ClientCert, ClientName, Hba, HbaMethod, Rule};
 pub use ident::IdentMap;
 
 /// What is said where a directory is to be spoken to in two ways at once.

@@ -8,13 +8,9 @@ use std::sync::Arc;
 use super::ident::{IdentMap, IdentMaps};
 use super::tokens::{Token, Tokens};
 use super::{Findings, TLS_TWICE, Wrong};
-use crate::auth::Authority;
-use crate::auth::authority::PAM_SERVICE;
-use crate::certificate::ClientName;
-use crate::config::{Mistake, Place};
-use crate::console::{self, is_console};
-use crate::event::Address;
+use crate::authority::{Authority, PAM_SERVICE};
 use crate::ldap::LdapOptions;
+use crate::{Address, CONSOLE_NAMES, Mistake, Place, is_console};
 
 /// How deep files of names may name files of names.
 const MAX_FILES: usize = 10;
@@ -79,6 +75,18 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("ldap", HbaMethod::Ldap),
     ("pam", HbaMethod::Pam),
 ];
+
+/// What of a client's certificate is compared with names of users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientName {
+    /// Every name it has, as in PgBouncer: alternative names, and the common name.
+    #[default]
+    Any,
+    /// `clientname=CN`: the common name alone, as in PostgreSQL.
+    CommonName,
+    /// `clientname=DN`: the whole subject, as in PostgreSQL.
+    DistinguishedName,
+}
 
 /// What a rule demands of a client's certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,7 +185,7 @@ impl Rule {
         let wanted = if candidate.physical_replication {
             self.databases.replication
         } else if is_console(database) {
-            console::NAMES
+            CONSOLE_NAMES
                 .iter()
                 .any(|name| self.databases.fit(name, user))
         } else {

@@ -1,19 +1,13 @@
 //! Passwords that others know: a directory server, or the system's PAM. The client sends its
 //! password in clear text, the daemon asks whether it is right.
 
-use crate::config::{AuthType, Globals};
+use howdah_auth::{LDAP_FAILED, PAM_FAILED};
+
 use crate::ldap::{LdapOptions, LdapText};
+use crate::{AuthType, Globals};
 
 /// The PAM service whose rules hold, as in PgBouncer.
 pub const PAM_SERVICE: &str = "pgbouncer";
-
-/// What is told of an empty password, which no authority is asked about: for a directory it would
-/// mean an anonymous bind, which succeeds.
-pub const EMPTY_PASSWORD: &str = "empty password returned by client";
-/// What is told for every failure of a login by a directory.
-pub const LDAP_FAILED: &str = "LDAP authentication failed";
-/// What is told for every failure of a login by PAM.
-pub const PAM_FAILED: &str = "PAM authentication failed";
 
 /// Who knows whether a password is right.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

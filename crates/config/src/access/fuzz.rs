@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::tokens::{Token, split};
 use super::{Candidate, Findings, hba, ident};
-use crate::event::Address;
+use crate::Address;
 
 /// What parts the ident map from the rules.
 const PART: &str = "\n---\n";

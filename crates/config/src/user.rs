@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use howdah_auth::Secret;
+
 use super::database::read_limit;
 use super::value::{PoolMode, SessionState, Value};
-use crate::auth::Secret;
 
 /// A user we know. `None` in a setting means "as the database or the global settings say".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -13,8 +13,8 @@
 //!
 //! What a client is told never depends on whether the user exists: unknown users go through the
 //! same exchange and fail at its end ([`scram_client`] says how far that reaches).
+#![forbid(unsafe_code)]
 
-pub mod authority;
 pub mod client_login;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -32,11 +32,10 @@ pub mod verifier;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use authority::{Authority, EMPTY_PASSWORD, LDAP_FAILED, PAM_FAILED};
 pub use client_login::{Admitted, ClientLogin, ClientLoginSetup, ClientStep};
 pub use require::RequireAuth;
 pub use secret::Secret;
-pub use server_login::{ServerLogin, ServerLoginSetup, ServerStep};
+pub use server_login::{ChannelBinding, ServerLogin, ServerLoginSetup, ServerStep};
 pub use verifier::{ScramKeys, Verifier};
 
 use scram::Malformed;
@@ -179,6 +178,13 @@ pub enum Method {
     Scram,
 }
 
+/// What is told of an empty password, which no authority is asked about: for a directory it would
+/// mean an anonymous bind, which succeeds.
+pub const EMPTY_PASSWORD: &str = "empty password returned by client";
+/// What is told for every failure of a login by a directory.
+pub const LDAP_FAILED: &str = "LDAP authentication failed";
+/// What is told for every failure of a login by PAM.
+pub const PAM_FAILED: &str = "PAM authentication failed";
 /// What is told for every failure of the methods `md5` and `plain`.
 pub const PASSWORD_FAILED: &str = "password authentication failed";
 /// What is told for every failure of SCRAM.

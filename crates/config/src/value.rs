@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::auth::RequireAuth;
+use howdah_auth::{ChannelBinding, RequireAuth};
+
 use crate::ldap::LdapText;
 
 /// The kind of text a setting takes, for messages and the reference page.
@@ -186,6 +187,26 @@ impl Value for RequireAuth {
     }
 }
 
+impl Value for ChannelBinding {
+    const KIND: Kind = Kind::Word(&["disable", "prefer", "require"]);
+    fn read(text: &str) -> Option<ChannelBinding> {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "disable" => ChannelBinding::Disable,
+            "prefer" => ChannelBinding::Prefer,
+            "require" => ChannelBinding::Require,
+            _ => return None,
+        })
+    }
+    fn show(&self) -> Option<String> {
+        let word = match self {
+            ChannelBinding::Disable => "disable",
+            ChannelBinding::Prefer => "prefer",
+            ChannelBinding::Require => "require",
+        };
+        Some(word.into())
+    }
+}
+
 impl<V: Value> Value for Option<V> {
     const KIND: Kind = V::KIND;
     fn unset() -> Option<Option<V>> {
@@ -349,24 +370,24 @@ words! {
 }
 
 words! {
-    /// Whether logins to servers bind the channel (SCRAM-SHA-256-PLUS).
-    ChannelBinding {
-        /// Never.
-        Disable = "disable",
-        /// Where the server offers it.
-        Prefer = "prefer",
-        /// Always.
-        Require = "require",
-    }
-}
-
-words! {
     /// How TLS begins on the way to a server.
     SslNegotiation {
         /// By an SSLRequest.
         Postgres = "postgres",
         /// At once.
         Direct = "direct",
+    }
+}
+
+impl SslMode {
+    /// The other side must use TLS.
+    pub fn is_required(self) -> bool {
+        self.is_verified() || self == SslMode::Require
+    }
+
+    /// The other side's certificate must be signed by a known authority.
+    pub fn is_verified(self) -> bool {
+        matches!(self, SslMode::VerifyCa | SslMode::VerifyFull)
     }
 }
 

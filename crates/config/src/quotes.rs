@@ -3,7 +3,7 @@
 
 /// The text between the quotes that `text` begins with, and what is behind them; `None` where it
 /// begins with something else, or they are not closed.
-pub(crate) fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+pub fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix(quote)?;
     let mut inside = String::new();
     loop {
@@ -20,7 +20,7 @@ pub(crate) fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 }
 
 /// The text between double quotes.
-pub(crate) fn in_quotes(text: &str) -> String {
+pub fn in_quotes(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 

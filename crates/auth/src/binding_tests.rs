@@ -4,7 +4,7 @@ use super::require::RequireAuth;
 use super::scram_client::{Against, Channel, Proven, ScramClient};
 use super::scram_server::{Binding, Credential, ScramServer};
 use super::*;
-use crate::config::ChannelBinding;
+use crate::ChannelBinding;
 
 const HASH: &[u8] = &[0xab; 32];
 
@@ -134,22 +134,6 @@ fn what_clients_say_of_channel_binding() {
             told.map(Into::into),
             "{row}"
         );
-    }
-}
-
-#[test]
-fn what_they_are_told_has_postgresqls_sqlstates() {
-    use crate::fault::Fault;
-    for (text, sqlstate) in [
-        (SCRAM_MALFORMED, "08P01"),
-        (MECHANISM_UNKNOWN, "08P01"),
-        (BINDING_UNKNOWN, "08P01"),
-        (BINDING_ATTRIBUTE, "08P01"),
-        (BINDING_DOWNGRADE, "28000"),
-        (BINDING_WRONG, "28000"),
-        (SASL_FAILED, "28P01"),
-    ] {
-        assert_eq!(Fault::LoginFailed(text).sqlstate(), sqlstate, "{text}");
     }
 }
 

@@ -4,7 +4,17 @@ use super::require::{RequireAuth, ServerMethod};
 use super::scram::{Key, MECHANISM, MECHANISM_PLUS, Nonce};
 use super::scram_server::{Binding, Credential, FAILED, ScramServer, WRONG_TYPE};
 use super::{Refusal, ScramKeys, Secret, Step, code, md5};
-use crate::config::ChannelBinding;
+
+/// Whether logins to servers bind the channel (SCRAM-SHA-256-PLUS).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// Where the server offers it.
+    Prefer,
+    /// Always.
+    Require,
+}
 
 /// What a [`ServerLogin`] wants: a reply is the body of a password message.
 pub type ServerStep = Step<Vec<u8>, ()>;

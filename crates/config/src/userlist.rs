@@ -14,7 +14,7 @@ type Broken = (u32, &'static str);
 
 /// Reads the file. Stops at the first line that is broken, as PgBouncer does, and says which it is
 /// and why; the users before it are good.
-pub(crate) fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
+pub fn parse(text: &str) -> (Vec<Line>, Option<Broken>) {
     let mut users = Vec::new();
     let mut rest = text;
     let mut line = 1;

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::value::{
-    ChannelBinding, LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value,
-};
-use crate::auth::RequireAuth;
+use howdah_auth::{ChannelBinding, RequireAuth};
+
+use super::value::{LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value};
 
 /// Where a server may be.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
