@@ -39,6 +39,21 @@ pub fn header(bytes: &[u8]) -> Option<Result<Header, WireError>> {
     }))
 }
 
+/// How many bytes those whole messages of this tag take that `bytes` begins with: rows of a result,
+/// pieces of a COPY. 0 if the first message is another, is cut short, or can't be one.
+pub fn run_of(tag: u8, bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some((&[first, a, b, c, d], _)) = bytes[at..].split_first_chunk::<HEADER>() {
+        let length = u32::from_be_bytes([a, b, c, d]);
+        let end = at + 1 + length as usize;
+        if first != tag || !(4..=LENGTH_MAX).contains(&length) || end > bytes.len() {
+            break;
+        }
+        at = end;
+    }
+    at
+}
+
 /// Splits a zero-terminated string off the front: the string, and what follows its zero.
 pub fn cstr(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&b| b == 0)?;
@@ -84,6 +99,24 @@ mod tests {
             length: 0xffff_ffff,
         };
         assert_eq!(header(b"Q\xff\xff\xff\xff"), Some(Err(negative)));
+    }
+
+    #[test]
+    fn runs_end_before_what_is_not_whole_or_not_alike() {
+        let row = b"D\0\0\0\x06ab";
+        let rows = [&row[..], b"D\0\0\0\x04", row].concat();
+        assert_eq!(run_of(b'D', &rows), rows.len());
+        for (rest, what) in [
+            (&b"D\0\0\0\x06a"[..], "a body that is cut short"),
+            (b"D\0\0\0", "a header that is cut short"),
+            (b"C\0\0\0\x04", "another message"),
+            (b"D\0\0\0\x03a", "a length that is too short"),
+            (b"D\xff\xff\xff\xffa", "a length that is too long"),
+            (b"", "nothing"),
+        ] {
+            assert_eq!(run_of(b'D', &[&rows[..], rest].concat()), rows.len(), "{what}");
+            assert_eq!(run_of(b'D', rest), 0, "{what}");
+        }
     }
 
     #[test]
