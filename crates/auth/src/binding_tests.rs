@@ -224,7 +224,7 @@ fn what_we_say_of_channel_binding() {
         let mut login = server(hash.then_some(HASH), setting, "");
         let seen = begins(&mut login, mechanisms);
         let seen = seen.as_deref().map_err(|refusal| &*refusal.text);
-        assert_eq!(seen, begins_with, "{hash} {setting} {mechanisms:?}");
+        assert_eq!(seen, begins_with, "{hash} {setting:?} {mechanisms:?}");
     }
     for (code, payload) in [
         (code::OK, &b""[..]),

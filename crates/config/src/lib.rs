@@ -41,8 +41,8 @@ pub use table::Globals;
 pub use tls::TlsInForce;
 pub use user::User;
 pub use value::{
-    AuthType, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
-    PoolSpread, SessionState, SslMode, SslNegotiation,
+    AuthType, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode, PoolSpread,
+    SessionState, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

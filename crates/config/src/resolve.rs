@@ -11,7 +11,10 @@ use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, Value, read_number};
-use super::{Authority, CAUSES, CONSOLE, Config, is_console, Mistake, Place, Reading, Warning, access, connstr};
+use super::{
+    Authority, CAUSES, CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr,
+    is_console,
+};
 use howdah_auth::Secret;
 
 /// What stands for bytes that are no UTF-8. In comments they do no harm.

@@ -114,7 +114,11 @@ mod tests {
             (b"D\xff\xff\xff\xffa", "a length that is too long"),
             (b"", "nothing"),
         ] {
-            assert_eq!(run_of(b'D', &[&rows[..], rest].concat()), rows.len(), "{what}");
+            assert_eq!(
+                run_of(b'D', &[&rows[..], rest].concat()),
+                rows.len(),
+                "{what}"
+            );
             assert_eq!(run_of(b'D', rest), 0, "{what}");
         }
     }

@@ -371,8 +371,8 @@ fn what_needs_tls_is_said_once_without_it() {
 
 #[test]
 fn what_rules_want_of_certificates() {
-    use ClientName::{Any, CommonName, DistinguishedName};
     use ClientCert::{VerifyCa, VerifyFull};
+    use ClientName::{Any, CommonName, DistinguishedName};
     for (options, wanted) in [
         ("md5", (None, Any)),
         ("md5 clientcert=verify-ca", (Some(VerifyCa), CommonName)),

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use super::login::{Login, Proof};
 use super::{Replication, State};
-use crate::auth::{
-    CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret,
-};
+use crate::auth::{CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::certificate::ClientName;
 use crate::config::access::{Candidate, ClientCert, Rule};
 use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
