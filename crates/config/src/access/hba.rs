@@ -204,14 +204,6 @@ impl Network {
             _ => false,
         }
     }
-
-    fn is_empty(self) -> bool {
-        match self {
-            Network::All => false,
-            Network::V4 { base, mask } => base & !mask != 0,
-            Network::V6 { base, mask } => base & !mask != 0,
-        }
-    }
 }
 
 impl Names {
@@ -300,13 +292,6 @@ impl Reader<'_> {
             From::Unix
         } else {
             let network = network(&mut tokens)?;
-            if network.is_empty() {
-                // PostgreSQL disregards such bits, for PgBouncer nobody is there.
-                return wrong(
-                    "address does not match mask",
-                    "clear the bits of the address that the mask leaves open, as in 10.0.0.0/8",
-                );
-            }
             From::Tcp { tls, network }
         };
         let method = method(&mut tokens)?;
@@ -582,7 +567,8 @@ fn pam_service(tokens: &mut Tokens<'_>) -> Result<String, Wrong> {
     }
 }
 
-/// `all`, `address/bits` or `address mask`.
+/// `all`, `address/bits` or `address mask`. Bits of the address that the mask leaves open count for
+/// nothing, as in PostgreSQL: `10.1.2.3/8` is `10.0.0.0/8`.
 fn network(tokens: &mut Tokens<'_>) -> Result<Network, Wrong> {
     let Some(word) = tokens.word() else {
         return wrong(
@@ -615,11 +601,11 @@ fn network(tokens: &mut Tokens<'_>) -> Result<Network, Wrong> {
     };
     match (base, mask) {
         (IpAddr::V4(base), Ok(IpAddr::V4(mask))) => Ok(Network::V4 {
-            base: base.to_bits(),
+            base: base.to_bits() & mask.to_bits(),
             mask: mask.to_bits(),
         }),
         (IpAddr::V6(base), Ok(IpAddr::V6(mask))) => Ok(Network::V6 {
-            base: base.to_bits(),
+            base: base.to_bits() & mask.to_bits(),
             mask: mask.to_bits(),
         }),
         (_, Ok(mask)) => wrong(
