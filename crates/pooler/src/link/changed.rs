@@ -54,11 +54,13 @@ impl Upstream<'_> {
             ..
         } = bound;
         let server = self.linked();
-        let transient = server.link.changes.are_private() && !statement.private;
-        if transient || server.link.ledger.tells(asked.number) {
+        if server.link.ledger.tells(asked.number) {
             return;
         }
-        let here = server.set.shape(key);
+        // In a transaction with DDL PostgreSQL is asked, and `was_told` decides when the answer comes:
+        // by then a pipelined COMMIT may have ended that transaction.
+        let transient = server.link.changes.are_private() && !statement.private;
+        let here = server.set.shape(key).filter(|_| !transient);
         let known = statement.told().filter(|told| here == Some(told.shape));
         let Some(known) = known.cloned() else {
             return self.describe_for_us(key, asked.number, Some(asked));
