@@ -231,7 +231,8 @@ impl View {
 
     /// The client is told that rows have changed.
     pub fn is_told_of_refusal(&mut self, now: Time) {
-        if let Some(sent) = self.refused.take() {
+        // Behind the transaction's own DDL a refusal says nothing about others' tables.
+        if let Some(sent) = self.refused.take().filter(|_| self.told.is_none()) {
             self.catalog.borrow_mut().is_told_of_stale(sent, now);
         }
     }

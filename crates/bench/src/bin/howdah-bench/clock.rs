@@ -6,11 +6,33 @@
 //! task is woken that is to have this core next, the kernel saves itself the update of its clock at
 //! the switch (`wakeup_preempt`, `rq_clock_skip_update`). A kernel that does not preempt itself
 //! switches at the end of the system call, and what the call does until then is put down to the
-//! task that comes next: to PostgreSQL, where a pooler hands over many sends in one call. So both
-//! are told here.
+//! task that comes next: to PostgreSQL, where a pooler hands over many sends in one call. So the
+//! account counts only where the kernel refuses performance events, and every report says so.
 
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
+
+/// By which clock a figure was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The task clock of performance events.
+    Task,
+    /// The scheduler's account: user and system time.
+    Account,
+}
+
+impl Clock {
+    /// As a report names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Task => "the task clock of performance events",
+            Self::Account => {
+                "user and system time by the scheduler's account: the kernel refused the task \
+                 clock of performance events"
+            }
+        }
+    }
+}
 
 /// Counts the processor time of some threads from its making on.
 pub struct TaskClock(Vec<Counter>);

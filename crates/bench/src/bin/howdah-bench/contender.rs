@@ -191,6 +191,19 @@ pub struct Shape {
     pub pool: usize,
     /// Worker threads, of those that have some.
     pub workers: usize,
+    /// Its servers are reached over a unix socket.
+    pub unix: bool,
+}
+
+impl Shape {
+    /// Servers over loopback TCP.
+    pub fn new(pool: usize, workers: usize) -> Self {
+        Self {
+            pool,
+            workers,
+            unix: false,
+        }
+    }
 }
 
 impl Contender {
@@ -208,10 +221,20 @@ impl Contender {
         if self.kind == Kind::PostgreSql {
             return Ok(Running::direct(postgres));
         }
+        if shape.unix && !self.config.contains("{server_host}") {
+            return Err(io::Error::other(
+                "not played: its config names no host for servers over unix sockets",
+            ));
+        }
+        let server_host = match shape.unix {
+            true => machine.folder().display().to_string(),
+            false => "127.0.0.1".to_owned(),
+        };
         let port = free_port()?;
         let users = machine.write("open-userlist.txt", &format!("\"{OPEN_USER}\" \"\"\n"))?;
         let values = [
             ("{port}", port.to_string()),
+            ("{server_host}", server_host),
             ("{server_port}", postgres.port().to_string()),
             ("{pool}", shape.pool.to_string()),
             ("{workers}", shape.workers.to_string()),

@@ -6,12 +6,14 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::read_waits;
 use crate::design::{Cell, Design};
 use crate::load::{Load, Way};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
+use crate::process::Process;
 use crate::record::{CellRecord, Figures, Record, Run};
 use crate::run::progress;
 use crate::target::Running;
@@ -150,14 +152,35 @@ impl Contest<'_> {
             ..load.clone()
         };
         checking.verify(self.machine, self.postgres, running)?;
+        let storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
         let reading = load.run(self.machine, self.postgres, running)?;
+        drop(storm);
+        let waits = read_waits(self.machine.folder(), &prefix(running.port()))?;
+        let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
         Ok(Figures {
             tps: reading.tps,
-            cpu: reading.task_clock,
-            account: reading.cpu,
+            cpu: by(Clock::Task).map(|(cpu, _)| cpu),
+            account: by(Clock::Account).map(|(cpu, _)| cpu),
             resident: reading.resident,
-            waits: read_waits(self.machine.folder(), &prefix(running.port()))?,
+            waits: waits.as_ref().map(|waits| waits.percentiles),
+            fairness: waits.and_then(|waits| waits.fairness),
         })
+    }
+
+    /// Clients that log in and out over TLS until the value is dropped.
+    fn storm(&self, load: &Load, running: &Running) -> io::Result<Process> {
+        let storm = Load {
+            way: Way {
+                reconnect: true,
+                tls: running.process().is_some(),
+                threads: 1,
+                ..load.way.clone()
+            },
+            clients: 20,
+            flags: Vec::new(),
+            ..load.clone()
+        };
+        storm.beside(self.machine, self.postgres, running)
     }
 
     fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<Load> {

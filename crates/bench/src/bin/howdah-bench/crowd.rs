@@ -1,5 +1,6 @@
 //! Rows that pgbench alone cannot measure: thousands of clients, and logins.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -59,28 +60,43 @@ pub fn active(
         percentiles.ok_or_else(|| io::Error::other("pgbench logged no transaction"))?;
     Ok(Waits {
         reading,
-        percentiles,
+        percentiles: percentiles.percentiles,
     })
 }
 
-/// How long transactions took, by pgbench's logs of this prefix, which are removed: milliseconds at
-/// the [`PERCENTILES`]; none if nothing was logged.
+/// What pgbench's logs tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Logged {
+    /// Milliseconds at the [`PERCENTILES`].
+    pub percentiles: [f64; 5],
+    /// Transactions of the client that was served least, as a part of the median client's.
+    pub fairness: Option<f64>,
+}
+
+/// A client's number of logged transactions says something from here on.
+const ENOUGH: usize = 50;
+
+/// How long transactions took and whose they were, by pgbench's logs of this prefix, which are
+/// removed; none if nothing was logged.
 ///
 /// # Errors
 /// A log can't be read.
-pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<[f64; 5]>> {
+pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
     let mut waits = Vec::new();
+    let mut clients: BTreeMap<usize, usize> = BTreeMap::new();
     for entry in fs::read_dir(folder)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
             let log = fs::read_to_string(entry.path())?;
-            // client, transaction, microseconds, ...
-            waits.extend(log.lines().filter_map(|line| {
-                line.split(' ')
-                    .nth(2)?
-                    .parse::<f64>()
-                    .ok()
-                    .map(|time| time / 1000.0)
-            }));
+            for line in log.lines() {
+                // client, transaction, microseconds, ...
+                let mut words = line.split(' ');
+                let client = words.next().and_then(|word| word.parse().ok());
+                let time = words.nth(1).and_then(|word| word.parse::<f64>().ok());
+                if let (Some(client), Some(time)) = (client, time) {
+                    waits.push(time / 1000.0);
+                    *clients.entry(client).or_default() += 1;
+                }
+            }
             fs::remove_file(entry.path())?;
         }
     }
@@ -89,7 +105,14 @@ pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<[f64; 5]>> {
         return Ok(None);
     };
     let at = |part: f64| waits[(last as f64 * part) as usize];
-    Ok(Some([at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)]))
+    let mut served: Vec<_> = clients.into_values().collect();
+    served.sort_unstable();
+    let middle = served[served.len() / 2];
+    let fairness = served.len() > 2 && middle >= ENOUGH;
+    Ok(Some(Logged {
+        percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
+        fairness: fairness.then(|| served[0] as f64 / middle as f64),
+    }))
 }
 
 /// Memory of a pooler by stage, in kilobytes.
@@ -223,8 +246,9 @@ pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Resul
     let all_gone = || wait_until(Duration::from_secs(10), || established(target.port()) == 0);
     (0..50).try_for_each(|_| log_in())?;
     all_gone();
-    let before = pooler.cpu_nanoseconds();
+    let mut meter = pooler.meter();
+    let before = meter.nanoseconds()?;
     (0..logins).try_for_each(|_| log_in())?;
     all_gone();
-    Ok((pooler.cpu_nanoseconds() - before) as f64 / 1000.0 / logins as f64)
+    Ok((meter.nanoseconds()? - before) as f64 / 1000.0 / logins as f64)
 }

@@ -22,6 +22,10 @@ pub enum Design {
     Login,
     /// Waiting times at a fixed rate, 50 to 100 % of what PgBouncer (or the first pooler) can do
     Latency,
+    /// Memory of a pooler with 1 to 10,000 nearly idle clients, plain and over TLS, and after large results
+    Memory,
+    /// Other shapes of work: writes, pipelines, large rows, many rows, servers over unix sockets
+    Shapes,
 }
 
 /// What a transaction is.
@@ -32,6 +36,18 @@ pub enum Script {
     Constant,
     /// pgbench's `-S`: one row of pgbench_accounts by its key.
     Select,
+    /// `select :aid`, and then nothing for longer than a cell runs.
+    Idle,
+    /// One row of 256 KB, and then nothing for longer than a cell runs.
+    Burst,
+    /// Ten statements that are sent before the first answer is read.
+    Pipeline,
+    /// One row of 100 KB.
+    LargeRow,
+    /// A thousand small rows.
+    ManyRows,
+    /// A block of two updates, an insert and a select.
+    Writes,
 }
 
 impl Script {
@@ -40,17 +56,45 @@ impl Script {
         match self {
             Self::Constant => Some("\\set aid random(1, 100000)\nselect :aid;\n"),
             Self::Select => None,
+            // pgbench ends a client between two transactions: a cell waits for the sleepers.
+            Self::Idle => Some("\\set aid random(1, 100000)\nselect :aid;\n\\sleep 10 s\n"),
+            Self::Burst => Some("select repeat('x', 262144);\n\\sleep 10 s\n"),
+            Self::Pipeline => Some(concat!(
+                "\\set aid random(1, 100000)\n\\startpipeline\n",
+                "select :aid;\nselect :aid;\nselect :aid;\nselect :aid;\nselect :aid;\n",
+                "select :aid;\nselect :aid;\nselect :aid;\nselect :aid;\nselect :aid;\n",
+                "\\endpipeline\n"
+            )),
+            Self::LargeRow => Some("select repeat('x', 100000);\n"),
+            Self::ManyRows => Some("select n, 'row' from generate_series(1, 1000) n;\n"),
+            Self::Writes => Some(concat!(
+                "\\set aid random(1, 100000 * :scale)\n\\set tid random(1, 10 * :scale)\n",
+                "\\set delta random(-5000, 5000)\nbegin;\n",
+                "update pgbench_accounts set abalance = abalance + :delta where aid = :aid;\n",
+                "select abalance from pgbench_accounts where aid = :aid;\n",
+                "update pgbench_tellers set tbalance = tbalance + :delta where tid = :tid;\n",
+                "insert into pgbench_history (tid, bid, aid, delta, mtime) ",
+                "values (:tid, 1, :aid, :delta, current_timestamp);\nend;\n"
+            )),
         }
     }
 
     /// A script that fails if an answer is not the one that was asked for.
     pub fn checking(self) -> &'static str {
         match self {
-            Self::Constant => {
+            Self::LargeRow | Self::Burst => {
+                "select length(repeat('x', 100000)) as told \\gset\n\
+                 \\if :told <> 100000\nselect wrong_answer;\n\\endif\n"
+            }
+            Self::ManyRows => {
+                "select sum(n) as told from generate_series(1, 1000) n \\gset\n\
+                 \\if :told <> 500500\nselect wrong_answer;\n\\endif\n"
+            }
+            Self::Constant | Self::Idle | Self::Pipeline => {
                 "\\set aid random(1, 100000)\nselect :aid as told \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
             }
-            Self::Select => {
+            Self::Select | Self::Writes => {
                 "\\set aid random(1, 100000 * :scale)\n\
                  select aid as told from pgbench_accounts where aid = :aid \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
@@ -80,6 +124,8 @@ pub struct Cell {
     pub shape: Shape,
     /// Transactions per second that are offered, as a part of capacity; none: as many as go.
     pub rate: Option<f64>,
+    /// Twenty others log in and out beside it, without a pause.
+    pub storm: bool,
 }
 
 impl Cell {
@@ -124,6 +170,8 @@ impl Design {
             Self::Scaling => "scaling",
             Self::Login => "login",
             Self::Latency => "latency",
+            Self::Memory => "memory",
+            Self::Shapes => "shapes",
         }
     }
 
@@ -152,7 +200,16 @@ impl Design {
             }
             Self::Latency => {
                 "waiting times at a fixed offered rate (pgbench --rate counts from when a \
-                 transaction should have begun), 40 clients, simple protocol"
+                 transaction should have begun), 40 clients, simple protocol; the same beside a storm \
+                 of twenty clients that log in and out over TLS"
+            }
+            Self::Memory => {
+                "resident memory of the pooler with 1, 1,000 and 10,000 clients that do one small \
+                 transaction and then nothing, plain and over TLS, and that fetch 256 KB each"
+            }
+            Self::Shapes => {
+                "40 clients and other work: a block that writes, ten statements in a pipeline, a row \
+                 of 100 KB, a thousand rows, and servers over unix sockets"
             }
         }
     }
@@ -164,6 +221,7 @@ impl Design {
             (Self::Scaling | Self::Threads | Self::Latency, false) => 20,
             (_, false) => 30,
             (Self::Latency, true) => 6,
+            (Self::Memory, _) => 8,
             (_, true) => 4,
         }
     }
@@ -180,6 +238,8 @@ impl Design {
             Self::Scaling => scaling(choice, all),
             Self::Login => login(half),
             Self::Latency => latency(all),
+            Self::Memory => memory(choice, half),
+            Self::Shapes => shapes(half),
         }
     }
 }
@@ -196,11 +256,12 @@ fn plain(protocol: Protocol, clients: usize, script: Script, shape: Shape) -> Ce
         script,
         shape,
         rate: None,
+        storm: false,
     }
 }
 
 fn matrix(choice: Choice, workers: usize) -> Vec<Cell> {
-    let shape = Shape { pool: 40, workers };
+    let shape = Shape::new(40, workers);
     let numbers: &[usize] = match choice.quick {
         true => &[1, 40, 500],
         false => &[1, 40, 120, 500, 10_000],
@@ -232,7 +293,7 @@ fn matrix(choice: Choice, workers: usize) -> Vec<Cell> {
 }
 
 fn classic(workers: usize) -> Vec<Cell> {
-    let shape = Shape { pool: 40, workers };
+    let shape = Shape::new(40, workers);
     vec![
         plain(Protocol::Prepared, 80, Script::Select, shape),
         plain(Protocol::Simple, 80, Script::Select, shape),
@@ -250,7 +311,7 @@ fn threads(all: usize) -> Vec<Cell> {
     let mut widths = vec![1, all];
     widths.dedup();
     for workers in widths {
-        let shape = Shape { pool: 10, workers };
+        let shape = Shape::new(10, workers);
         for protocol in Protocol::ALL {
             for clients in [1, 10, 100] {
                 cells.push(Cell {
@@ -267,7 +328,7 @@ fn threads(all: usize) -> Vec<Cell> {
 }
 
 fn scaling(choice: Choice, workers: usize) -> Vec<Cell> {
-    let shape = Shape { pool: 40, workers };
+    let shape = Shape::new(40, workers);
     let numbers = (4..=9).map(|power| 1 << power);
     let numbers = numbers.filter(|n| *n <= choice.most_clients);
     let cell = |clients| Cell {
@@ -278,7 +339,7 @@ fn scaling(choice: Choice, workers: usize) -> Vec<Cell> {
 }
 
 fn login(workers: usize) -> Vec<Cell> {
-    let shape = Shape { pool: 40, workers };
+    let shape = Shape::new(40, workers);
     let kinds = [("plain", false), ("TLS", true)];
     let cells = kinds.into_iter().flat_map(|(name, tls)| {
         [1, 40].map(|clients| Cell {
@@ -292,7 +353,7 @@ fn login(workers: usize) -> Vec<Cell> {
 }
 
 fn latency(workers: usize) -> Vec<Cell> {
-    let shape = Shape { pool: 40, workers };
+    let shape = Shape::new(40, workers);
     // The first cell has no rate: it tells the capacity.
     let rates = [None, Some(0.5), Some(0.7), Some(0.9), Some(1.0)];
     let cell = |rate| Cell {
@@ -300,7 +361,48 @@ fn latency(workers: usize) -> Vec<Cell> {
         rate,
         ..plain(Protocol::Simple, 40, Script::Constant, shape)
     };
-    rates.map(cell).into()
+    let storm = Cell {
+        group: "simple, 40 clients beside a storm of logins".to_owned(),
+        storm: true,
+        ..cell(Some(0.5))
+    };
+    rates.map(cell).into_iter().chain([storm]).collect()
+}
+
+fn memory(choice: Choice, workers: usize) -> Vec<Cell> {
+    let shape = Shape::new(40, workers);
+    let numbers = [1, 1000, 10_000];
+    let numbers = numbers.into_iter().filter(|n| *n <= choice.most_clients);
+    let kinds = [
+        ("idle", Script::Idle, false),
+        ("idle, TLS", Script::Idle, true),
+        ("after 256 KB each", Script::Burst, false),
+    ];
+    let cells = kinds.into_iter().flat_map(|(name, script, tls)| {
+        numbers.clone().map(move |clients| Cell {
+            group: name.to_owned(),
+            tls,
+            ..plain(Protocol::Simple, clients, script, shape)
+        })
+    });
+    cells.collect()
+}
+
+fn shapes(workers: usize) -> Vec<Cell> {
+    let shape = Shape::new(40, workers);
+    let unix = Shape { unix: true, ..shape };
+    let kinds = [
+        ("writes", Protocol::Simple, Script::Writes, shape),
+        ("pipeline of ten", Protocol::Extended, Script::Pipeline, shape),
+        ("row of 100 KB", Protocol::Simple, Script::LargeRow, shape),
+        ("a thousand rows", Protocol::Simple, Script::ManyRows, shape),
+        ("servers over unix sockets", Protocol::Simple, Script::Constant, unix),
+    ];
+    let cell = |(name, protocol, script, shape): (&str, _, _, _)| Cell {
+        group: name.to_owned(),
+        ..plain(protocol, 40, script, shape)
+    };
+    kinds.map(cell).into()
 }
 
 #[cfg(test)]

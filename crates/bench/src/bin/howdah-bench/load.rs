@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::clock::TaskClock;
+use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::postgres::{Postgres, USER};
 use crate::process::{Process, descriptors, wait_until};
@@ -90,11 +90,8 @@ pub struct Reading {
     pub tps: f64,
     /// pgbench's mean latency in milliseconds.
     pub latency: f64,
-    /// Microseconds of processor time of the pooler per transaction, by the scheduler's account:
-    /// user and system time.
-    pub cpu: Option<f64>,
-    /// The same by performance events, where the kernel lets us.
-    pub task_clock: Option<f64>,
+    /// Microseconds of processor time of the pooler per transaction, and by which clock.
+    pub cpu: Option<(f64, Clock)>,
     /// Kilobytes resident in the pooler at the end of the run.
     pub resident: Option<u64>,
 }
@@ -152,10 +149,9 @@ impl Load {
         Ok(Reading {
             tps,
             latency,
-            cpu: usage.as_ref().map(|usage| usage.share * 1e6 / tps),
-            task_clock: usage
+            cpu: usage
                 .as_ref()
-                .and_then(|usage| Some(usage.task_clock? * 1e6 / tps)),
+                .map(|usage| (usage.share * 1e6 / tps, usage.clock)),
             resident: usage.map(|usage| usage.resident),
         })
     }
@@ -177,6 +173,21 @@ impl Load {
             command.env("PGSSLMODE", "require");
         }
         command
+    }
+
+    /// Runs it beside something else, until the value is dropped.
+    ///
+    /// # Errors
+    /// pgbench can't be started.
+    pub fn beside(
+        &self,
+        machine: &Machine,
+        postgres: &Postgres,
+        target: &Running,
+    ) -> io::Result<Process> {
+        let mut command = self.command(machine, postgres, target);
+        command.args(["-T", &(self.seconds + 60).to_string()]);
+        Process::start(&mut command, &machine.folder().join("beside.log"))
     }
 
     /// Runs a few transactions whose script fails at a wrong answer.
@@ -216,13 +227,11 @@ impl Load {
         wait_until(patience, || all_are_there() || ended());
         let (mut first, mut last) = (None, None);
         let mut resident = 0;
-        let mut clock = pooler.task_clock();
+        let mut meter = pooler.meter();
         // A reading counts if all clients are still there after it was taken.
         while !ended() {
             sleep(INTERVAL);
-            let account = pooler.cpu_nanoseconds();
-            let clock = clock.as_mut().and_then(TaskClock::nanoseconds);
-            let reading = (Instant::now(), account, clock);
+            let reading = (Instant::now(), meter.nanoseconds()?);
             let memory = pooler.resident_kilobytes();
             if all_are_there() {
                 first = first.or(Some(reading));
@@ -232,7 +241,7 @@ impl Load {
                 break;
             }
         }
-        let (Some((start, before, clock)), Some((end, after, later))) = (first, last) else {
+        let (Some((start, before)), Some((end, after))) = (first, last) else {
             return Err(io::Error::other("never were all clients there"));
         };
         let elapsed = end - start;
@@ -241,10 +250,9 @@ impl Load {
                 "clients were there too briefly to measure",
             ));
         }
-        let share = |nanoseconds: u64| nanoseconds as f64 / elapsed.as_nanos() as f64;
         Ok(Usage {
-            share: share(after - before),
-            task_clock: later.zip(clock).map(|(later, clock)| share(later - clock)),
+            share: (after - before) as f64 / elapsed.as_nanos() as f64,
+            clock: meter.clock(),
             resident,
         })
     }
@@ -254,8 +262,7 @@ impl Load {
 struct Usage {
     /// Seconds of processor time per second.
     share: f64,
-    /// The same by performance events.
-    task_clock: Option<f64>,
+    clock: Clock,
     resident: u64,
 }
 

@@ -60,6 +60,10 @@ enum What {
     Login(DesignFlags),
     /// Waiting times at a fixed rate, 50 to 100 % of capacity
     Latency(DesignFlags),
+    /// Memory of a pooler with many clients
+    Memory(DesignFlags),
+    /// Writes, pipelines, large rows, many rows, servers over unix sockets
+    Shapes(DesignFlags),
     /// Instructions of the decision ring per transaction, by callgrind (needs valgrind)
     Decisions {
         /// For machines
@@ -162,6 +166,8 @@ fn main() -> ExitCode {
         Some(What::Scaling(flags)) => play(Design::Scaling, flags),
         Some(What::Login(flags)) => play(Design::Login, flags),
         Some(What::Latency(flags)) => play(Design::Latency, flags),
+        Some(What::Memory(flags)) => play(Design::Memory, flags),
+        Some(What::Shapes(flags)) => play(Design::Shapes, flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -62,8 +62,39 @@ const LONGEST: Shown = Shown {
     most_is_best: false,
 };
 
-/// What a report shows, in this order. The first two are plotted.
-const ALL: [&Shown; 6] = [&TPS, &CPU, &CORES, &MEDIAN, &TAIL, &LONGEST];
+const FAIRNESS: Shown = Shown {
+    title: "Transactions of the client that was served least, percent of the median client's",
+    better: "more is better",
+    figure: |figures| Some(figures.fairness? * 100.0),
+    digits: 0,
+    most_is_best: true,
+};
+
+const RESIDENT: Shown = Shown {
+    title: "Pooler's memory with all clients connected, megabytes",
+    better: "less is better",
+    figure: |figures| Some(figures.resident? as f64 / 1024.0),
+    digits: 1,
+    most_is_best: false,
+};
+
+/// What a report shows, in this order.
+const ALL: [&Shown; 8] = [
+    &TPS, &CPU, &CORES, &MEDIAN, &TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
+];
+
+impl Record {
+    /// What the report of this design shows. The first two, or all of fewer, are plotted.
+    fn shown(&self) -> &'static [&'static Shown] {
+        match self.design.as_str() {
+            "memory" => &[&RESIDENT],
+            "latency" => &[
+                &MEDIAN, &TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS, &RESIDENT,
+            ],
+            _ => &ALL,
+        }
+    }
+}
 
 /// What a cell of a table says.
 enum Told {
@@ -153,7 +184,7 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(text, "- {name}: {value}");
     }
     let _ = writeln!(text, "- {}\n", clock_note(record));
-    for shown in ALL {
+    for shown in record.shown() {
         let _ = writeln!(text, "## {} ({})\n", shown.title, shown.better);
         for group in record.groups() {
             let _ = writeln!(text, "**{group}**\n");
@@ -211,11 +242,11 @@ pub fn html(record: &Record) -> String {
     page.push_str("</p>\n");
     for group in record.groups() {
         let _ = write!(page, "<section><h2>{}</h2><div class=pair>", escaped(group));
-        for shown in [&TPS, &CPU] {
+        for shown in record.shown().iter().take(2) {
             page.push_str(&plot(record, group, shown));
         }
         page.push_str("</div>");
-        for shown in ALL {
+        for shown in record.shown() {
             page.push_str(&table(record, group, shown));
         }
         page.push_str("</section>\n");
@@ -249,7 +280,7 @@ fn table(record: &Record, group: &str, shown: &Shown) -> String {
         .collect();
     let mut text = format!(
         "<details{}><summary>{} <small>({})</small></summary><table><tr><th>clients{head}",
-        if std::ptr::eq(shown, &TPS) {
+        if std::ptr::eq(shown, record.shown()[0]) {
             " open"
         } else {
             ""
@@ -382,7 +413,7 @@ pub fn against(now: &Record, before: &Record) -> (String, usize) {
             continue;
         };
         for name in &now.contenders {
-            for shown in [&TPS, &CPU] {
+            for shown in now.shown().iter().take(2) {
                 let (Told::Figure(new), Told::Figure(old)) =
                     (told(cell, name, shown), told(earlier, name, shown))
                 else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::clock::TaskClock;
+use crate::clock::{Clock, TaskClock};
 
 /// A program in the background whose output goes to a file; it ends with this value.
 pub struct Process {
@@ -49,20 +49,49 @@ impl Process {
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
 
-    /// Nanoseconds of processor time that it and all its children have used.
-    pub fn cpu_nanoseconds(&self) -> u64 {
-        tree(self.child.id()).into_iter().map(cpu_of_one).sum()
-    }
-
-    /// Counts the processor time of it and all its children by another clock, from now on.
-    pub fn task_clock(&self) -> Option<TaskClock> {
-        let threads = tree(self.child.id()).into_iter().flat_map(threads);
-        TaskClock::of(threads.filter_map(|thread| thread.file_name()?.to_str()?.parse().ok()))
+    /// Counts the processor time of it and all its children from now on.
+    pub fn meter(&self) -> Meter {
+        let all = tree(self.child.id()).into_iter().flat_map(threads);
+        let all = all.filter_map(|thread| thread.file_name()?.to_str()?.parse().ok());
+        Meter {
+            root: self.child.id(),
+            events: TaskClock::of(all),
+        }
     }
 
     /// Kilobytes that it and all its children keep in memory.
     pub fn resident_kilobytes(&self) -> u64 {
         tree(self.child.id()).into_iter().map(resident_of_one).sum()
+    }
+}
+
+/// Counts the processor time of a program and all its children.
+pub struct Meter {
+    root: u32,
+    /// None where the kernel refuses: then the scheduler's account counts.
+    events: Option<TaskClock>,
+}
+
+impl Meter {
+    /// Which clock it reads.
+    pub fn clock(&self) -> Clock {
+        match self.events {
+            Some(_) => Clock::Task,
+            None => Clock::Account,
+        }
+    }
+
+    /// Nanoseconds so far, since some moment.
+    ///
+    /// # Errors
+    /// A counter can't be read.
+    pub fn nanoseconds(&mut self) -> io::Result<u64> {
+        match &mut self.events {
+            Some(events) => events
+                .nanoseconds()
+                .ok_or_else(|| io::Error::other("the task clock can't be read")),
+            None => Ok(tree(self.root).into_iter().map(cpu_of_one).sum()),
+        }
     }
 }
 

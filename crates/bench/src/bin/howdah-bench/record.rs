@@ -61,6 +61,10 @@ pub struct Figures {
     pub resident: Option<u64>,
     /// Milliseconds at the 50th, 95th, 99th, 99.9th percentile, and the longest.
     pub waits: Option<[f64; 5]>,
+    /// Transactions of the client that was served least, as a part of the median client's; none of
+    /// few clients or few transactions.
+    #[serde(default)]
+    pub fairness: Option<f64>,
 }
 
 /// The middle of a cell's rounds, and how far they are apart.

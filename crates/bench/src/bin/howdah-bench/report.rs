@@ -9,10 +9,6 @@ use crate::load::{Protocol, Reading};
 use crate::measure::{CLIENTS, MEASURES, Outcome, Readings, geometric_mean};
 use crate::target::Target;
 
-/// What the cells of the table show.
-const FIGURES: &str =
-    "TPS / pooler's CPU us per transaction, user and system time / the same by task clock";
-
 /// Everything that was measured.
 #[derive(Default)]
 pub struct Results {
@@ -132,7 +128,7 @@ impl Results {
             let _ = writeln!(text, "{} {value}", paint("2", &format!("{name:>12}")));
         }
         if !self.readings.is_empty() {
-            let _ = writeln!(text, "\n{}", paint("1", FIGURES));
+            let _ = writeln!(text, "\n{}", paint("1", &self.caption()));
             let table = self.cell_table();
             let widths = widths(&table);
             for (number, line) in table.iter().enumerate() {
@@ -189,7 +185,7 @@ impl Results {
                 "| {title} | {bound} | {reached} | {verdict} | {beside} |"
             );
         }
-        let _ = write!(text, "\n{FIGURES}:\n\n");
+        let _ = write!(text, "\n{}:\n\n", self.caption());
         for (number, line) in self.cell_table().iter().enumerate() {
             let _ = writeln!(text, "| {} |", line.join(" | "));
             if number == 0 {
@@ -201,6 +197,14 @@ impl Results {
             let _ = writeln!(text, "- {}", line.trim());
         }
         text
+    }
+
+    /// What the cells of the table show, and by which clock.
+    fn caption(&self) -> String {
+        let mut runs = self.readings.values().flatten().flatten();
+        let clock = runs.find_map(|run| Some(run.cpu?.1.name()));
+        let clock = clock.unwrap_or("no clock: no pooler was measured");
+        format!("TPS / pooler's CPU us per transaction, by {clock}")
     }
 
     fn cell_table(&self) -> Vec<Vec<String>> {
@@ -342,12 +346,7 @@ fn beside(outcome: &Outcome) -> String {
         .floor
         .map(|floor| format!(", floor {floor:.3}"))
         .unwrap_or_default();
-    let task_clock = match outcome.task_clock {
-        Some((ratio, Some(floor))) => format!("; by task clock {ratio:.3}, floor {floor:.3}"),
-        Some((ratio, None)) => format!("; by task clock {ratio:.3}"),
-        None => String::new(),
-    };
-    format!("cells {smallest:.2} - {largest:.2}{floor}{task_clock}")
+    format!("cells {smallest:.2} - {largest:.2}{floor}")
 }
 
 fn percentiles(waits: &Waits) -> String {
@@ -365,15 +364,11 @@ fn cell_text(runs: &[Result<Reading, String>]) -> String {
     };
     let mean = |figures: Vec<f64>| geometric_mean(&figures);
     let tps = mean(runs.iter().map(|run| run.tps).collect());
-    let time = |figure: fn(&Reading) -> Option<f64>| {
-        let figures = runs.iter().map(figure).collect::<Option<Vec<_>>>();
-        figures.map_or_else(String::new, |figures| format!(" / {:.1}", mean(figures)))
-    };
-    format!(
-        "{tps:.0}{}{}",
-        time(|run| run.cpu),
-        time(|run| run.task_clock)
-    )
+    let times = runs.iter().map(|run| Some(run.cpu?.0));
+    match times.collect::<Option<Vec<_>>>() {
+        Some(times) => format!("{tps:.0} / {:.1}", mean(times)),
+        None => format!("{tps:.0}"),
+    }
 }
 
 fn reading_json(run: &Result<Reading, String>) -> Value {
@@ -382,11 +377,10 @@ fn reading_json(run: &Result<Reading, String>) -> Value {
             tps,
             latency,
             cpu,
-            task_clock,
             resident,
         }) => json!({
-            "tps": tps, "latency_ms": latency, "cpu_us": cpu, "task_clock_us": task_clock,
-            "resident_kb": resident }),
+            "tps": tps, "latency_ms": latency, "cpu_us": cpu.map(|(cpu, _)| cpu),
+            "clock": cpu.map(|(_, clock)| clock.name()), "resident_kb": resident }),
         Err(cause) => json!({ "failed": cause }),
     }
 }

@@ -259,7 +259,7 @@ fn describe(
     let figures = match outcome {
         Ok(Reading {
             tps,
-            cpu: Some(cpu),
+            cpu: Some((cpu, _)),
             ..
         }) => format!("{tps:.0} TPS, {cpu:.1} us"),
         Ok(Reading { tps, .. }) => format!("{tps:.0} TPS"),
