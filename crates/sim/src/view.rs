@@ -231,8 +231,7 @@ impl View {
 
     /// The client is told that rows have changed.
     pub fn is_told_of_refusal(&mut self, now: Time) {
-        // Behind the transaction's own DDL a refusal says nothing about others' tables.
-        if let Some(sent) = self.refused.take().filter(|_| self.told.is_none()) {
+        if let Some(sent) = self.refused.take() {
             self.catalog.borrow_mut().is_told_of_stale(sent, now);
         }
     }
@@ -351,7 +350,8 @@ impl View {
     /// PostgreSQL says that a statement's rows have changed.
     pub fn refuse(&mut self, plan: &Plan) -> Fault {
         self.stir();
-        self.refused = Some(plan.sent);
+        // Behind the transaction's own DDL a refusal says nothing about others' tables.
+        self.refused = self.told.is_none().then_some(plan.sent);
         refused()
     }
 
