@@ -390,13 +390,26 @@ fn memory(choice: Choice, workers: usize) -> Vec<Cell> {
 
 fn shapes(workers: usize) -> Vec<Cell> {
     let shape = Shape::new(40, workers);
-    let unix = Shape { unix: true, ..shape };
+    let unix = Shape {
+        unix: true,
+        ..shape
+    };
     let kinds = [
         ("writes", Protocol::Simple, Script::Writes, shape),
-        ("pipeline of ten", Protocol::Extended, Script::Pipeline, shape),
+        (
+            "pipeline of ten",
+            Protocol::Extended,
+            Script::Pipeline,
+            shape,
+        ),
         ("row of 100 KB", Protocol::Simple, Script::LargeRow, shape),
         ("a thousand rows", Protocol::Simple, Script::ManyRows, shape),
-        ("servers over unix sockets", Protocol::Simple, Script::Constant, unix),
+        (
+            "servers over unix sockets",
+            Protocol::Simple,
+            Script::Constant,
+            unix,
+        ),
     ];
     let cell = |(name, protocol, script, shape): (&str, _, _, _)| Cell {
         group: name.to_owned(),
