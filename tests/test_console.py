@@ -22,8 +22,8 @@ AVERAGES = ("server_assignment_count xact_count query_count recv sent xact_time 
             "wait_time client_parse_count server_parse_count bind_count").split()
 
 COLUMNS = {
-    "CLIENTS": f"{SOCKET_COLUMNS} wait_reason wait_place",
-    "SERVERS": SOCKET_COLUMNS,
+    "CLIENTS": f"{SOCKET_COLUMNS} wait_reason wait_place pin_reason pinned_since",
+    "SERVERS": f"{SOCKET_COLUMNS} pin_reason pinned_since",
     "SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
     "ACTIVE_SOCKETS": f"{SOCKET_COLUMNS} {BUFFER_COLUMNS}",
     "MEM": "name size used free memtotal",
@@ -39,7 +39,7 @@ COLUMNS = {
     "LISTS": "list items",
     "POOLS": "database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req "
              "sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested sv_login "
-             "maxwait maxwait_us pool_mode load_balance_hosts",
+             "maxwait maxwait_us pool_mode load_balance_hosts sv_pinned pins unseen_state",
     "STATE": "key value",
     "STATS": "database " + " ".join(f"total_{s}" for s in STATS) + " "
              + " ".join(f"avg_{s}" for s in AVERAGES),

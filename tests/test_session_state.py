@@ -1,5 +1,8 @@
 """What a session has is its client's on every server, and nobody else's on any (transaction mode)."""
 
+import re
+import threading
+
 import pytest
 
 from harness import machine, wire
@@ -284,7 +287,7 @@ def test_what_keeps_its_server(pool, way, still, ends):
 
 def test_a_lock_is_its_clients(pool):
     """Advisory locks exclude another client, and are given back by their holder only."""
-    howdah = pool(3)
+    howdah = pool(4)
     with howdah.connect() as holder, howdah.connect() as other:
         assert holder.value("select pg_try_advisory_lock(5)") == "t"
         for _ in range(3):
@@ -364,6 +367,258 @@ def test_long_queries_are_read(pool):
         client.rows("insert into t values (1)")
         assert client.value("select count(*) from t") == "1"
     disturb(howdah, 1)
+
+
+# How many may ------------------------------------------------------------------------------------
+
+def row_of(howdah, show, **wanted):
+    """The one row of a SHOW with these values."""
+    rows = [row for row in howdah.console(show)
+            if all(row[key] == value for key, value in wanted.items())]
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+PINS = {
+    "query": lambda client: client.rows("create temp table t (a int)"),
+    "extended": lambda client: extended(client, "create temp table t (a int)"),
+    "named": lambda client: client.ask(
+        parse("select pg_advisory_lock(1)", "n"), sync(), bind("n"), execute(), sync()),
+    "several": lambda client: client.rows("select 1; select pg_advisory_lock_shared(2)"),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("way", PINS)
+def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
+    """Half of a pool may be kept. Who waits for that has no server meanwhile."""
+    howdah = pool(4, workers=workers)
+    holders = [howdah.connect() for _ in range(2)]
+    for number, holder in enumerate(holders):
+        holder.rows(f"create temp table t (a int); insert into t values ({number})")
+    with howdah.connect(application_name="waits") as waiter:
+        asked = []
+        thread = threading.Thread(target=lambda: asked.append(PINS[way](waiter)))
+        thread.start()
+        waits = {"application_name": "waits", "state": "waiting", "wait_reason": "pin_limit"}
+        machine.wait_until(lambda: [row for row in howdah.console("SHOW CLIENTS") if waits.items()
+                                    <= row.items()], "it to wait")
+        # Others have the rest of the pool meanwhile.
+        others = [howdah.connect() for _ in range(2)]
+        for other in others:
+            other.rows("begin")
+        for other in others:
+            other.rows("create temp table gone (a int) on commit drop")
+            other.rows("commit")
+            other.close()
+        assert not asked
+        holders[0].rows("drop table t")
+        thread.join(20)
+        assert asked
+        howdah.wait_for_pool(sv_pinned=2)
+        assert holders[1].value("select a from t") == "1"
+    for holder in holders:
+        holder.close()
+    machine.wait_until(lambda: howdah.pool()["sv_pinned"] == 0, "nobody to keep a server")
+
+
+@pytest.mark.parametrize("protocol", ["simple", "extended", "not-renamed"])
+def test_inside_a_transaction_it_is_refused(pool, protocol):
+    howdah = pool(2, max_prepared_statements=0 if protocol == "not-renamed" else 200)
+    with howdah.connect() as holder, howdah.connect() as other:
+        holder.rows("select pg_advisory_lock(9)")
+        other.rows("begin")
+        other.rows("select 1")
+        if protocol == "simple":
+            fields = other.error(query("create temp table t (a int)"))
+        else:
+            fields = other.error(parse("create temp table t (a int)"), bind(), execute(), sync())
+        assert (fields["C"], fields["S"]) == ("53000", "ERROR")
+        assert "pin_limit" in fields["M"] and "outside of a transaction" in fields["H"]
+        assert other.error(query("select 1"))["C"] == "25P02"
+        other.rows("rollback")
+        # It is told the same in a failed transaction as by PostgreSQL.
+        other.rows("begin")
+        other.error(query("select 1/0"))
+        assert other.error(query("create temp table t (a int)"))["C"] == "25P02"
+        other.rows("rollback")
+        # What goes with its transaction is not refused, nor what only asks for numbers.
+        other.rows("begin; create temp table t (a int) on commit drop; insert into t values (1)")
+        assert other.error(query("select lastval()"))["C"] == "55000"
+        other.rows("rollback")
+        holder.rows("select pg_advisory_unlock_all()")
+        other.rows("begin; create temp table t (a int)")
+        other.rows("commit")
+        assert other.value("select count(*) from t") == "0"
+
+
+def test_who_waits_to_keep_a_server_may_give_up(pool):
+    howdah = pool(2, query_wait_timeout=1)
+    with howdah.connect() as holder:
+        holder.rows("create temp table t (a int)")
+        with howdah.connect() as waiter:
+            waiter.send(query("create temp table t (a int)"))
+            (last,) = [reply for reply in waiter.read_to_end() if reply.tag == "E"]
+            assert last.fields()["M"] == "query_wait_timeout"
+        with howdah.connect() as waiter:
+            waiter.send(query("create temp table t (a int)"))
+            howdah.wait_for_pool(cl_waiting=1)
+            waiter.cancel()
+            replies = waiter.read_until("Z")
+            assert [reply.fields()["C"] for reply in replies if reply.tag == "E"] == ["57014"]
+            assert waiter.value("select 1") == "1"
+            waiter.send(query("create temp table t (a int)"))
+            howdah.wait_for_pool(cl_waiting=1)
+            waiter.abort()
+        howdah.wait_for_pool(cl_waiting=0)
+        holder.rows("drop table t")
+    with howdah.connect() as other:
+        other.rows("create temp table t (a int)")
+        howdah.wait_for_pool(sv_pinned=1)
+
+
+def test_a_pool_of_one_is_kept_by_one(pool):
+    howdah = pool(1)
+    with howdah.connect() as holder, howdah.connect() as other:
+        holder.rows("create temp table t (a int)")
+        other.send(query("create temp table t (a int)"))
+        howdah.wait_for_pool(cl_waiting=1)
+        holder.rows("discard all")
+        assert other.read_until("Z")[-1].tag == "Z"
+        assert other.value("select count(*) from t") == "0"
+
+
+def test_a_higher_limit_lets_in_who_waits(pool):
+    howdah = pool(3)
+    with howdah.connect() as holder, howdah.connect() as waiter:
+        holder.rows("create temp table t (a int)")
+        waiter.send(query("create temp table t (a int)"))
+        howdah.wait_for_pool(cl_waiting=1)
+        howdah.console("SET pin_limit = 2")
+        assert waiter.read_until("Z")[-1].tag == "Z"
+
+
+def test_who_keeps_a_server_behind_the_limit_is_disconnected(pool):
+    """What is found only behind a statement."""
+    howdah = pool(2)
+    with howdah.connect() as holder, howdah.connect() as other:
+        holder.rows("create temp table t (a int)")
+        filler = "select '" + "x" * 100_000 + "';"
+        try:
+            other.send(query(filler + " create temp table u (a int)"))
+            errors = [reply.fields() for reply in other.read_to_end() if reply.tag == "E"]
+        except wire.Ended:
+            errors = [{"C": "53000"}]
+        assert [fields["C"] for fields in errors] == ["53000"]
+        howdah.wait_for_pool(sv_pinned=1)
+
+
+def test_why_a_server_is_kept(pool):
+    howdah = pool(2, pin_notice=1, verbose=1)
+    with howdah.connect(application_name="keeps") as client:
+        mark = howdah.log_mark()
+        replies = client.ask(query("prepare p as select 1"))
+        replies += client.ask(query("select pg_advisory_lock(3)"))
+        notices = [reply.fields()["M"] for reply in replies if reply.tag == "N"]
+        assert notices == ["this session keeps its server: SQL PREPARE"]
+        row = row_of(howdah, "SHOW CLIENTS", application_name="keeps")
+        assert row["pin_reason"] == "SQL PREPARE, advisory locks"
+        assert row["pinned_since"].endswith(" UTC")
+        server = row_of(howdah, "SHOW SERVERS", link=row["ptr"])
+        assert server["pin_reason"] == "SQL PREPARE, advisory locks"
+        howdah.wait_for_log("keeps its server: SQL PREPARE", mark)
+        assert (howdah.pool()["sv_pinned"], howdah.pool()["pins"]) == (1, 1)
+        client.rows("discard all")
+        row = row_of(howdah, "SHOW CLIENTS", application_name="keeps")
+        assert not row["pin_reason"] and not row["pinned_since"]
+        assert (howdah.pool()["sv_pinned"], howdah.pool()["pins"]) == (0, 1)
+
+
+def test_who_keeps_a_server_and_is_silent(pool):
+    howdah = pool(2, pin_idle_timeout=1)
+    with howdah.connect() as client, howdah.connect() as other:
+        client.rows("create temp table t (a int)")
+        client.rows("begin")
+        machine.wait_until(lambda: other.value("select 1") == "1", "the other")
+        client.send(query("commit"))
+        (last,) = [reply for reply in client.read_to_end() if reply.tag == "E"]
+        assert (last.fields()["C"], last.fields()["M"]) == ("57P05", "pin_idle_timeout")
+        assert other.value("select 1") == "1"
+
+
+# What no text tells ------------------------------------------------------------------------------
+
+UNSEEN = [
+    ("set_config('work_mem', '9MB', false)", "settings (work_mem)"),
+    ("set_config('role', 'plain_user', false)", "settings (role)"),
+    ("pg_advisory_lock(4)::text", "advisory locks"),
+]
+
+
+@pytest.mark.parametrize("hidden, told", UNSEEN, ids=[told for _, told in UNSEEN])
+def test_what_a_function_leaves_is_found(pool, postgres, hidden, told):
+    postgres.sql("create or replace function hides() returns text language plpgsql as "
+                 f"$$begin return {hidden}; end$$")
+    howdah = pool(1, session_state_check=1)
+    with howdah.connect() as client, howdah.connect() as other:
+        client.rows("set statement_timeout = '50s'")
+        mark = howdah.log_mark()
+        client.rows("select 1")
+        extended(client, "select hides()")
+        howdah.wait_for_log("left behind without its texts telling: "
+                            + re.escape(told) + "; last run: select hides\\(\\)", mark)
+        assert show(other, "work_mem") == "4MB"
+        assert other.value("select current_user") == "postgres"
+        assert other.value("select count(*) from pg_locks where locktype = 'advisory'") == "0"
+        assert show(client, "statement_timeout") == "50s"
+        assert howdah.pool()["unseen_state"] == 1
+
+
+def test_one_in_so_many_is_checked(pool):
+    howdah = pool(1, session_state_check=3)
+    with howdah.connect() as client:
+        for _ in range(9):
+            client.rows("do $$begin execute 'se' || 't work_mem = 77'; end$$")
+            client.rows("discard all")
+        # Of 18 releases.
+        assert 3 <= int(howdah.pool()["unseen_state"]) <= 6
+
+
+def test_a_server_that_listens_for_nobody(pool, postgres):
+    howdah = pool(1)
+    with howdah.connect() as client, howdah.connect() as other:
+        mark = howdah.log_mark()
+        client.rows("do $$begin execute 'lis' || 'ten hidden'; end$$")
+        replies = other.ask(query("notify hidden"))
+        assert "A" not in [reply.tag for reply in replies]
+        howdah.wait_for_log("listens without its clients' texts telling", mark)
+        assert other.value("select count(*) from pg_listening_channels()") == "0"
+        # Between two clients.
+        client.rows("do $$begin execute 'lis' || 'ten hidden'; end$$")
+        mark = howdah.log_mark()
+        postgres.sql("notify hidden")
+        howdah.wait_for_log("listens without its clients' texts telling", mark)
+        assert other.value("select count(*) from pg_listening_channels()") == "0"
+
+
+# Bounds ------------------------------------------------------------------------------------------
+
+def test_ever_more_settings(pool):
+    """Who sets ever more is kept within bounds, and the others are served."""
+    howdah = pool(2)
+    with howdah.connect() as client, howdah.connect() as other:
+        for first in range(0, 3_000, 50):
+            client.rows(";".join(f"set app.n{n} = '{n}'" for n in range(first, first + 50)))
+        assert show(client, "app.n2999") == "2999"
+        assert other.value("select coalesce(current_setting('app.n1', true), '')") == ""
+        howdah.wait_for_pool(sv_pinned=1)
+        client.rows("reset all")
+        howdah.wait_for_pool(sv_pinned=0)
+        assert client.value("select coalesce(current_setting('app.n1', true), '')") == ""
+        client.rows("set app.long = '" + "x" * 700_000 + "'")
+        assert client.value("select length(current_setting('app.long'))") == "700000"
+        howdah.wait_for_pool(sv_pinned=1)
+        assert other.value("select length(coalesce(current_setting('app.long', true), ''))") == "0"
 
 
 # The other two ----------------------------------------------------------------------------------

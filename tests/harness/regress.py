@@ -1,4 +1,8 @@
-"""`./regress`: PostgreSQL's own regression suite, directly and through Howdah, must end alike."""
+"""`./regress`: PostgreSQL's own regression suite, directly and through Howdah, must end alike.
+
+In transaction mode nobody who keeps no server gets the same one twice running as long as another is
+free, and a disturber uses servers in between, so that what a session has must really follow it.
+"""
 
 import argparse
 import filecmp
@@ -7,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 
 from . import machine, postgres as pg
 from .howdah import Howdah
@@ -43,6 +48,56 @@ def run_suite(driver, programs, suite, scratch, name, port):
     return os.path.join(output, "results")
 
 
+# What the disturber has in its session, each in turn: nobody else may see it.
+DISTURBS = ("set search_path = nowhere", "set default_transaction_read_only = on", "set role nobody",
+            "set work_mem = '65kB'", "set lock_timeout = '1h'", "set row_security = off",
+            "set default_transaction_isolation = serializable", "set session authorization nobody",
+            "set extra_float_digits = -15", "set check_function_bodies = off", "reset all",
+            "reset role; reset session authorization", "discard all")
+
+
+class Disturber:
+    """A client of the suite's database that uses servers all the time, with settings of its own."""
+
+    def __init__(self, howdah):
+        self.howdah, self.ends, self.count = howdah, threading.Event(), 0
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        """Disturbs, once the database is there."""
+        client = None
+        while not self.ends.wait(0.002):
+            try:
+                if client is None:
+                    client = self.howdah.connect(database="regression")
+                client.rows(DISTURBS[self.count % len(DISTURBS)])
+                self.count += 1
+            except Exception:  # pylint: disable=broad-exception-caught
+                # The database is not there, or the suite has ended this session, as it does others.
+                client = None
+                self.ends.wait(0.2)
+        if client:
+            client.close()
+
+    def end(self):
+        """Ends."""
+        self.ends.set()
+        self.thread.join()
+
+
+def report_unpinned(howdah):
+    """How many of the suite's transactions got a server of their own choosing."""
+    for row in howdah.console("SHOW STATS"):
+        if row["database"] == "regression":
+            given, ran = (int(row[f"total_{what}_count"]) for what in ("server_assignment", "xact"))
+            print(f"{ran} transactions, servers given out {given} times "
+                  f"({100 * given / max(1, ran):.0f} %)", flush=True)
+    for row in howdah.console("SHOW POOLS"):
+        if row["database"] == "regression":
+            print(f"{row['user']}: servers kept {row['pins']} times", flush=True)
+
+
 def compare(direct, through):
     """The names of tests whose output is not the same byte for byte."""
     names = sorted(name for name in os.listdir(direct) if name.endswith(".out"))
@@ -59,6 +114,7 @@ def main():
     parser.add_argument("suite", metavar="SUITE")
     parser.add_argument("--driver", default="auto", help="io_uring or epoll")
     parser.add_argument("--workers", default=1, type=int)
+    parser.add_argument("--mode", default="session", help="session or transaction")
     parser.add_argument("--reuse", action="store_true",
                         help="clients follow each other on a server, which PostgreSQL lets them "
                              "see: loaded libraries, for one")
@@ -79,16 +135,28 @@ def main():
     for through in (False, True):
         name = "through Howdah" if through else "directly"
         cluster = pg.Postgres(programs, scratch, name.replace(" ", "-") + "-cluster", **SETTINGS)
+        cluster.sql("create role nobody")
         port, howdah = cluster.port, None
         if through:
-            lifetime = {} if options.reuse else {"server_lifetime": 0}
+            session = options.mode == "session"
+            more = {"server_lifetime": 0} if session and not options.reuse else {}
+            if not session:
+                more = {"server_round_robin": 1, "pin_limit": 80, "min_pool_size": 6}
             howdah = Howdah(options.howdah, scratch, "howdah", postgres=cluster,
-                            driver=options.driver, workers=options.workers, pool_mode="session",
-                            default_pool_size=90, max_client_conn=1000, **lifetime)
+                            driver=options.driver, workers=options.workers,
+                            pool_mode=options.mode, default_pool_size=90, max_client_conn=1000,
+                            **more)
             port = howdah.port
+        disturber = Disturber(howdah) if through and options.mode != "session" else None
         try:
             results.append(run_suite(driver, programs, suite, scratch, name, port))
+            if disturber:
+                disturber.end()
+                print(f"The disturber ran {disturber.count} transactions.")
+                report_unpinned(howdah)
         finally:
+            if disturber:
+                disturber.end()
             for child in (howdah, cluster):
                 if child:
                     child.stop()

@@ -83,6 +83,8 @@ pub struct Database {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of what clients leave in their sessions.
     pub session_state: Option<SessionState>,
+    /// How many clients may keep a server of a pool.
+    pub pin_limit: Option<u32>,
     /// Run once on each new server.
     pub connect_query: Option<String>,
     /// Sent when a server is opened.
@@ -186,6 +188,7 @@ impl Database {
             sslnegotiation: SslNegotiation::Postgres,
             pool_mode: None,
             session_state: None,
+            pin_limit: None,
             connect_query: None,
             client_encoding: None,
             datestyle: None,
@@ -227,6 +230,7 @@ impl Database {
             "load_balance_hosts" => self.load_balance_hosts = LoadBalance::read(value)?,
             "sslmode" => self.sslmode = Some(SslMode::read(value)?),
             "sslnegotiation" => self.sslnegotiation = SslNegotiation::read(value)?,
+            "pin_limit" => self.pin_limit = read_limit(value)?,
             "session_state" => self.session_state = Some(SessionState::read(value)?),
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "connect_query" => self.connect_query = text(),

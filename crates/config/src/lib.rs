@@ -360,6 +360,22 @@ impl Config {
         nearer.unwrap_or(self.globals.session_state)
     }
 
+    /// How many clients may keep a server of a pool between transactions; 0 sets no limit.
+    pub fn pin_limit(&self, database: &Database, user: Option<&User>) -> u32 {
+        let nearer = user.and_then(|user| user.pin_limit).or(database.pin_limit);
+        let limit = nearer.unwrap_or(self.globals.pin_limit);
+        if limit > 0 {
+            return limit;
+        }
+        let bounds = [
+            self.pool_size(database, user),
+            self.max_db_connections(database),
+            self.max_user_connections(user),
+        ];
+        let servers = bounds.into_iter().filter(|bound| *bound > 0).min();
+        servers.map_or(0, |servers| (servers / 2).max(1))
+    }
+
     /// Servers on top when clients of a pool wait too long.
     pub fn reserve_pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
         let nearer = user
@@ -436,6 +452,12 @@ impl Config {
     pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.client_idle_timeout)
             .unwrap_or(self.globals.client_idle_timeout)
+    }
+
+    /// How long a client may be silent that keeps a server; zero: for ever.
+    pub fn pin_idle_timeout(&self, user: Option<&User>) -> Duration {
+        user.and_then(|user| user.pin_idle_timeout)
+            .unwrap_or(self.globals.pin_idle_timeout)
     }
 
     /// How servers of a database may have us prove ourselves.

@@ -270,6 +270,16 @@ globals! {
          cancel request that reaches another peer is forwarded to us. 0: we are nobody's peer.";
     pidfile: String = "", G, fixed, Built,
         "The file to write the process id to; empty means none.";
+    pin_idle_timeout: Duration = "0", GU, reload, Built,
+        "Disconnects clients that keep a server between transactions (session_state) and send \
+         nothing for this long. Not in PgBouncer.";
+    pin_limit: u32 = "0", GDU, reload, Built,
+        "How many clients of a pool may keep a server between transactions (session_state). Beyond \
+         it a statement that would keep one waits outside a transaction, and is refused (53000) \
+         inside one. 0: half of the servers that the pool may have, at least one. Not in PgBouncer.";
+    pin_notice: bool = "0", G, reload, Built,
+        "Tells clients by a NOTICE that they keep a server between transactions, and why. Not in \
+         PgBouncer.";
     pkt_buf: u32 = "4096", G, fixed, Built,
         "PgBouncer's buffer size; taken, but our buffers have their own.";
     pool_mode: PoolMode = "session", GDU, reload, Built,
@@ -348,6 +358,11 @@ globals! {
          `keep`: it is that client's on every server, and nobody else's; what can't be moved \
          (temporary tables, advisory locks, LISTEN) keeps its server for it. `discard`: it is lost \
          with the transaction. `share`: it stays on the server for whoever comes next, as with \
+         PgBouncer.";
+    session_state_check: u32 = "0", G, reload, Built,
+        "Asks PostgreSQL at one in so many releases of a server (1: at each) whether a client has \
+         left something there that its texts did not tell, such as what a function has set, locked \
+         or created; what is found is logged, counted and cleaned away. 0 never asks. Not in \
          PgBouncer.";
     so_reuseport: bool = "0", G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";
@@ -662,7 +677,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 17, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 21, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub struct User {
     pub transaction_timeout: Option<Duration>,
     /// How long a client may be silent.
     pub client_idle_timeout: Option<Duration>,
+    /// How long one may be that keeps a server.
+    pub pin_idle_timeout: Option<Duration>,
+    /// How many clients may keep a server of a pool.
+    pub pin_limit: Option<u32>,
 }
 
 impl User {
@@ -55,6 +59,8 @@ impl User {
             "query_timeout" => self.query_timeout = read_time(value)?,
             "idle_transaction_timeout" => self.idle_transaction_timeout = read_time(value)?,
             "transaction_timeout" => self.transaction_timeout = read_time(value)?,
+            "pin_idle_timeout" => self.pin_idle_timeout = read_time(value)?,
+            "pin_limit" => self.pin_limit = read_limit(value)?,
             "client_idle_timeout" => self.client_idle_timeout = read_time(value)?,
             _ => return None,
         }

@@ -154,6 +154,11 @@ impl Pooler {
             named.statement = statements.adopt(schema, named.statement);
             client.names.insert(name, named);
         }
+        let named = client.names.values().map(|named| &named.statement);
+        client.names_keep = named.chain(&client.unnamed).any(|statement| {
+            let effects = statement.effects.as_ref();
+            effects.is_some_and(|effects| effects.may_keep_server())
+        });
         match passenger.server {
             Some(server) => self.seat_session(id, server, passenger.key, out),
             None => self.seat(id, passenger.standing, passenger.key, out),

@@ -1,6 +1,7 @@
 //! The Broker: one value on one worker, reached only by mail. It owns the permits of every bound
 //! on servers (pool, database, user) and on clients, and knows which workers are hungry.
 
+mod pins;
 mod places;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::console::is_console;
 use crate::event::{Time, WorkerId};
 use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, HeldBy, Mail, ToBroker};
 use crate::pool::PoolKey;
+use pins::Pins;
 use places::Kept;
 
 /// See the module.
@@ -56,6 +58,8 @@ struct Pool {
     bounds: Bounds,
     /// It has more servers than its bounds allow, and workers were told how many to keep.
     shrinking: bool,
+    /// Clients that keep a server.
+    pins: Pins,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -200,6 +204,38 @@ impl Broker {
                     }),
                 );
             }
+            ToBroker::Pin {
+                worker,
+                client,
+                ticket,
+                pool,
+                wish,
+                bounds,
+            } => {
+                self.pool(&pool, worker);
+                self.bounded(&pool, bounds, post);
+                let pins = &mut self.pool(&pool, worker).pins;
+                pins.ask(
+                    pins::Asker {
+                        worker,
+                        ticket,
+                        client,
+                    },
+                    wish,
+                    bounds.pins,
+                    post,
+                );
+            }
+            ToBroker::Unpin {
+                worker,
+                ticket,
+                pool,
+            } => {
+                let entry = self.pool(&pool, worker);
+                entry.pins.give_back(worker, ticket);
+                entry.pins.feed(entry.bounds.pins, post);
+                self.forget(&pool);
+            }
             ToBroker::Left { login } => {
                 self.clients -= u32::from(!is_console(&login.database));
                 less(&mut self.database_clients, &login.database);
@@ -227,6 +263,11 @@ impl Broker {
     /// Permits that are given out.
     pub fn permits(&self) -> usize {
         self.pools.values().map(|pool| pool.total as usize).sum()
+    }
+
+    /// Clients that keep servers, or wait for that.
+    pub fn pins(&self) -> usize {
+        self.pools.values().map(|pool| pool.pins.len()).sum()
     }
 
     /// How many workers wait for servers of some pool.
@@ -463,6 +504,7 @@ impl Broker {
         };
         if pool.bounds != bounds {
             pool.bounds = bounds;
+            pool.pins.feed(bounds.pins, post);
             self.shrink(key, post);
         }
     }
@@ -523,6 +565,7 @@ impl Broker {
             pool.total == 0
                 && pool.held.iter().all(|held| *held == 0)
                 && pool.hungry.iter().all(Option::is_none)
+                && pool.pins.is_empty()
         };
         if self.pools.get(key).is_some_and(unused) {
             self.pools.remove(key);

@@ -52,6 +52,7 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
             FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
             FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
             FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
+            FromBroker::Pinned { granted, .. } => format!("pinned {granted}"),
         });
     });
     said
@@ -247,6 +248,7 @@ impl Both {
         reserve_after: 0,
         database: 1,
         user: 1,
+        pins: 0,
     };
 
     fn new() -> Both {

@@ -41,6 +41,8 @@ pub struct Census {
     pub hungry: usize,
     /// Notes of where clients are that have moved.
     pub notes: usize,
+    /// Clients that the Broker lets keep a server, and those that wait for that.
+    pub leaves: usize,
 }
 
 impl Pooler {
@@ -87,6 +89,7 @@ impl Pooler {
             permits: broker.map_or(0, |broker| broker.permits()),
             admitted: broker.map_or(0, |broker| broker.clients() as usize),
             hungry: broker.map_or(0, |broker| broker.hungry()),
+            leaves: broker.map_or(0, |broker| broker.pins()),
             notes: self.moves.under_way() + self.keys.absent(),
         }
     }
@@ -173,5 +176,6 @@ impl std::ops::AddAssign for Census {
         self.admitted += other.admitted;
         self.hungry += other.hungry;
         self.notes += other.notes;
+        self.leaves += other.leaves;
     }
 }

@@ -186,6 +186,9 @@ impl Pooler {
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
                 deadlines.add(client.quiet, terms.client_idle_timeout, Fault::ClientIdle);
+                if client.is_pinned() {
+                    deadlines.add(client.quiet, terms.pin_idle_timeout, Fault::PinIdle);
+                }
                 return;
             }
             let limit = terms.idle_transaction_timeout;

@@ -47,6 +47,8 @@ pub enum Fault {
     TransactionBlock,
     /// Something in statement mode that would keep a server for its client.
     PinsInStatementMode,
+    /// It keeps a server, and too many clients of its pool do (`pin_limit`).
+    TooManyPins,
     /// The proof of identity failed: the text says how.
     LoginFailed(&'static str),
     /// auth_query found nobody of this name.
@@ -79,6 +81,8 @@ pub enum Fault {
     LoginTimeoutServerDown,
     /// `client_idle_timeout`.
     ClientIdle,
+    /// `pin_idle_timeout`.
+    PinIdle,
     /// `idle_transaction_timeout`.
     IdleTransaction,
     /// `transaction_timeout`.
@@ -159,8 +163,9 @@ impl Fault {
             NoDatabase(_) => "3D000",
             TooManyClients(_) => "53300",
             StatementTooLong(_) => "54000",
+            TooManyPins => "53000",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
-            ClientIdle => "57P05",
+            ClientIdle | PinIdle => "57P05",
             NoSuchUser => "28000",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
             ServerLogin(sqlstate, _)
@@ -258,6 +263,9 @@ impl fmt::Display for Fault {
                 "what outlives its statement and belongs to one session is not allowed in \
                  statement pooling mode",
             ),
+            TooManyPins => f.write_str(
+                "too many clients of the pool keep a server between transactions (pin_limit)",
+            ),
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             NoSuchUser => f.write_str("no such user"),
             NotAllowed => f.write_str("not allowed"),
@@ -273,6 +281,7 @@ impl fmt::Display for Fault {
             LoginTimeout => f.write_str("client_login_timeout"),
             LoginTimeoutServerDown => f.write_str("client_login_timeout (server down)"),
             ClientIdle => f.write_str("client_idle_timeout"),
+            PinIdle => f.write_str("pin_idle_timeout"),
             IdleTransaction => f.write_str("idle transaction timeout"),
             TransactionTimeout => f.write_str("transaction timeout"),
             QueryTimeout => f.write_str("query timeout"),

@@ -179,6 +179,8 @@ pub enum Refusal {
     Changed,
     /// Its constants would be read under other settings than its client's at its Parse.
     Settings,
+    /// It would keep its server for its client, and too many do (`pin_limit`).
+    Pins,
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.

@@ -129,6 +129,8 @@ pub struct Bounds {
     pub database: u32,
     /// `max_user_connections`; 0 for no limit.
     pub user: u32,
+    /// `pin_limit`; 0 for no limit.
+    pub pins: u32,
 }
 
 /// Bounds on clients, as the configuration has them; 0 for no limit.
@@ -242,11 +244,44 @@ pub enum ToBroker {
         /// Which database and user.
         login: Arc<PoolKey>,
     },
+    /// A client would keep a server between transactions.
+    Pin {
+        /// Where it is.
+        worker: WorkerId,
+        /// Who.
+        client: ClientId,
+        /// Names what is asked: one of the worker's.
+        ticket: u64,
+        /// In which pool.
+        pool: Arc<PoolKey>,
+        /// What if too many do.
+        wish: Wish,
+        /// The pool's bounds.
+        bounds: Bounds,
+    },
+    /// It keeps none any more, or does not wait for that any more.
+    Unpin {
+        /// Where it is.
+        worker: WorkerId,
+        /// What it asked.
+        ticket: u64,
+        /// In which pool.
+        pool: Arc<PoolKey>,
+    },
     /// An admitted client has left.
     Left {
         /// Which database and user.
         login: Arc<PoolKey>,
     },
+}
+
+/// What a client wants that would keep a server while too many do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// It stands in line.
+    Waits,
+    /// It wants to be told at once.
+    Knows,
 }
 
 /// Where room for a server can be made.
@@ -344,6 +379,15 @@ pub enum FromBroker {
         pool: Arc<PoolKey>,
         /// How many; `u32::MAX` once there are no more than the bounds allow.
         keep: u32,
+    },
+    /// A client may keep a server, or must not.
+    Pinned {
+        /// Who.
+        client: ClientId,
+        /// What it asked.
+        ticket: u64,
+        /// It may.
+        granted: bool,
     },
     /// The client is in, or the name of the bound that keeps it out.
     Admitted {

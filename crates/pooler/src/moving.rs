@@ -492,7 +492,8 @@ fn may_leave(client: &Client) -> bool {
     };
     // What PostgreSQL is yet to be asked about the session does not travel.
     let settled = client.session.as_ref().is_none_or(|session| {
-        session.pending.is_empty() && session.pinned.is_empty() && session.pieces.is_none()
+        let kept = !session.pinned.is_empty() || session.ticket.is_some();
+        session.pending.is_empty() && !kept && session.pieces.is_none()
     });
     rests
         && settled

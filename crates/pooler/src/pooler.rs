@@ -127,6 +127,8 @@ pub struct Pooler {
     /// Who asked the control thread, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
     next_ticket: u64,
+    /// How often leave was asked for to keep a server.
+    pub(crate) tickets: u64,
     pub(crate) numbers: Arc<AtomicU64>,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
@@ -190,6 +192,7 @@ impl Pooler {
             seeded,
             asks: HashMap::with_hasher(seeded),
             next_ticket: 0,
+            tickets: 0,
             numbers: setup.numbers,
             spare: Vec::new(),
         };
@@ -324,6 +327,11 @@ impl Pooler {
             } => {
                 self.admitted(client, login, answer, out);
             }
+            FromBroker::Pinned {
+                client,
+                ticket,
+                granted,
+            } => self.leave_answered(client, ticket, granted, out),
         }
     }
 
@@ -439,6 +447,13 @@ impl Pooler {
             assert_eq!(clients, pool.clients as usize, "clients");
             let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
             let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
+            let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
+            for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
+                assert!(
+                    pool.pin_line.iter().any(|(waiter, _)| *waiter == id),
+                    "who waits for leave stands in line"
+                );
+            }
             assert_eq!(
                 pinned, pool.pinned as usize,
                 "clients that keep their server"

@@ -29,6 +29,8 @@ pub struct Stats {
     pub lends: u64,
     /// Times a client began to keep its server between transactions.
     pub pins: u64,
+    /// Times something was found on a server that no text had told.
+    pub unseen: u64,
 }
 
 impl Stats {
@@ -64,6 +66,7 @@ impl Stats {
         self.binds += other.binds;
         self.lends += other.lends;
         self.pins += other.pins;
+        self.unseen += other.unseen;
     }
 
     /// PgBouncer's line in the log about what was counted in so many seconds.
@@ -102,6 +105,7 @@ impl Stats {
             binds: self.binds - earlier.binds,
             lends: self.lends - earlier.lends,
             pins: self.pins - earlier.pins,
+            unseen: self.unseen - earlier.unseen,
         }
     }
 }

@@ -331,6 +331,7 @@ impl Pooler {
         }
         self.drop_key(client.old_key.clone(), id, out);
         self.settle_cancels(id, out);
+        self.leave_goes(&client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
             passenger.server = carried.remove(&id);

@@ -711,6 +711,13 @@ impl<'a> Speaker<'a> {
     fn sql_prepare(&mut self) {
         let token = self.token();
         let name = format!("q{}_{}", token.client, token.number);
+        if self.chance.once_in(3) {
+            // It waits where too many keep a server, and lets the others have theirs.
+            self.query(&format!("prepare {name} as select 1"));
+            let run = self.token();
+            self.query(&format!("execute {name} '{run}'"));
+            return self.query(&format!("deallocate {name}"));
+        }
         self.query("begin");
         self.query(&format!("prepare {name} as select 1"));
         let run = self.token();

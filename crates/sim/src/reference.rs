@@ -118,7 +118,8 @@ impl Reference {
                 if refused {
                     self.session.lose();
                 }
-                if expected == message || unparsed || lost || refused {
+                let kept_off = is_kept_off(message) && self.session.refuse_prepare();
+                if expected == message || unparsed || lost || refused || kept_off {
                     if self.is_silent() {
                         self.known = self.kept.len();
                     }
@@ -349,6 +350,12 @@ fn is_refused(message: &[u8]) -> bool {
         let fields = Fields::new(&message[HEADER..]);
         fields.sqlstate() == Some(b"0A000") && fields.message().starts_with(b"prepared statement")
     }
+}
+
+/// A statement would keep its server for its client, and too many do.
+fn is_kept_off(message: &[u8]) -> bool {
+    message.first() == Some(&backend::ERROR)
+        && Fields::new(&message[HEADER..]).sqlstate() == Some(b"53000")
 }
 
 /// The error of a cancelled statement.

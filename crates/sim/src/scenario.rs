@@ -177,6 +177,9 @@ impl Scenario {
             let how = ["random", "random", "load"][chance.within(0..=2)];
             scenario.settings.push(format!("pool_spread = {how}"));
         }
+        let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
+        let limit = [0, 1, 2, 1000][chance.within(0..=3)];
+        scenario.settings.push(format!("pin_limit = {limit}"));
         let chance = &mut Chance::new(seed ^ 0x0c04_7e57);
         if scenario.mode != "session" && chance.once_in(12) {
             scenario.contend(chance);

@@ -18,6 +18,9 @@ mod extended;
 
 use copy::CopyIn;
 
+/// How long a ReadyForQuery is.
+const READY_LENGTH: usize = 6;
+
 /// What a cancelled statement says.
 pub const CANCELLED: &str = "canceling statement due to user request";
 
@@ -60,6 +63,8 @@ pub struct Session {
     bound: Option<(Vec<u8>, Vec<u8>)>,
     /// What was fed last is about a statement whose constants a pooler may not be able to give.
     refusable: bool,
+    /// The statement of SQL's PREPARE that has just been made: too many may keep their servers.
+    just_prepared: Option<Vec<u8>>,
     /// Replies.
     pub out: Vec<u8>,
     /// So many of `out` PostgreSQL would have sent by now.
@@ -124,6 +129,7 @@ impl Session {
             undecided: None,
             unsettled: false,
             refusable: false,
+            just_prepared: None,
             bound: None,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
@@ -183,6 +189,24 @@ impl Session {
         self.out.clear();
     }
 
+    /// A PREPARE in a transaction was refused before it ran. False if there was none.
+    pub fn refuse_prepare(&mut self) -> bool {
+        if self.block != Block::Open {
+            return false;
+        }
+        let Some(name) = self.just_prepared.take() else {
+            return false;
+        };
+        self.statements.remove(&name);
+        self.rest = Some(VecDeque::new());
+        self.fail(&("53000", String::new()));
+        // Of that only the ReadyForQuery is left.
+        let ready = self.out.len() - READY_LENGTH;
+        self.out.drain(..ready);
+        self.flushed = self.out.len();
+        true
+    }
+
     /// Its transaction has failed.
     pub fn has_failed(&self) -> bool {
         self.block == Block::Failed
@@ -210,6 +234,7 @@ impl Session {
             return;
         }
         self.refusable = false;
+        self.just_prepared = None;
         match tag {
             frontend::QUERY => {
                 self.query(body);
@@ -588,6 +613,7 @@ impl Session {
                     vague: false,
                 };
                 self.keep(name.as_bytes(), prepared)?;
+                self.just_prepared = Some(name.as_bytes().to_vec());
                 "PREPARE".into()
             }
             Sql::Execute(name, author) => {

@@ -163,7 +163,11 @@ impl Pooler {
         if let (true, Some(pool)) = (waiting, client.pool) {
             let waiting = &mut self.pools.at_mut(pool).waiting;
             waiting.retain(|(waiter, _)| *waiter != id);
+            self.give_leave_back(id, out);
         }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
             write::error(

@@ -88,6 +88,7 @@ impl Pooler {
         if let Some(undo) = undo {
             self.order_everywhere(&undo, out);
         }
+        self.give_leave_back(id, out);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };

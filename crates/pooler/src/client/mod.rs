@@ -97,6 +97,8 @@ pub struct Client {
     pub names_given: u64,
     /// Its unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
+    /// Some statement of its own may keep a server for it.
+    pub names_keep: bool,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
     /// What it sends next waits for answers that are under way.

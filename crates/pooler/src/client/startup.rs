@@ -76,6 +76,7 @@ impl Pooler {
             names: Names::with_hasher(seeded),
             names_given: 0,
             unnamed: None,
+            names_keep: false,
             group_failed: false,
             stalled: false,
             parked: false,

@@ -96,7 +96,8 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
-/// PgBouncer's, and why a client waits and where it stands in its pool's line.
+/// PgBouncer's, and why a client waits and where it stands in its pool's line, and why and since when
+/// it keeps a server between transactions.
 const CLIENTS: Columns = &[
     ("type", 's'),
     ("user", 's'),
@@ -121,6 +122,8 @@ const CLIENTS: Columns = &[
     ("id", 'i'),
     ("wait_reason", 's'),
     ("wait_place", 'i'),
+    ("pin_reason", 's'),
+    ("pinned_since", 's'),
 ];
 
 const HOLDERS: Columns = &[
@@ -136,6 +139,7 @@ const HOLDERS: Columns = &[
     ("remote_pid", 'i'),
 ];
 
+/// PgBouncer's, and why and since when its client keeps it between transactions.
 const SERVERS: Columns = &[
     ("type", 's'),
     ("user", 's'),
@@ -158,9 +162,11 @@ const SERVERS: Columns = &[
     ("application_name", 's'),
     ("prepared_statements", 'i'),
     ("id", 'i'),
+    ("pin_reason", 's'),
+    ("pinned_since", 's'),
 ];
 
-/// As `SERVERS`, and more.
+/// PgBouncer's of `SERVERS`, and more.
 const SOCKETS: Columns = &[
     ("type", 's'),
     ("user", 's'),
@@ -246,6 +252,9 @@ const POOLS: Columns = &[
     ("maxwait_us", 'i'),
     ("pool_mode", 's'),
     ("load_balance_hosts", 's'),
+    ("sv_pinned", 'i'),
+    ("pins", 'n'),
+    ("unseen_state", 'n'),
 ];
 
 const USERS: Columns = &[

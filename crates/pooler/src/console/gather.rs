@@ -48,6 +48,12 @@ pub struct States {
     pub sv_tested: u32,
     /// Not yet logged in.
     pub sv_login: u32,
+    /// Kept by clients between transactions.
+    pub sv_pinned: u32,
+    /// How often a client began to keep one.
+    pub pins: u64,
+    /// How often something was found on one that no text had told.
+    pub unseen: u64,
     /// How long the oldest waiter has waited, in nanoseconds.
     pub max_wait: u64,
 }
@@ -98,6 +104,8 @@ pub(super) struct ClientRow {
     pub(super) row: Row,
     /// It waits.
     pub(super) wait: Option<Wait>,
+    /// Why and since when it keeps a server.
+    pub(super) pin: [Option<String>; 2],
 }
 
 /// A client's wait for a server.
@@ -274,14 +282,19 @@ impl Pooler {
 
     fn share(&self, id: PoolId) -> PoolShare {
         let pool = self.pools.at(id);
-        let waited_for = !pool.waiting.is_empty() || !pool.newcomers.is_empty();
-        let max_wait = pool.longest_wait(self.now).unwrap_or(0);
+        let line = pool.pin_line.front();
+        let leave = line.map(|(_, since)| self.now.0.saturating_sub(since.0));
+        let waited_for = pool.is_waited_for() || leave.is_some();
+        let max_wait = pool.longest_wait(self.now).max(leave).unwrap_or(0);
         PoolShare {
             key: pool.key.for_clients(),
             database: pool.terms.database.clone(),
             mode: pool.terms.mode,
             states: States {
                 max_wait,
+                sv_pinned: pool.pinned,
+                pins: pool.stats.pins,
+                unseen: pool.stats.unseen,
                 ..States::default()
             },
             connections: 0,
@@ -398,17 +411,38 @@ impl Pooler {
         let wait = client.pool.filter(|_| waits).map(|id| Wait {
             pool: self.pools.at(id).key.clone(),
             since: client.request,
-            reason: self.reason(id).word(),
+            reason: match client.awaits_leave() {
+                true => Reason::PinLimit.word(),
+                false => self.reason(id).word(),
+            },
         });
-        Some(ClientRow { row, wait })
+        let pin = self.pin_cells(client);
+        Some(ClientRow { row, wait, pin })
     }
 
-    /// Rows of SHOW SERVERS.
-    pub(super) fn server_rows(&self) -> Vec<Row> {
-        self.servers
-            .iter()
-            .filter_map(|(_, server)| self.server_row(server))
-            .collect()
+    /// Why and since when a client keeps a server between transactions.
+    fn pin_cells(&self, client: &Client) -> [Option<String>; 2] {
+        let session = client.session.as_deref();
+        match session.filter(|session| !session.pinned.is_empty()) {
+            Some(session) => [
+                Some(crate::session::reasons(session.pinned)),
+                Some(date_time(self.started, session.since)),
+            ],
+            None => [None, None],
+        }
+    }
+
+    /// Rows of SHOW SERVERS; `pins`: with what we add to PgBouncer's.
+    pub(super) fn server_rows(&self, pins: bool) -> Vec<Row> {
+        let rows = self.servers.iter().filter_map(|(_, server)| {
+            let mut row = self.server_row(server)?;
+            if pins {
+                let client = server.client().and_then(|id| self.clients.get(id));
+                row.extend(client.map_or([None, None], |client| self.pin_cells(client)));
+            }
+            Some(row)
+        });
+        rows.collect()
     }
 
     fn server_row(&self, server: &Server) -> Option<Row> {

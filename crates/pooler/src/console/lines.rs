@@ -63,7 +63,8 @@ impl Pooler {
     pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<Waiter> {
         let pool = self.pools.at(id);
         let reason = self.reason(id).word();
-        let line = pool.waiting.iter().map(|(client, _)| client);
+        let line = pool.waiting.iter().chain(&pool.pin_line);
+        let line = line.map(|(client, _)| client);
         line.chain(&pool.newcomers)
             .filter_map(|client| self.clients.get(*client))
             .filter(|client| is_waiting(client))
@@ -72,7 +73,10 @@ impl Pooler {
                 pool: pool.key.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request.0),
-                reason,
+                reason: match client.awaits_leave() {
+                    true => crate::pool::Reason::PinLimit.word(),
+                    false => reason,
+                },
             })
             .collect()
     }

@@ -426,7 +426,7 @@ fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
     });
     let (mut pool, mut place) = (None, 0);
     let mut rows = Vec::with_capacity(clients.len());
-    for ClientRow { mut row, wait } in clients {
+    for ClientRow { mut row, wait, pin } in clients {
         match wait {
             Some(wait) => {
                 let same = pool.as_ref() == Some(&wait.pool);
@@ -436,6 +436,7 @@ fn show_clients(mut clients: Vec<ClientRow>) -> Vec<Row> {
             }
             None => row.extend([None, None]),
         }
+        row.extend(pin);
         rows.push(row);
     }
     sorted_sockets(rows)
@@ -556,6 +557,9 @@ fn pool_row(key: &PoolKey, states: &States, mode: &str, balance: Option<String>)
     row.push(number(states.max_wait / 1000 % 1_000_000));
     row.push(text(mode));
     row.push(balance);
+    row.push(number(states.sv_pinned));
+    row.push(number(states.pins));
+    row.push(number(states.unseen));
     row
 }
 
@@ -572,6 +576,9 @@ impl States {
         self.sv_used += other.sv_used;
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
+        self.sv_pinned += other.sv_pinned;
+        self.pins += other.pins;
+        self.unseen += other.unseen;
         self.max_wait = self.max_wait.max(other.max_wait);
     }
 }

@@ -112,11 +112,11 @@ impl Pooler {
             Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
             Want::Holders => Part::Holders(self.holders()),
             Want::Clients => Part::Clients(self.client_rows()),
-            Want::Servers => Part::Rows(self.server_rows()),
+            Want::Servers => Part::Rows(self.server_rows(true)),
             Want::Sockets => {
                 let clients = self.client_rows();
                 let mut rows: Vec<Row> = clients.into_iter().map(|client| client.row).collect();
-                rows.extend(self.server_rows());
+                rows.extend(self.server_rows(false));
                 Part::Rows(rows)
             }
             Want::Fds => Part::Rows(self.fd_rows()),

@@ -70,6 +70,11 @@ impl Kinds {
     pub const SEQUENCES: Kinds = Kinds(1 << 17);
     /// DISCARD ALL.
     pub const DISCARDS_ALL: Kinds = Kinds(1 << 18);
+    /// What it makes is `ON COMMIT DROP`, as far as the words tell.
+    pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
+
+    /// What is likely to keep a server for its client behind the transaction.
+    const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
 
     /// What may leave something behind that can't be set on another server.
     pub const PINNING: Kinds = Kinds(
@@ -173,6 +178,20 @@ impl Effects {
         !self.kinds.without(PASSES).is_empty()
     }
 
+    /// Its client is likely to keep its server behind the transaction.
+    pub fn keeps_server(&self) -> bool {
+        let without = match self.kinds.any(Kinds::DROPS_AT_END) {
+            true => Kinds::TEMPORARY,
+            false => Kinds::NOTHING,
+        };
+        self.kinds.without(without).any(Kinds::KEEPING)
+    }
+
+    /// It may keep its server, on some search path.
+    pub fn may_keep_server(&self) -> bool {
+        self.kinds.any(Kinds::SCHEMA) || self.keeps_server()
+    }
+
     fn mention(&mut self, mention: Mention) {
         if self.settings.len() >= MENTIONS_MAX {
             self.kinds.add(Kinds::SETS_ANY);
@@ -201,8 +220,14 @@ pub fn effects(text: &[u8]) -> Effects {
         return Effects::default();
     }
     let mut found = Effects::default();
+    let mut drops_at_end = true;
     for reading in readings(text) {
-        found.extend(read(text, reading, false, 0));
+        let (more, drops) = read(text, reading, false, 0);
+        drops_at_end &= drops;
+        found.extend(more);
+    }
+    if drops_at_end && found.kinds.any(Kinds::TEMPORARY) {
+        found.kinds.add(Kinds::DROPS_AT_END);
     }
     found
 }
@@ -282,6 +307,7 @@ impl Pieces {
             depth: 0,
             body: false,
             updates: false,
+            lasting: 0,
         };
         self.place = reader.commands(&self.place);
         self.found = reader.found;
@@ -312,8 +338,9 @@ fn readings(text: &[u8]) -> impl Iterator<Item = Reading> {
     })
 }
 
-/// One reading. `loose`: a command may begin at any word, as in a body of PL/pgSQL.
-fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> Effects {
+/// One reading, and whether each temporary thing that it makes is followed by `ON COMMIT DROP`.
+/// `loose`: a command may begin at any word, as in a body of PL/pgSQL.
+fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> (Effects, bool) {
     let mut reader = Reader {
         tokens: Tokens::new(text, reading),
         found: Effects::default(),
@@ -321,9 +348,11 @@ fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> Effects {
         depth,
         body: false,
         updates: false,
+        lasting: 0,
     };
     reader.commands(&Pieces::default().place);
-    reader.found
+    let drops_at_end = reader.lasting <= 0;
+    (reader.found, drops_at_end)
 }
 
 struct Reader<'a> {
@@ -335,6 +364,8 @@ struct Reader<'a> {
     body: bool,
     /// Behind an UPDATE.
     updates: bool,
+    /// How many more temporary things are made than are dropped at the end of the transaction.
+    lasting: i32,
 }
 
 impl<'a> Reader<'a> {
@@ -408,7 +439,8 @@ impl<'a> Reader<'a> {
             self.found.kinds.add(Kinds::DOUBT);
             return;
         }
-        let inner = read(inside, self.tokens.reading(), true, self.depth + 1);
+        let (inner, drops_at_end) = read(inside, self.tokens.reading(), true, self.depth + 1);
+        self.lasting += i32::from(!drops_at_end);
         self.found.extend(inner);
     }
 
@@ -479,7 +511,7 @@ impl<'a> Reader<'a> {
         if ahead.word(b"transaction") {
             return Kinds::ENDS;
         }
-        let text = read(ahead.rest(), self.tokens.reading(), false, DEPTH_MAX);
+        let (text, _) = read(ahead.rest(), self.tokens.reading(), false, DEPTH_MAX);
         let acts = Kinds::PINNING.and(Kinds::SETS).and(Kinds::SETS_ANY);
         match self.tokens.reading().raw || text.kinds.any(acts) {
             true => Kinds::PREPARES.and(Kinds::STAYS),
@@ -564,6 +596,9 @@ impl<'a> Reader<'a> {
 
     /// A word inside a command; `last` is the word before it, `first` the command's first.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
+        if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
+            self.lasting -= 1;
+        }
         if !glance::may_be_named(word) {
             return;
         }
@@ -620,6 +655,7 @@ impl<'a> Reader<'a> {
         } else {
             Kinds::NOTHING
         };
+        self.lasting += i32::from(kinds.any(Kinds::TEMPORARY));
         self.found.kinds.add(kinds);
     }
 

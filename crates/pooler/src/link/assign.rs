@@ -31,6 +31,9 @@ impl Pooler {
             pool.times.wait.count(wait);
         }
         pool.stats.server_assignments += 1;
+        if session::check::is_due(pool, self.config.globals.session_state_check) {
+            server.check = Some(Box::default());
+        }
         client.notified = false;
         server.linked = now;
         server.request = now;

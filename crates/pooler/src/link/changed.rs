@@ -197,57 +197,86 @@ impl Downstream<'_> {
     /// What PostgreSQL says where the statement is the one that was described: drivers know then
     /// that they must describe it anew.
     pub(super) fn tell_changed_result(&mut self, fields: Fields<'_>) {
-        self.tell_instead(fields, |field| match field {
-            b'C' => Some(b"0A000"),
-            b'M' => Some(b"cached plan must not change result type"),
-            b'F' => Some(b"plancache.c"),
-            b'R' => Some(b"RevalidateCachedQuery"),
-            _ => None,
-        });
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"0A000"),
+                (b'M', b"cached plan must not change result type"),
+                (b'F', b"plancache.c"),
+                (b'R', b"RevalidateCachedQuery"),
+            ],
+        );
     }
 
     /// The statement's constants would be others here. Drivers know by the code and the routine that
     /// they must parse it anew.
     pub(super) fn tell_other_settings(&mut self, fields: Fields<'_>) {
-        self.tell_instead(fields, |field| match field {
-            b'C' => Some(b"0A000"),
-            b'M' => Some(
-                b"prepared statement has constants that were read under other settings, \
-                  and this server does not have it",
-            ),
-            b'H' => Some(b"Prepare it again after SET."),
-            b'F' => Some(b"plancache.c"),
-            b'R' => Some(b"RevalidateCachedQuery"),
-            _ => None,
-        });
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"0A000"),
+                (
+                    b'M',
+                    b"prepared statement has constants that were read under other settings, \
+                      and this server does not have it",
+                ),
+                (b'H', b"Prepare it again after SET."),
+                (b'F', b"plancache.c"),
+                (b'R', b"RevalidateCachedQuery"),
+            ],
+        );
+    }
+
+    /// Too many clients of the pool keep a server between transactions.
+    pub(super) fn tell_too_many_pins(&mut self, fields: Fields<'_>) {
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"53000"),
+                (
+                    b'M',
+                    b"too many clients of the pool keep a server between transactions (pin_limit)",
+                ),
+                (
+                    b'D',
+                    b"Temporary tables, advisory locks, LISTEN and the like keep a server for \
+                      their client.",
+                ),
+                (
+                    b'H',
+                    b"Try again outside of a transaction, where the statement waits, or raise \
+                      pin_limit. SHOW CLIENTS says who keeps servers, and why.",
+                ),
+            ],
+        );
     }
 
     /// What PostgreSQL says of a statement that it has, in a transaction that has failed.
     pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
-        self.tell_instead(fields, |field| match field {
-            b'C' => Some(b"25P02"),
-            b'M' => Some(
-                b"current transaction is aborted, commands ignored until end of transaction block",
-            ),
-            _ => None,
-        });
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"25P02"),
+                (
+                    b'M',
+                    b"current transaction is aborted, commands ignored until end of transaction \
+                      block",
+                ),
+            ],
+        );
     }
 
     /// An error of the severity of one that came.
-    fn tell_instead(&mut self, fields: Fields<'_>, other: fn(u8) -> Option<&'static [u8]>) {
+    fn tell_instead(&mut self, fields: Fields<'_>, others: &[(u8, &[u8])]) {
         let Some((client, _)) = &self.client else {
             return;
         };
         self.out.send_with(Peer::Client(*client), |buf| {
             write::message(buf, tag::ERROR, |buf| {
-                for (field, value) in fields.iter() {
-                    let value = match field {
-                        b'S' | b'V' => value,
-                        _ => match other(field) {
-                            Some(value) => value,
-                            None => continue,
-                        },
-                    };
+                let severity = fields
+                    .iter()
+                    .filter(|(field, _)| matches!(field, b'S' | b'V'));
+                for (field, value) in severity.chain(others.iter().copied()) {
                     buf.push(field);
                     buf.extend_from_slice(value);
                     buf.push(0);

@@ -55,6 +55,8 @@ pub struct Downstream<'a> {
     pub client: Option<(ClientId, &'a mut Client)>,
     /// The client keeps it when a transaction is over.
     pub kept: bool,
+    /// What the pool's clients listen to is known.
+    pub knows_listeners: bool,
     /// The schema of its database.
     pub schema: SchemaId,
     /// What all connections share.
@@ -69,6 +71,8 @@ pub struct Downstream<'a> {
     pub task_error: Option<(String, String)>,
     /// What it told of `in_hot_standby`.
     pub standby: Option<bool>,
+    /// It notified, and nobody listens there.
+    pub stray: bool,
 }
 
 pub(super) type Step = Result<(), Flow>;
@@ -190,6 +194,10 @@ impl Downstream<'_> {
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let fate = match (header.tag, self.server.link.ledger.front()) {
             // Notices and notifications belong to no request, but to whoever has the server.
+            (tag::NOTIFICATION, _) if self.knows_listeners && !self.kept => {
+                self.stray = true;
+                Fate::Drop
+            }
             (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
             (tag::NOTICE, Some(entry))
                 if entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute) =>
@@ -533,6 +541,7 @@ impl Downstream<'_> {
             match refusal {
                 Refusal::Changed => self.tell_changed_result(fields),
                 Refusal::Settings => self.tell_other_settings(fields),
+                Refusal::Pins => self.tell_too_many_pins(fields),
             }
             chunk.at += header.total();
         } else if let Some(concerned) = concerned

@@ -6,19 +6,24 @@ use howdah_wire::frame::{HEADER, Header, cstr};
 use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::write;
 
+use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
 use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Asked, Change, Described, Entry, Reply};
+use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::statement::{self, Statement};
 
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
-            self.note_parse(chunk, header)?;
-            self.relay(chunk, header, Some(Entry::forward(Reply::Parse)));
+            let verdict = self.note_parse(chunk, header)?;
+            let entry = Entry::forward(Reply::Parse);
+            match verdict {
+                Verdict::Runs => self.relay(chunk, header, Some(entry)),
+                Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
+            }
             return Ok(());
         }
         let Some(body) = whole(chunk, header) else {
@@ -43,6 +48,10 @@ impl Upstream<'_> {
         }
         self.settle_meaning()?;
         let statement = self.parsed_now(parse.definition);
+        if let Some(effects) = statement.effects.as_deref() {
+            self.client.names_keep |= effects.may_keep_server();
+            self.await_leave(effects)?;
+        }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
             return Ok(());
@@ -161,6 +170,12 @@ impl Upstream<'_> {
 
     /// What a Bind names, and what its portal will do.
     fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
+        if self.client.names_keep {
+            let statement = self.lookup(names.statement);
+            if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
+                self.await_leave(effects)?;
+            }
+        }
         let mut found = self.statement(names.statement)?;
         let group = self.linked().link.ledger.group();
         self.linked().link.bound = match &found.statement {
@@ -173,8 +188,16 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
+        if let Some((_, server)) = &mut self.server
+            && let (Some(check), Some(statement)) = (&mut server.check, &found.statement)
+        {
+            check.note(statement.text());
+        }
         if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref()) {
-            self.note(effects)?;
+            if self.note_first(effects)? == Verdict::Refused {
+                self.linked().link.bound = None;
+                return Ok(Found::refused(Refusal::Pins));
+            }
         }
         let effect = match &found.statement {
             Some(statement) => self.has_effect(statement),

@@ -15,6 +15,7 @@ pub mod copy;
 pub mod downstream;
 pub mod effects;
 pub mod extended;
+pub mod leave;
 pub mod meaning;
 pub mod portal;
 pub mod prepare;

@@ -534,7 +534,7 @@ impl Found {
         }
     }
 
-    fn refused(why: Refusal) -> Found {
+    pub(super) fn refused(why: Refusal) -> Found {
         Found {
             name: Some(ServerName::Refused(why)),
             ..Found::default()

@@ -79,7 +79,7 @@ impl Pooler {
             }
             return;
         }
-        if self.session_keeps(client_id, id, out) {
+        if self.session_keeps(client_id, id, out) || self.checks_session(client_id, id, out) {
             return;
         }
         self.unlink(client_id, id, out);
@@ -89,7 +89,7 @@ impl Pooler {
     /// Ends a link. The client is idle from then; the server is its caller's to place.
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
-        self.session_leaves(client_id, server_id);
+        self.session_leaves(client_id, server_id, out);
         if let Some(client) = self.clients.get_mut(client_id) {
             client.state = client::State::Idle;
             client.quiet = now;

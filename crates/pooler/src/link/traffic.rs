@@ -134,6 +134,10 @@ impl Pooler {
                         return After::Keep;
                     }
                 }
+                Some(upstream::Flow::NeedLeave { waits }) => {
+                    self.need_leave(id, waits, out);
+                    return After::Keep;
+                }
                 Some(upstream::Flow::Terminate) => {
                     self.client_parts(id, Fault::ClientClosed, out);
                     return After::Gone;
@@ -178,6 +182,7 @@ impl Pooler {
             packet_max: globals.max_packet_size,
             refuses_queries: globals.disable_pqexec,
             tracking: pool.terms.tracking,
+            limits_pins: pool.terms.bounds.pins > 0,
             tracked: &self.shared.tracked,
             schema: pool.schema,
             interner: &mut self.shared.statements,
@@ -190,6 +195,9 @@ impl Pooler {
         pool.stats.server_parses += u64::from(counts.server_parses);
         pool.stats.binds += u64::from(counts.binds);
         pool.sequences |= counts.sequences;
+        if counts.sequences {
+            self.ask_leave(id, crate::mail::Wish::Knows, out);
+        }
         Some(flow)
     }
 
@@ -264,6 +272,10 @@ impl Pooler {
             server,
             client,
             kept,
+            knows_listeners: matches!(
+                pool.terms.tracking,
+                crate::session::Tracking::Keeps | crate::session::Tracking::KeepsSettings
+            ),
             schema: pool.schema,
             shared: &mut self.shared,
             meaning: self.keys.meaning(),
@@ -271,10 +283,11 @@ impl Pooler {
             counts: downstream::Counts::default(),
             task_error: None,
             standby: None,
+            stray: false,
         };
         let flow = downstream.run(chunk);
         let (counts, task_error) = (downstream.counts, downstream.task_error);
-        let standby = downstream.standby;
+        let (standby, stray) = (downstream.standby, downstream.stray);
         if counts.queries > 0 {
             let server = &mut *downstream.server;
             let now = self.now.0;
@@ -295,6 +308,9 @@ impl Pooler {
             }
         }
         self.tell_schema(out);
+        if stray {
+            self.stray_notification(id, out);
+        }
         if let Some(standby) = standby {
             self.standby_reported(pool_id, standby, out);
         }

@@ -7,6 +7,7 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
+use super::leave::Verdict;
 use crate::client::Client;
 use crate::command::{self, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -43,6 +44,11 @@ pub enum Flow {
     Refused,
     /// What comes next needs a server.
     NeedServer,
+    /// What comes next would keep its server for its client, which needs leave.
+    NeedLeave {
+        /// It waits without a server. Else it is told at once.
+        waits: bool,
+    },
     /// The client said goodbye.
     Terminate,
     /// The client broke the protocol.
@@ -78,6 +84,8 @@ pub struct Upstream<'a> {
     pub refuses_queries: bool,
     /// What is done about what texts leave in their session.
     pub tracking: crate::session::Tracking,
+    /// Not all clients of the pool may keep a server.
+    pub limits_pins: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// The schema of its database.
@@ -310,8 +318,11 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name);
         }
-        self.note_query(chunk, header)?;
+        let verdict = self.note_query(chunk, header)?;
         let tail = self.query_resets(chunk, header)?;
+        if let Some(check) = &mut self.linked().check {
+            check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
+        }
         let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();
         entry.barrier = !begins(chunk, header);
@@ -319,6 +330,7 @@ impl Upstream<'_> {
         entry.name_op = self.forget_unnamed();
         entry.unnamed_op = self.push_unnamed_op(None);
         match tail {
+            _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
             None => self.relay(chunk, header, Some(entry)),
         }

@@ -106,6 +106,9 @@ pub struct Pool {
     pub idle: VecDeque<ServerId>,
     /// Clients that wait for a server, oldest first. One that has left is passed over.
     pub waiting: VecDeque<(ClientId, Time)>,
+    /// Clients that wait for leave to keep a server, before they wait for one. One that has left is
+    /// passed over.
+    pub pin_line: VecDeque<(ClientId, Time)>,
     /// Clients that wait for `welcome`.
     pub newcomers: Vec<ClientId>,
     /// What clients are told at login.
@@ -174,6 +177,7 @@ impl Pool {
             schema,
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
+            pin_line: VecDeque::new(),
             newcomers: Vec::new(),
             welcome: None,
             servers: 0,

@@ -23,11 +23,13 @@ pub enum Reason {
     ServerTest,
     /// A server was asked for.
     Asked,
+    /// What was sent would keep its server, and too many clients do.
+    PinLimit,
 }
 
 impl Reason {
     /// All words, for a page that lists them.
-    pub const WORDS: [&str; 10] = [
+    pub const WORDS: [&str; 11] = [
         "paused",
         "suspended",
         "login_failed",
@@ -38,10 +40,11 @@ impl Reason {
         "server_login",
         "server_test",
         "asked",
+        "pin_limit",
     ];
 
     /// One of each, for a page that explains them.
-    pub fn all() -> [Reason; 10] {
+    pub fn all() -> [Reason; 11] {
         use HeldBy::{Database, DatabaseAndUser, Pool, User};
         [
             Reason::Paused,
@@ -54,6 +57,7 @@ impl Reason {
             Reason::ServerLogin,
             Reason::ServerTest,
             Reason::Asked,
+            Reason::PinLimit,
         ]
     }
 
@@ -70,6 +74,7 @@ impl Reason {
             Reason::ServerLogin => "server_login",
             Reason::ServerTest => "server_test",
             Reason::Asked => "asked",
+            Reason::PinLimit => "pin_limit",
         }
     }
 
@@ -94,6 +99,9 @@ impl Reason {
             Reason::ServerLogin => "a server is logging in".into(),
             Reason::ServerTest => "a server that was idle for long is being tested".into(),
             Reason::Asked => "a server was asked for".into(),
+            Reason::PinLimit => {
+                "too many clients of the pool keep a server between transactions (pin_limit)".into()
+            }
         }
     }
 
@@ -125,6 +133,9 @@ impl Pooler {
         if let Some(failure) = &pool.failure {
             return Reason::LoginFailed(failure.text.clone());
         }
+        if !pool.is_waited_for() && !pool.pin_line.is_empty() {
+            return Reason::PinLimit;
+        }
         if pool.testing > 0 {
             return Reason::ServerTest;
         }
@@ -142,11 +153,14 @@ impl Pooler {
     pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
         let client = self.clients.get(id)?;
         let pool_id = client.pool?;
-        let waiting = &self.pools.at(pool_id).waiting;
+        let (waiting, reason) = match client.awaits_leave() {
+            true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
+            false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
+        };
         let before = waiting.partition_point(|(_, since)| *since < client.request);
         Some(format!(
             "Reason: {}. Place in the queue: {} of {}. Waiting for {} s.",
-            self.reason(pool_id).text(),
+            reason.text(),
             before + 1,
             waiting.len().max(before + 1),
             self.now.0.saturating_sub(client.request.0) / 1_000_000_000,

@@ -33,6 +33,8 @@ pub struct Terms {
     pub transaction_timeout: u64,
     /// `client_idle_timeout`, likewise.
     pub client_idle_timeout: u64,
+    /// `pin_idle_timeout`, likewise.
+    pub pin_idle_timeout: u64,
     /// Any of those that a linked client must be watched for is set.
     pub watched: bool,
     /// The shortest of those, in nanoseconds.
@@ -63,11 +65,13 @@ impl Pooler {
         let idle_transaction_timeout = nanos(config.idle_transaction_timeout(of));
         let transaction_timeout = nanos(config.transaction_timeout(of));
         let client_idle_timeout = nanos(config.client_idle_timeout(of));
+        let pin_idle_timeout = nanos(config.pin_idle_timeout(of));
         let limits = [
             query_timeout,
             idle_transaction_timeout,
             transaction_timeout,
             client_idle_timeout,
+            pin_idle_timeout,
         ];
         let shortest = limits.into_iter().filter(|limit| *limit > 0).min();
         Terms {
@@ -83,6 +87,7 @@ impl Pooler {
                 reserve_after: nanos(globals.reserve_pool_timeout),
                 database: config.max_db_connections(&database),
                 user: config.max_user_connections(of),
+                pins: config.pin_limit(&database, of),
             },
             min_size: match key.lookups {
                 true => 0,
@@ -93,6 +98,7 @@ impl Pooler {
             idle_transaction_timeout,
             transaction_timeout,
             client_idle_timeout,
+            pin_idle_timeout,
             watched: query_timeout
                 | idle_transaction_timeout
                 | transaction_timeout

@@ -48,6 +48,8 @@ impl Pooler {
         let awaits = |c: &client::Client| matches!(c.state, client::State::Welcome);
         pool.newcomers
             .retain(|id| clients.get(*id).is_some_and(awaits));
+        let stands = |id: &ClientId| clients.get(*id).is_some_and(client::Client::awaits_leave);
+        pool.pin_line.retain(|(id, _)| stands(id));
         while let Some((client, _)) = self.pools.at(pool_id).waiting.front() {
             let client = self.clients.get(*client);
             if client.is_some_and(client::Client::waits) {
@@ -69,8 +71,10 @@ impl Pooler {
     pub(crate) fn drop_waiters(&mut self, pool_id: PoolId, fault: &Fault, out: &mut Out) {
         let pool = self.pools.at_mut(pool_id);
         let waiting: Vec<_> = pool.waiting.drain(..).map(|(client, _)| client).collect();
+        let line = std::mem::take(&mut pool.pin_line);
         let newcomers = std::mem::take(&mut pool.newcomers);
-        for client in waiting.into_iter().chain(newcomers) {
+        let line = line.into_iter().map(|(client, _)| client);
+        for client in waiting.into_iter().chain(line).chain(newcomers) {
             let waits = |c: &client::Client| c.waits() || matches!(c.state, client::State::Welcome);
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);

@@ -17,6 +17,8 @@ pub enum Ending {
     Dirty,
     /// What its client left in it can't be cleaned away.
     StateStays,
+    /// It listens for nobody.
+    Listens,
     /// PostgreSQL refused the reset query.
     ResetFailed,
     /// PostgreSQL refused the check query.
@@ -36,6 +38,7 @@ impl Ending {
             Ending::CancelFailed => "cancel request failed",
             Ending::Dirty => "idle server got dirty",
             Ending::StateStays => "left in a state that stays",
+            Ending::Listens => "listens for nobody",
             Ending::ResetFailed => "reset query failed",
             Ending::TestFailed => "test query failed",
             Ending::Ordered(why) => why,

@@ -121,8 +121,12 @@ pub struct Server {
     pub session: crate::session::settings::Maybe,
     /// A client may have left more than that: it is cleaned before another gets it.
     pub soiled: bool,
+    /// Something was found there that no text had told: likewise.
+    pub unseen: bool,
     /// Whose values of sequences it has (`currval`, `lastval`).
     pub numbers: Numbers,
+    /// What its client runs there, if it is checked when it is released.
+    pub check: Option<Box<crate::session::check::Check>>,
     /// What it is asked about its client's session.
     pub inquiry: Option<Box<crate::session::inquiry::Inquiry>>,
     /// The statements it has.
@@ -190,7 +194,9 @@ impl Server {
             params: Arc::new(Params::none()),
             session: None,
             soiled: false,
+            unseen: false,
             numbers: Numbers::default(),
+            check: None,
             inquiry: None,
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,

@@ -4,6 +4,9 @@ use super::{Session, Suspect};
 use crate::effect::Kinds;
 use crate::params::{Params, Tracked};
 
+/// The longest value that is moved between servers, in bytes; a longer one keeps its server.
+const VALUE_MAX: usize = 64 << 10;
+
 /// A question under way.
 #[derive(Debug, Default)]
 pub struct Inquiry {
@@ -15,6 +18,17 @@ pub struct Inquiry {
     pub row: Option<Vec<u8>>,
     /// PostgreSQL has refused it.
     pub failed: bool,
+    /// It is asked whether there is anything that no text has told, but for these settings.
+    pub check: Option<Known>,
+}
+
+/// Settings that a server is known to have of its client.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Their names in lower case.
+    pub names: Vec<String>,
+    /// Whether there are others is not asked: those of `connect_query` can't be told from them.
+    pub all: bool,
 }
 
 /// What PostgreSQL has said.
@@ -24,6 +38,8 @@ pub struct Answer {
     pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
     /// Of these kinds something is left.
     pub left: Kinds,
+    /// Settings that no text has told.
+    pub unseen: Box<[u8]>,
 }
 
 /// Each kind that can be asked for, and a condition that tells whether something is left.
@@ -71,6 +87,10 @@ impl Inquiry {
             }
         }
         names.retain(|suspect| !is_reported(&suspect.name));
+        if session.pinned.any(Kinds::SETS_ANY) && !pending.all_back {
+            // Its settings are not followed any more: they need not go anywhere.
+            names.clear();
+        }
         let before = match pending.discarded {
             // Nothing that was there is left.
             true => Kinds::NOTHING,
@@ -82,8 +102,20 @@ impl Inquiry {
         Inquiry {
             names,
             kinds: pending.kinds.and(before).only(askable),
-            row: None,
-            failed: false,
+            ..Inquiry::default()
+        }
+    }
+
+    /// What is to be asked of a server about to be released, which seems to have nothing left of its
+    /// client but what is known.
+    pub fn check(known: Known) -> Inquiry {
+        let kinds = QUESTIONS
+            .iter()
+            .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
+        Inquiry {
+            kinds,
+            check: Some(known),
+            ..Inquiry::default()
         }
     }
 
@@ -99,12 +131,17 @@ impl Inquiry {
         for suspect in &self.names {
             let name = String::from_utf8_lossy(&suspect.name);
             columns.push(format!(
-                "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.current_setting('{name}',true),\
-                 pg_catalog.getdatabaseencoding()),'hex')"
+                "pg_catalog.encode(pg_catalog.substr(pg_catalog.convert_to(\
+                 pg_catalog.current_setting('{name}',true),\
+                 pg_catalog.getdatabaseencoding()),1,{}),'hex')",
+                VALUE_MAX + 1
             ));
         }
         for (_, question) in self.asked() {
             columns.push(format!("EXISTS{question}"));
+        }
+        if let Some(known) = &self.check {
+            columns.push(known.question());
         }
         format!("SELECT {}", columns.join(",")).into_bytes()
     }
@@ -124,7 +161,7 @@ impl Inquiry {
         let mut answer = Answer::default();
         for suspect in &self.names {
             let value = match columns.next()?? {
-                Some(digits) => Some(decoded(digits)?),
+                Some(digits) => Some(decoded(digits).filter(|value| value.len() <= VALUE_MAX)?),
                 None => None,
             };
             answer.settings.push((suspect.clone(), value));
@@ -134,8 +171,42 @@ impl Inquiry {
                 answer.left.add(*kind);
             }
         }
+        if self.check.is_some() {
+            answer.unseen = columns.next()??.unwrap_or_default().into();
+        }
         Some(answer)
     }
+}
+
+impl Known {
+    /// Names of other settings that were set in the session, as one column. Custom ones (`app.x`)
+    /// PostgreSQL does not list.
+    fn question(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.all {
+            let names: Vec<String> = self.names.iter().map(|name| constant(name)).collect();
+            parts.push(format!(
+                "SELECT name FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
+                 AND NOT pg_catalog.lower(name) OPERATOR(pg_catalog.=) ANY (ARRAY[{}]::pg_catalog.text[])",
+                names.join(",")
+            ));
+        }
+        if !self.names.iter().any(|name| name == "role") {
+            parts.push(
+                "SELECT 'role' WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'"
+                    .to_string(),
+            );
+        }
+        let all = match parts.is_empty() {
+            true => "SELECT NULL::pg_catalog.text WHERE false".to_string(),
+            false => parts.join(" UNION ALL "),
+        };
+        format!("(SELECT pg_catalog.string_agg(name,', ') FROM ({all}) AS unseen(name))")
+    }
+}
+
+fn constant(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// The columns of a DataRow; `None` where it is damaged.
@@ -189,8 +260,8 @@ mod tests {
         let one = asks("set a.b = 1; set datestyle = iso; listen x");
         assert_eq!(
             String::from_utf8(one.sql()).unwrap(),
-            "SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.current_setting('a.b',true),\
-             pg_catalog.getdatabaseencoding()),'hex'),\
+            "SELECT pg_catalog.encode(pg_catalog.substr(pg_catalog.convert_to(\
+             pg_catalog.current_setting('a.b',true),pg_catalog.getdatabaseencoding()),1,65537),'hex'),\
              EXISTS(SELECT FROM pg_catalog.pg_listening_channels())"
         );
         // What keeps the server is asked again.

@@ -3,11 +3,11 @@
 use howdah_wire::write;
 
 use super::inquiry::{Answer, Inquiry};
-use super::{Session, reasons, settings};
+use super::pins::Ticket;
+use super::{Session, settings};
 use crate::client;
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
-use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Numbers, Server, Unnamed};
 
@@ -53,6 +53,11 @@ impl Pooler {
             // Nobody is left to keep anything for.
             return false;
         }
+        let asked = session.ticket.as_ref().is_some_and(Ticket::is_asked);
+        if asked && session.pending.kinds.any(Kinds::SEQUENCES) {
+            // Whether it may keep what those tell.
+            return true;
+        }
         if session.pending.is_empty() {
             if session.pinned.is_empty() {
                 return false;
@@ -85,8 +90,8 @@ impl Pooler {
             return;
         };
         client.quiet = self.now;
-        let pool = client.pool.map(|pool| self.pools.at(pool));
-        if pool.is_some_and(|pool| pool.terms.watched) {
+        let terms = client.pool.map(|pool| &self.pools.at(pool).terms);
+        if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
             self.watch_client(id);
         }
     }
@@ -109,6 +114,11 @@ impl Pooler {
         server.state = server::State::Linked(client_id);
         if let Some(client) = self.clients.get_mut(client_id) {
             client.state = client::State::Linked(id);
+        }
+        if inquiry.check.is_some() {
+            self.checked(client_id, id, inquiry.answer(), out);
+            self.settle(id, out);
+            return self.resume(client_id, out);
         }
         self.learn_session(client_id, id, inquiry.answer(), out);
         self.settle(id, out);
@@ -133,7 +143,9 @@ impl Pooler {
             return;
         };
         let before = session.pinned;
-        settle(session, server, answer);
+        let limited = self.pools.at(server.pool).terms.bounds.pins > 0;
+        let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
+        settle(session, server, answer, held || !limited);
         let shelf = &mut self.shared.settings;
         session.settings = super::intern(shelf, session.settings.take());
         server.session = super::intern(shelf, server.session.take());
@@ -148,23 +160,22 @@ impl Pooler {
             return;
         }
         let pool = self.pools.at_mut(server.pool);
-        let text = if pinned.is_empty() {
+        if pinned.is_empty() {
             pool.pinned -= 1;
-            "keeps its server no longer".to_string()
         } else {
             pool.pinned += 1;
             pool.stats.pins += 1;
-            format!("keeps its server: {}", reasons(pinned))
-        };
-        self.note_client(Level::Debug, client_id, &text, out);
+        }
+        self.pin_changed(client_id, pinned, out);
     }
 
     /// A client is bound to its server no longer: what it has left there is nobody's.
-    pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId) {
+    pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
         server.inquiry = None;
+        server.check = None;
         let Some(client) = self.clients.get_mut(client_id) else {
             return;
         };
@@ -178,6 +189,7 @@ impl Pooler {
             session.pinned = Kinds::NOTHING;
             self.pools.at_mut(server.pool).pinned -= 1;
         }
+        self.give_leave_back(client_id, out);
     }
 
     /// Cleans a server before anybody else gets it, where a client has left something. True if that
@@ -186,8 +198,9 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return false;
         };
-        if server.soiled {
+        if server.soiled || server.unseen {
             server.soiled = false;
+            server.unseen = false;
             server.numbers = Numbers::Nobody;
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
             return true;
@@ -210,8 +223,9 @@ impl Pooler {
     }
 }
 
-/// What is known of a session once PostgreSQL has answered; `None` if it has refused to.
-fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>) {
+/// What is known of a session once PostgreSQL has answered; `None` if it has refused to. Values of
+/// sequences are kept only for who may keep a server.
+fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, may_keep: bool) {
     let pending = std::mem::take(&mut session.pending);
     let mut sticks = session.pinned.only(STICKS);
     // Cleaned once more, as whether that RESET was rolled back nobody has asked.
@@ -225,6 +239,9 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>) {
         soiled = true;
     }
     sticks.add(pending.kinds.only(STICKS));
+    if !may_keep {
+        sticks = sticks.without(Kinds::SEQUENCES);
+    }
     match answer {
         Some(answer) => {
             session.learn(&mut server.session, &answer.settings);
@@ -236,8 +253,9 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>) {
             session.pinned = kinds.and(Kinds::SETS_ANY);
         }
     }
-    let many = session.settings.as_ref().map_or(0, |own| own.len());
-    if many > settings::SETTINGS_MAX {
+    let own = session.settings.as_deref();
+    let (many, weight) = own.map_or((0, 0), |own| (own.len(), own.weight()));
+    if many > settings::SETTINGS_MAX || weight > settings::WEIGHT_MAX {
         session.pinned.add(Kinds::SETS_ANY);
     }
     server.soiled = soiled || !session.pinned.is_empty();

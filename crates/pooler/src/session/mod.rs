@@ -10,12 +10,15 @@
 //!
 //! A client that uses none of this has no [`Session`], and pays for reading its texts only.
 
+pub(crate) mod check;
 pub mod inquiry;
 mod keep;
 mod note;
+mod pins;
 pub mod settings;
 
 pub use keep::Tracking;
+pub(crate) use pins::Leave;
 
 use std::sync::Arc;
 
@@ -44,6 +47,8 @@ pub struct Session {
     pub asked: Time,
     /// A Query that is too long to be kept is read.
     pub pieces: Option<Box<Pieces>>,
+    /// Its leave to keep a server.
+    pub ticket: Option<pins::Ticket>,
 }
 
 /// What may have changed since PostgreSQL was last asked.
@@ -118,6 +123,7 @@ impl Session {
             && self.pinned.is_empty()
             && self.pending.is_empty()
             && self.pieces.is_none()
+            && self.ticket.is_none()
     }
 
     /// What PostgreSQL has said of its settings; `there` is what its server had, and has then.

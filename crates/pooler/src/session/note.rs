@@ -9,6 +9,7 @@ use crate::effect::{Effects, Kinds, Mention, effects};
 use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::link::leave::Verdict;
 use crate::link::upstream::{Flow, Upstream};
 use crate::server::{Numbers, Unnamed};
 
@@ -18,26 +19,43 @@ const HELD_MAX: usize = 16 << 10;
 
 impl Upstream<'_> {
     /// Notes what a Query may do.
-    pub(crate) fn note_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+    pub(crate) fn note_query(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Verdict, Flow> {
         if self.tracking == Tracking::Nothing {
-            return Ok(());
+            return Ok(Verdict::Runs);
         }
         if header.total() > HELD_MAX {
             let there = chunk.rest().len().min(header.total());
-            return self.note_front(&chunk.rest()[HEADER..there], there == header.total());
+            let front = &chunk.rest()[HEADER..there];
+            return self.note_front(front, there == header.total());
         }
         let text = chunk.rest().get(HEADER..header.total());
-        self.note(&effects(text.ok_or(Flow::Partial)?))
+        self.note_first(&effects(text.ok_or(Flow::Partial)?))
+    }
+
+    /// Notes what running a text may do that was not sent yet, if it may run.
+    pub(crate) fn note_first(&mut self, found: &Effects) -> Result<Verdict, Flow> {
+        if found.is_nothing() {
+            return Ok(Verdict::Runs);
+        }
+        let verdict = self.may_keep_server(found)?;
+        if verdict == Verdict::Runs {
+            self.note(found)?;
+        }
+        Ok(verdict)
     }
 
     /// The front of a text that is too long to be held; perhaps it is all there.
-    fn note_front(&mut self, front: &[u8], whole: bool) -> Result<(), Flow> {
+    fn note_front(&mut self, front: &[u8], whole: bool) -> Result<Verdict, Flow> {
         let session = self.client.session.get_or_insert_default();
         session.pieces.insert(Box::default()).read(front);
-        match whole {
-            true => self.note_end(),
-            false => Ok(()),
+        if whole {
+            self.note_end()?;
         }
+        Ok(Verdict::Runs)
     }
 
     /// More of a Query or Parse that is too long to be held.
@@ -69,16 +87,20 @@ impl Upstream<'_> {
     }
 
     /// Notes what a Parse may do that is passed on as it is.
-    pub(crate) fn note_parse(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+    pub(crate) fn note_parse(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Verdict, Flow> {
         if self.tracking == Tracking::Nothing {
-            return Ok(());
+            return Ok(Verdict::Runs);
         }
         let Some(body) = chunk.rest().get(HEADER..header.total()) else {
             let there = &chunk.rest()[HEADER..];
             return match howdah_wire::frame::cstr(there) {
                 Some((_, text)) if header.total() > HELD_MAX => self.note_front(text, false),
                 // No end of its name in sight.
-                None if there.len() > HELD_MAX => self.note(&Effects {
+                None if there.len() > HELD_MAX => self.note_first(&Effects {
                     kinds: Kinds::DOUBT,
                     ..Effects::default()
                 }),
@@ -86,8 +108,8 @@ impl Upstream<'_> {
             };
         };
         match howdah_wire::frame::cstr(body) {
-            Some((_, text)) => self.note(&effects(text)),
-            None => Ok(()),
+            Some((_, text)) => self.note_first(&effects(text)),
+            None => Ok(Verdict::Runs),
         }
     }
 
@@ -148,7 +170,7 @@ impl Upstream<'_> {
     }
 
     /// Its search path has `pg_temp`, where CREATE makes something temporary.
-    fn creates_temporary(&self) -> bool {
+    pub(crate) fn creates_temporary(&self) -> bool {
         let session = self.client.session.as_deref();
         let own = session.and_then(|session| settings::value(&session.settings, b"search_path"));
         let position = self.tracked.position(b"search_path");

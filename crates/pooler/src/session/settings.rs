@@ -7,6 +7,9 @@ use crate::effect::setting_name;
 /// How many a session may have that is moved between servers; one with more keeps its server.
 pub const SETTINGS_MAX: usize = 256;
 
+/// How long their values may be in all, in bytes; likewise.
+pub const WEIGHT_MAX: usize = 256 << 10;
+
 /// The settings that act on a server while nobody uses it, or on what we ask it: they are taken back
 /// as soon as it is released.
 const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_timeout"];
@@ -26,6 +29,11 @@ impl Settings {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.values.len()
+    }
+
+    /// How long their values are in all, in bytes.
+    pub fn weight(&self) -> usize {
+        self.values.iter().map(|(_, value)| value.len()).sum()
     }
 
     /// All of them.

@@ -320,7 +320,7 @@ fn waiters_are_seen() {
     world.pass_ms(1500);
     let told = world.query(console, "show pools");
     assert!(
-        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL\n"),
+        told.contains("\nD d|u|1|1|0|0|0|0|0|0|0|0|0|1|500000|transaction|NULL|0|0|0\n"),
         "{told}"
     );
     let told = world.query(console, "show clients");
@@ -329,7 +329,7 @@ fn waiters_are_seen() {
         .find(|line| line.contains("|waiting|"))
         .unwrap();
     assert!(
-        row.ends_with(" UTC|1|500000|0|0x3||0||app|0|3|paused|1"),
+        row.ends_with(" UTC|1|500000|0|0x3||0||app|0|3|paused|1|NULL|NULL"),
         "{row}"
     );
 }
@@ -350,7 +350,7 @@ fn who_waits_and_who_holds_is_told() {
         let rows = told.lines().filter(|line| line.contains("|waiting|"));
         let columns = rows.map(|row| row.split('|').map(str::to_string).collect::<Vec<_>>());
         columns
-            .map(|row| (row[20].clone(), row[21..].join(" ")))
+            .map(|row| (row[20].clone(), row[21..23].join(" ")))
             .collect()
     };
     let seen = waits(&mut world);

@@ -1,0 +1,157 @@
+//! How many clients of a pool keep a server between transactions, on all workers.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::Post;
+use crate::event::{ClientId, WorkerId};
+use crate::mail::{FromBroker, Mail, Wish};
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asker {
+    /// Where.
+    pub(super) worker: WorkerId,
+    /// What it is called there.
+    pub(super) ticket: u64,
+    /// Who.
+    pub(super) client: ClientId,
+}
+
+impl Asker {
+    fn answer(self, granted: bool, post: Post<'_>) {
+        let Asker {
+            worker,
+            ticket,
+            client,
+        } = self;
+        let answer = FromBroker::Pinned {
+            client,
+            ticket,
+            granted,
+        };
+        post(worker, Mail::Brokered(answer));
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    held: BTreeSet<(WorkerId, u64)>,
+    line: VecDeque<Asker>,
+}
+
+impl Pins {
+    /// A client asks.
+    pub(super) fn ask(&mut self, asker: Asker, wish: Wish, limit: u32, post: Post<'_>) {
+        let room = self.line.is_empty() && self.has_room(limit);
+        if room {
+            self.held.insert((asker.worker, asker.ticket));
+            asker.answer(true, post);
+        } else if wish == Wish::Waits {
+            self.line.push_back(asker);
+        } else {
+            asker.answer(false, post);
+        }
+    }
+
+    /// A client has given back what it had, or waits no more. (It may have left before it was told.)
+    pub(super) fn give_back(&mut self, worker: WorkerId, ticket: u64) {
+        if !self.held.remove(&(worker, ticket)) {
+            let other = |asker: &Asker| (asker.worker, asker.ticket) != (worker, ticket);
+            self.line.retain(other);
+        }
+    }
+
+    /// Those who wait get what there is, the one that has waited longest first.
+    pub(super) fn feed(&mut self, limit: u32, post: Post<'_>) {
+        while self.has_room(limit)
+            && let Some(asker) = self.line.pop_front()
+        {
+            self.held.insert((asker.worker, asker.ticket));
+            asker.answer(true, post);
+        }
+    }
+
+    fn has_room(&self, limit: u32) -> bool {
+        limit == 0 || self.held.len() < limit as usize
+    }
+
+    /// Nobody keeps one or waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keep one or wait.
+    pub(super) fn len(&self) -> usize {
+        self.held.len() + self.line.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tickets that are answered, and how.
+    fn answers(act: impl FnOnce(Post<'_>)) -> Vec<(u64, bool)> {
+        let mut answers = Vec::new();
+        act(&mut |_, mail| {
+            if let Mail::Brokered(FromBroker::Pinned {
+                ticket, granted, ..
+            }) = mail
+            {
+                answers.push((ticket, granted));
+            }
+        });
+        answers
+    }
+
+    #[test]
+    fn there_are_as_many_as_the_limit_says() {
+        let mut pins = Pins::default();
+        let ask = |pins: &mut Pins, ticket, wish| {
+            let asker = Asker {
+                worker: WorkerId(0),
+                ticket,
+                client: ClientId {
+                    index: 1,
+                    generation: 1,
+                },
+            };
+            answers(|post| pins.ask(asker, wish, 2, post))
+        };
+        assert_eq!(ask(&mut pins, 1, Wish::Waits), [(1, true)]);
+        assert_eq!(ask(&mut pins, 2, Wish::Knows), [(2, true)]);
+        assert_eq!(ask(&mut pins, 3, Wish::Knows), [(3, false)]);
+        assert_eq!(ask(&mut pins, 4, Wish::Waits), []);
+        assert_eq!(ask(&mut pins, 5, Wish::Waits), []);
+        assert_eq!(answers(|post| pins.feed(2, post)), []);
+        // Who waits may leave.
+        pins.give_back(WorkerId(0), 4);
+        pins.give_back(WorkerId(0), 2);
+        assert_eq!(answers(|post| pins.feed(2, post)), [(5, true)]);
+        assert_eq!(pins.len(), 2);
+        pins.give_back(WorkerId(1), 5);
+        assert_eq!(pins.len(), 2);
+        pins.give_back(WorkerId(0), 5);
+        pins.give_back(WorkerId(0), 1);
+        assert!(pins.is_empty());
+    }
+
+    #[test]
+    fn a_higher_limit_lets_those_in_who_wait() {
+        let mut pins = Pins::default();
+        for ticket in 1..=3 {
+            let asker = Asker {
+                worker: WorkerId(0),
+                ticket,
+                client: ClientId {
+                    index: 1,
+                    generation: 1,
+                },
+            };
+            answers(|post| pins.ask(asker, Wish::Waits, 1, post));
+        }
+        assert_eq!(answers(|post| pins.feed(2, post)), [(2, true)]);
+        assert_eq!(answers(|post| pins.feed(0, post)), [(3, true)]);
+    }
+}

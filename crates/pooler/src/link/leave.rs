@@ -1,0 +1,100 @@
+//! A statement that would keep its server for its client runs only by leave ([`crate::session`]).
+
+use howdah_wire::backend::Status;
+use howdah_wire::frame::Header;
+use howdah_wire::tag::frontend;
+use howdah_wire::write;
+
+use super::upstream::{Flow, Upstream};
+use crate::effect::{Effects, Kinds};
+use crate::inbox::Chunk;
+use crate::ledger::{Change, Entry, Refusal, Reply};
+use crate::session::{Leave, Tracking};
+use crate::statement::UNKNOWN;
+
+/// Whether a text may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It may.
+    Runs,
+    /// It would keep a server, and too many do.
+    Refused,
+}
+
+impl Upstream<'_> {
+    /// Whether a text may run that the server has not been sent yet.
+    pub(crate) fn may_keep_server(&mut self, found: &Effects) -> Result<Verdict, Flow> {
+        if !self.asks_leave(found) || self.client.may_keep() {
+            return Ok(Verdict::Runs);
+        }
+        if self.rests() {
+            return Err(Flow::NeedLeave { waits: true });
+        }
+        let leave = self.client.leave();
+        if leave == Some(Leave::Refused) {
+            let session = self.client.session.as_mut();
+            session.and_then(|session| session.ticket.take());
+            return Ok(Verdict::Refused);
+        }
+        let link = &self.linked().link;
+        if leave == Some(Leave::Asked) || link.is_owed() && !link.group_open() {
+            // Whether it is in a transaction is known behind that.
+            return Err(self.stall());
+        }
+        Err(Flow::NeedLeave { waits: false })
+    }
+
+    /// A statement that may leave something behind is parsed, or one is bound: before anything of
+    /// its group is sent, its client can wait without a server.
+    pub(super) fn await_leave(&mut self, found: &Effects) -> Result<(), Flow> {
+        let asks = self.asks_leave(found);
+        match asks && !self.client.may_keep() && self.rests() {
+            true => Err(Flow::NeedLeave { waits: true }),
+            false => Ok(()),
+        }
+    }
+
+    fn asks_leave(&self, found: &Effects) -> bool {
+        let creates = || found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
+        self.limits_pins && self.tracking == Tracking::Keeps && (found.keeps_server() || creates())
+    }
+
+    /// Nothing was sent, and no transaction is open.
+    fn rests(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|(_, server)| {
+            !server.link.is_owed() && !server.link.group_open() && server.status == Status::Idle
+        })
+    }
+
+    /// PostgreSQL refuses something else in the place of a Query or Parse, and its client is told
+    /// why.
+    pub(super) fn refuse_to_keep(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        mut entry: Entry,
+    ) {
+        let to = self.to();
+        if std::mem::take(&mut entry.name_op) {
+            // One entry carries one change: this goes with an entry that is there for it.
+            let mut close = Entry::swallow(Reply::Close);
+            close.name_op = true;
+            self.out
+                .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
+            self.push(close);
+        }
+        self.push_name_op(Box::default(), Change::Refused(Refusal::Pins));
+        entry.name_op = true;
+        let simple = entry.reply == Reply::Query;
+        self.push(entry);
+        self.out.send_with(to, |buf| match simple {
+            true => write::query(buf, &[b"DEALLOCATE ", UNKNOWN].concat()),
+            false => {
+                write::bind_head(buf, b"", UNKNOWN, 6);
+                buf.extend_from_slice(&[0; 6]);
+            }
+        });
+        self.drop(chunk, header);
+    }
+}

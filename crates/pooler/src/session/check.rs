@@ -1,0 +1,154 @@
+//! A spot check before a server is released: has its client left something there that no text told?
+//! Functions, triggers and rules can do so. What is found is logged with what ran last, counted, and
+//! cleaned away before anybody else gets the server (`session_state_check`).
+
+use howdah_wire::write;
+
+use super::Tracking;
+use super::inquiry::{Answer, Inquiry, Known};
+use crate::client;
+use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::note::Level;
+use crate::pool::Pool;
+use crate::pooler::Pooler;
+use crate::server::{self, Unnamed};
+
+/// How much of each text is kept, in bytes.
+const TEXT_MAX: usize = 200;
+
+/// How many texts are kept: the last ones.
+const TEXTS_MAX: usize = 4;
+
+/// What a client runs on a server that is to be checked.
+#[derive(Debug, Default)]
+pub struct Check {
+    texts: Vec<Box<[u8]>>,
+}
+
+impl Check {
+    /// A text is run.
+    pub(crate) fn note(&mut self, text: &[u8]) {
+        if self.texts.len() >= TEXTS_MAX {
+            self.texts.remove(0);
+        }
+        let end = text.len().min(TEXT_MAX);
+        let text = text[..end].strip_suffix(b"\0").unwrap_or(&text[..end]);
+        self.texts.push(text.into());
+    }
+
+    fn told(&self) -> String {
+        let texts = self.texts.iter().map(|text| String::from_utf8_lossy(text));
+        texts.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Whether a server is to be checked that a client of the pool gets now: one in so many is.
+pub(crate) fn is_due(pool: &Pool, one_in: u32) -> bool {
+    let keeps = matches!(
+        pool.terms.tracking,
+        Tracking::Keeps | Tracking::KeepsSettings
+    );
+    keeps
+        && pool
+            .stats
+            .server_assignments
+            .checked_rem(u64::from(one_in))
+            .is_some_and(|rest| rest == 0)
+}
+
+impl Pooler {
+    /// Asks what is left on a server that could be released. False if it is not to be asked.
+    pub(crate) fn checks_session(
+        &mut self,
+        client_id: ClientId,
+        id: ServerId,
+        out: &mut Out,
+    ) -> bool {
+        let Some(server) = self.servers.get_mut(id) else {
+            return false;
+        };
+        let leaving = self
+            .clients
+            .get(client_id)
+            .is_none_or(|client| client.leaving);
+        if server.check.is_none() || server.soiled || server.ending.is_some() || leaving {
+            return false;
+        }
+        let database = &self.pools.at(server.pool).terms.database;
+        let tracked = self.shared.tracked.names().iter();
+        let own = server.session.iter().flat_map(|settings| settings.iter());
+        let own = own.map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        let known = Known {
+            names: tracked.map(|name| name.to_lowercase()).chain(own).collect(),
+            all: database.connect_query.is_some(),
+        };
+        let inquiry = Inquiry::check(known);
+        let sql = inquiry.sql();
+        server.inquiry = Some(Box::new(inquiry));
+        server.unnamed = Unnamed::Known(None);
+        server.link.await_query();
+        server.state = server::State::Preparing(client_id);
+        out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
+        if let Some(client) = self.clients.get_mut(client_id) {
+            client.state = client::State::Preparing(id);
+        }
+        true
+    }
+
+    /// PostgreSQL has said what is left.
+    pub(crate) fn checked(
+        &mut self,
+        client_id: ClientId,
+        id: ServerId,
+        answer: Option<Answer>,
+        out: &mut Out,
+    ) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        let texts = server.check.take().map(|check| check.told());
+        let found = match answer {
+            Some(answer) => found(&answer),
+            None => "nobody knows what, as PostgreSQL did not answer".to_string(),
+        };
+        if found.is_empty() {
+            return;
+        }
+        server.unseen = true;
+        self.pools.at_mut(server.pool).stats.unseen += 1;
+        let text = format!(
+            "left behind without its texts telling: {found}; last run: {}",
+            texts.unwrap_or_default()
+        );
+        self.note_client(Level::Warning, client_id, &text, out);
+    }
+
+    /// A server has told what nobody listens to: some text has made it listen unseen.
+    pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        match server.state {
+            server::State::Linked(_) => server.unseen = true,
+            server::State::Idle => {
+                server.ending.get_or_insert(server::Ending::Listens);
+            }
+            // It is about to be cleaned.
+            _ => return,
+        }
+        self.pools.at_mut(server.pool).stats.unseen += 1;
+        let text = "listens without its clients' texts telling: a notification was dropped";
+        self.note_server(Level::Warning, id, text, out);
+    }
+}
+
+/// What is left, in words.
+fn found(answer: &Answer) -> String {
+    let mut found = super::reasons(answer.left);
+    if !answer.unseen.is_empty() {
+        let names = String::from_utf8_lossy(&answer.unseen);
+        let comma = if found.is_empty() { "" } else { ", " };
+        found.push_str(&format!("{comma}settings ({names})"));
+    }
+    found
+}

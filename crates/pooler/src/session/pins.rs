@@ -1,0 +1,229 @@
+//! Leave to keep a server between transactions: at most so many clients of a pool have it
+//! (`pin_limit`), as a server that is kept is lost to the others.
+//!
+//! The Broker counts. A client asks before a statement runs that may leave something behind. Outside
+//! of a transaction it gives its server back and waits, as for a server. Inside one it is told at
+//! once, and the statement is refused where too many keep a server. (`currval` is never refused: it
+//! runs, and what it tells is not kept.) Who is found to keep a server only behind the statement, and
+//! must not, is disconnected.
+
+use std::sync::Arc;
+
+use howdah_wire::write;
+
+use crate::client::{self, Client};
+use crate::effect::Kinds;
+use crate::event::{Action, ClientId, Out, Peer};
+use crate::fault::Fault;
+use crate::mail::{Mail, ToBroker, Wish};
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+
+/// What a client has asked the Broker for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// Which: one of the worker's.
+    number: u64,
+    /// In which pool.
+    pool: Arc<PoolKey>,
+    /// What came of it.
+    state: Leave,
+}
+
+/// What came of a question for leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leave {
+    /// The Broker has not answered.
+    Asked,
+    /// It may keep a server.
+    Held,
+    /// It must not; its statement is yet to be refused.
+    Refused,
+}
+
+impl Ticket {
+    /// It is leave.
+    pub(super) fn is_held(&self) -> bool {
+        self.state == Leave::Held
+    }
+
+    /// The Broker has not answered.
+    pub(super) fn is_asked(&self) -> bool {
+        self.state == Leave::Asked
+    }
+}
+
+impl Client {
+    /// It may keep a server.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.leave() == Some(Leave::Held)
+    }
+
+    /// It waits for leave to keep a server.
+    pub(crate) fn awaits_leave(&self) -> bool {
+        matches!(self.state, client::State::Waiting) && self.leave() == Some(Leave::Asked)
+    }
+
+    /// What came of its question for leave.
+    pub(crate) fn leave(&self) -> Option<Leave> {
+        let session = self.session.as_deref();
+        session.and_then(|session| Some(session.ticket.as_ref()?.state))
+    }
+}
+
+impl Pooler {
+    /// What a client has sent would keep its server. Outside of a transaction it waits without one.
+    pub(crate) fn need_leave(&mut self, id: ClientId, waits: bool, out: &mut Out) {
+        if !waits {
+            self.ask_leave(id, Wish::Knows, out);
+            if let Some(client) = self.clients.get_mut(id) {
+                client.stalled = true;
+            }
+            return;
+        }
+        let Some(server) = self.clients.get(id).and_then(Client::link) else {
+            return;
+        };
+        self.unlink(id, server, out);
+        self.ask_leave(id, Wish::Waits, out);
+        if let Some(client) = self.clients.get_mut(id)
+            && let Some(pool) = client.pool
+        {
+            client.state = client::State::Waiting;
+            let line = &mut self.pools.at_mut(pool).pin_line;
+            line.push_back((id, client.request));
+        }
+        self.watch_client(id);
+        self.release(server, false, out);
+    }
+
+    /// Asks the Broker, unless that was done.
+    pub(crate) fn ask_leave(&mut self, id: ClientId, wish: Wish, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+            return;
+        };
+        let session = client.session.get_or_insert_default();
+        if session.ticket.is_some() || pool.terms.bounds.pins == 0 {
+            return;
+        }
+        self.tickets += 1;
+        let (ticket, key) = (self.tickets, pool.key.clone());
+        session.ticket = Some(Ticket {
+            number: ticket,
+            pool: key.clone(),
+            state: Leave::Asked,
+        });
+        let asks = ToBroker::Pin {
+            worker: self.worker,
+            client: id,
+            ticket,
+            pool: key,
+            wish,
+            bounds: pool.terms.bounds,
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(asks)));
+    }
+
+    /// The Broker has answered. Whoever is gone has given back what it asked for.
+    pub(crate) fn leave_answered(
+        &mut self,
+        id: ClientId,
+        ticket: u64,
+        granted: bool,
+        out: &mut Out,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let asked = client.session.as_mut().and_then(|s| s.ticket.as_mut());
+        let Some(asked) = asked.filter(|t| t.number == ticket && t.state == Leave::Asked) else {
+            return;
+        };
+        asked.state = match granted {
+            true => Leave::Held,
+            false => Leave::Refused,
+        };
+        match client.state {
+            client::State::Waiting => {
+                client.state = client::State::Idle;
+                if let Some(pool) = client.pool {
+                    let line = &mut self.pools.at_mut(pool).pin_line;
+                    line.retain(|(waiter, _)| *waiter != id);
+                }
+                self.resume(id, out);
+            }
+            client::State::Linked(_) if client.stalled => self.resume(id, out),
+            client::State::Linked(_) | client::State::Preparing(_)
+                if !granted && client.is_pinned() =>
+            {
+                self.disconnect(id, Fault::TooManyPins, out);
+            }
+            client::State::Linked(server) => {
+                if !granted {
+                    self.give_leave_back(id, out);
+                }
+                self.settle(server, out);
+            }
+            client::State::Preparing(_) if granted => {}
+            _ => self.give_leave_back(id, out),
+        }
+    }
+
+    /// A client keeps no server any more, and waits for no leave to.
+    pub(crate) fn give_leave_back(&mut self, id: ClientId, out: &mut Out) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        let Some(ticket) = session.ticket.take() else {
+            return;
+        };
+        if session.is_blank() {
+            client.session = None;
+        }
+        self.unpin(&ticket, out);
+    }
+
+    /// A client that is in no table any more goes to a successor.
+    pub(crate) fn leave_goes(&mut self, client: &Client, out: &mut Out) {
+        let session = client.session.as_ref();
+        if let Some(ticket) = session.and_then(|session| session.ticket.as_ref()) {
+            self.unpin(ticket, out);
+        }
+    }
+
+    fn unpin(&self, ticket: &Ticket, out: &mut Out) {
+        if ticket.state == Leave::Refused {
+            return;
+        }
+        let unpin = ToBroker::Unpin {
+            worker: self.worker,
+            ticket: ticket.number,
+            pool: ticket.pool.clone(),
+        };
+        out.push(Action::Post(Self::BROKER, Mail::Broker(unpin)));
+    }
+
+    /// A client has begun to keep its server, or has stopped.
+    pub(crate) fn pin_changed(&mut self, id: ClientId, kinds: Kinds, out: &mut Out) {
+        let text = match kinds.is_empty() {
+            true => "keeps its server no longer".to_string(),
+            false => {
+                self.ask_leave(id, Wish::Knows, out);
+                format!("keeps its server: {}", super::reasons(kinds))
+            }
+        };
+        if self.config.globals.pin_notice {
+            let text = format!("this session {text}");
+            out.send_with(Peer::Client(id), |buf| {
+                write::notice(buf, "NOTICE", "00000", &text, None);
+            });
+        }
+        self.note_client(crate::note::Level::Debug, id, &text, out);
+    }
+}
