@@ -37,6 +37,8 @@ COLUMNS = {
     "HOLDERS": "database user state held_us state_us client_id client_addr application_name "
                "server_id remote_pid",
     "LISTS": "list items",
+    "QUERIES": "database user calls errors rows total_us mean_us p99_us max_us wait_us fingerprint "
+               "query",
     "POOLS": "database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req "
              "sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested sv_login "
              "maxwait maxwait_us pool_mode load_balance_hosts sv_pinned pins unseen_state",
@@ -61,7 +63,7 @@ LISTS = ("databases users peers pools peer_pools free_clients used_clients login
 @pytest.fixture
 def howdah(shared_howdah):
     """One that all tests of this file share, with something in it."""
-    return shared_howdah(default_pool_size=3, workers=2, stats_users="plain_user",
+    return shared_howdah(default_pool_size=3, workers=2, stats_users="plain_user", top_queries=100,
                          secrets={"plain_user": "secret"})
 
 

@@ -4,14 +4,15 @@ import fcntl
 import json
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import termios
 
 import pytest
 
-from harness import machine, wire
-from harness.howdah import ADMIN
+from harness import certificates, machine, wire
+from harness.howdah import ADMIN, Howdah
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.own]
 
@@ -37,6 +38,74 @@ def test_once_as_json_tells_the_cause_of_a_full_pool(make_howdah):
             ("export", "idle in transaction")]
         code, output = howdah.run_to_end("top", "--once", "--interval=0.2", url(howdah))
         assert code == 0 and "1 clients wait of 2" in output and "pool_full" in output, output
+
+
+def test_queries_that_take_the_most(make_howdah):
+    howdah = make_howdah(top_queries=100)
+    with howdah.connect() as client:
+        client.ask(wire.query("SELECT 1"))
+        client.ask(wire.query("SELECT 'x'"))
+        code, output = howdah.run_to_end("top", "--once", "--json", "--interval=0.2", url(howdah))
+    assert code == 0, output
+    row = next(row for row in json.loads(output)["queries"] if row["query"] == "select ?")
+    assert (row["calls"], row["database"], row["errors"]) == ("2", "postgres", "0")
+
+
+@pytest.mark.parametrize("mode, comes_in", [
+    ("disable", False), ("prefer", True), ("require", True), ("verify-ca", True),
+    ("verify-full", True)])
+def test_tls_to_the_console(make_howdah, authority, mode, comes_in):
+    site = authority.issue()
+    howdah = make_howdah(client_tls_sslmode="require", client_tls_key_file=site.key,
+                         client_tls_cert_file=site.chain, read_driver=False)
+    target = f"{url(howdah)}?sslmode={mode}&sslrootcert={authority.certificate}"
+    target = target.replace("127.0.0.1", "localhost")
+    code, output = howdah.run_to_end("top", "--once", "--interval=0.1", target)
+    assert (code == 0) == comes_in, output
+    if not comes_in:
+        assert "SSL required" in output
+
+
+def test_a_certificate_that_will_not_do(make_howdah, authority, scratch):
+    stranger = certificates.Authority(scratch, "top-stranger", subject="/CN=Stranger")
+    for signer, names in ((stranger, None), (authority, ["DNS:elsewhere.example"])):
+        site = signer.issue(names=names) if names else signer.issue()
+        howdah = make_howdah(client_tls_sslmode="require", client_tls_key_file=site.key,
+                             client_tls_cert_file=site.chain, read_driver=False)
+        words = f"sslmode=verify-full&sslrootcert={authority.certificate}"
+        code, output = howdah.run_to_end("top", "--once", f"{url(howdah)}?{words}")
+        assert code == 1 and "certificate" in output and "panicked" not in output, output
+
+
+def test_against_pgbouncer(make_howdah, scratch, postgres):
+    """Columns that PgBouncer has not are left out; the rest is there."""
+    program = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer")
+    if not program:
+        pytest.skip("PgBouncer is missing (PGBOUNCER=its path)")
+    howdah = make_howdah(start=False)
+    with Howdah(program, scratch, f"bouncer{os.getpid()}", postgres=postgres, default_pool_size=1,
+                start=False) as theirs:
+        theirs.is_pgbouncer = True
+        theirs.sections["pgbouncer"].pop("workers", None)
+        theirs.sections["pgbouncer"].pop("io_driver", None)
+        theirs.write()
+        theirs.start()
+        with theirs.connect(application_name="export") as holder, \
+                theirs.connect(application_name="till") as waiter:
+            holder.ask(wire.query("BEGIN"))
+            waiter.send(wire.query("SELECT 1"))
+            theirs.wait_for_pool(cl_waiting=1)
+            code, output = howdah.run_to_end("top", "--once", "--json", "--interval=0.2",
+                                             url(theirs))
+            assert code == 0, output
+            seen = json.loads(output)
+            assert seen["version"].startswith("PgBouncer 1.")
+            pool = next(row for row in seen["pools"] if row["database"] == "postgres")
+            assert (pool["waiting"], pool["active"], pool["why"]) == ("1", "1", "")
+            assert {row["application"] for row in seen["clients"]} >= {"export", "till"}
+            assert seen["holders"] == [] and seen["queries"] == []
+            code, output = howdah.run_to_end("top", "--once", "--interval=0.2", url(theirs))
+            assert code == 0 and "1 clients wait of 2" in output, output
 
 
 def test_what_is_wrong_is_said(make_howdah):

@@ -67,6 +67,8 @@ pub struct Database {
     pub reserve_pool_size: Option<u32>,
     /// How long a client may wait for a server.
     pub query_wait_timeout: Option<Duration>,
+    /// From when on a query is logged; zero: never.
+    pub slow_query_time: Option<Duration>,
     /// Servers of this database.
     pub max_db_connections: Option<u32>,
     /// Clients of this database.
@@ -180,6 +182,7 @@ impl Database {
             min_pool_size: None,
             reserve_pool_size: None,
             query_wait_timeout: None,
+            slow_query_time: None,
             max_db_connections: None,
             max_db_client_connections: None,
             server_lifetime: None,
@@ -223,6 +226,7 @@ impl Database {
             "max_db_connections" => self.max_db_connections = read_limit(value)?,
             "max_db_client_connections" => self.max_db_client_connections = read_limit(value)?,
             "query_wait_timeout" => self.query_wait_timeout = Some(Duration::read(value)?),
+            "slow_query_time" => self.slow_query_time = Some(Duration::read(value)?),
             // PgBouncer takes 0 here for "as globally".
             "server_lifetime" => {
                 self.server_lifetime = Some(Duration::read(value)?).filter(|t| !t.is_zero());

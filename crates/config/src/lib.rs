@@ -41,8 +41,8 @@ pub use table::Globals;
 pub use tls::TlsInForce;
 pub use user::User;
 pub use value::{
-    AuthType, Facility, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode, PoolSpread,
-    SessionState, SslMode, SslNegotiation,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
+    PoolSpread, SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -390,6 +390,14 @@ impl Config {
             .and_then(|user| user.query_wait_timeout)
             .or(database.query_wait_timeout);
         nearer.unwrap_or(self.globals.query_wait_timeout)
+    }
+
+    /// How long a query may take before it is logged; zero: any time.
+    pub fn slow_query_time(&self, database: &Database, user: Option<&User>) -> Duration {
+        let nearer = user
+            .and_then(|user| user.slow_query_time)
+            .or(database.slow_query_time);
+        nearer.unwrap_or(self.globals.slow_query_time)
     }
 
     /// Servers kept open in a pool that is in use.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use howdah_auth::{ChannelBinding, RequireAuth};
 
 use super::value::{
-    AuthType, Facility, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread, SessionState,
-    SslMode, Value,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread,
+    SessionState, Share, SslMode, Value,
 };
 use crate::ldap::LdapText;
 
@@ -364,6 +364,12 @@ globals! {
          left something there that its texts did not tell, such as what a function has set, locked \
          or created; what is found is logged, counted and cleaned away. 0 never asks. Not in \
          PgBouncer.";
+    slow_query_rate: u32 = "10", G, reload, Built,
+        "How many lines about slow queries each worker may log in a second; others are counted. Not in PgBouncer.";
+    slow_query_time: Duration = "0", GDU, reload, Built,
+        "Logs queries that took at least this long, the wait for a server included; 0 logs none. Constants are left out of their texts. Not in PgBouncer.";
+    slow_query_values: bool = "0", G, reload, Built,
+        "Logs slow queries with their texts as they were sent and the values of their parameters, 1 KB of each at most. Not in PgBouncer.";
     so_reuseport: bool = "0", G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";
     stats_period: Duration = "60", G, reload, Built,
@@ -398,6 +404,12 @@ globals! {
         "The kernel's buffer per direction in bytes; 0 leaves it to the system.";
     tcp_user_timeout: u32 = "0", G, reload, Built,
         "Milliseconds sent data may stay unacknowledged; 0 leaves it to the system.";
+    top_queries: u32 = "0", G, reload, Built,
+        "Of how many texts of queries each worker keeps counts, for SHOW QUERIES; 0 counts none. Not in PgBouncer.";
+    trace_endpoint: HttpUrl = "", G, reload, Built,
+        "Where traces go: the URL of a collector that takes OTLP by HTTP, such as http://127.0.0.1:4318/v1/traces; nothing: no traces. Not in PgBouncer.";
+    trace_ratio: Share = "0.01", G, reload, Built,
+        "The share of queries that are traced, from 0 to 1, of those that name no traceparent in a comment; of the others their sampled flag decides. Not in PgBouncer.";
     track_extra_parameters: List = "IntervalStyle", G, fixed, Built,
         "Server parameters to keep per client beyond the usual ones.";
     transaction_timeout: Duration = "0", GU, reload, Built,
@@ -677,7 +689,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 21, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 27, "PgBouncer's on Linux and ours");
     }
 
     #[test]

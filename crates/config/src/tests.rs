@@ -704,9 +704,10 @@ fn the_table_and_the_entries_agree() {
     for scope in [table::Scope::Database, table::Scope::User] {
         for setting in table::in_scope(scope) {
             let value = match setting.kind {
-                Kind::Number | Kind::Seconds | Kind::Flag => "1",
+                Kind::Number | Kind::Seconds | Kind::Flag | Kind::Share => "1",
                 Kind::Word(words) => words[0],
                 Kind::Text | Kind::List => "x",
+                Kind::HttpUrl => "http://x",
                 Kind::Methods => "!password",
             };
             let taken = match scope {

@@ -32,6 +32,8 @@ pub struct User {
     pub query_timeout: Option<Duration>,
     /// How long a client may wait for a server; zero: for ever.
     pub query_wait_timeout: Option<Duration>,
+    /// From when on a query is logged; zero: never.
+    pub slow_query_time: Option<Duration>,
     /// How long a client may idle in a transaction.
     pub idle_transaction_timeout: Option<Duration>,
     /// How long a transaction may last.
@@ -56,6 +58,7 @@ impl User {
             "max_user_connections" => self.max_user_connections = read_limit(value)?,
             "max_user_client_connections" => self.max_user_client_connections = read_limit(value)?,
             "query_wait_timeout" => self.query_wait_timeout = Some(Duration::read(value)?),
+            "slow_query_time" => self.slow_query_time = Some(Duration::read(value)?),
             "query_timeout" => self.query_timeout = read_time(value)?,
             "idle_transaction_timeout" => self.idle_transaction_timeout = read_time(value)?,
             "transaction_timeout" => self.transaction_timeout = read_time(value)?,

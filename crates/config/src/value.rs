@@ -17,6 +17,10 @@ pub enum Kind {
     Number,
     /// Seconds, with a fraction if wanted.
     Seconds,
+    /// A share of a whole.
+    Share,
+    /// Where something is that is spoken to by HTTP.
+    HttpUrl,
     /// Any text.
     Text,
     /// Words parted by commas or blanks.
@@ -33,6 +37,10 @@ impl fmt::Display for Kind {
             Kind::Flag => f.write_str("0 or 1"),
             Kind::Number => f.write_str("a whole number"),
             Kind::Seconds => f.write_str("a number of seconds, not negative"),
+            Kind::Share => f.write_str("a number from 0 to 1"),
+            Kind::HttpUrl => {
+                f.write_str("a URL such as http://HOST:PORT/PATH (without TLS), or nothing")
+            }
             Kind::Text => f.write_str("any text"),
             Kind::List => f.write_str("a list of words parted by commas"),
             Kind::Methods => f.write_str(
@@ -154,6 +162,70 @@ impl Value for Duration {
     }
     fn show(&self) -> Option<String> {
         Some(show_g(self.as_micros() as f64 / 1e6))
+    }
+}
+
+/// A share of a whole, from 0 to 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Share(f64);
+
+impl Share {
+    /// How many of all numbers of 64 bits are below it.
+    pub fn of_all(self) -> u64 {
+        (self.0 * u64::MAX as f64) as u64
+    }
+}
+
+impl Value for Share {
+    const KIND: Kind = Kind::Share;
+    fn read(text: &str) -> Option<Share> {
+        let share = text.trim().parse::<f64>().ok()?;
+        (0.0..=1.0).contains(&share).then_some(Share(share))
+    }
+    fn show(&self) -> Option<String> {
+        Some(show_g(self.0))
+    }
+}
+
+/// Where something is that is spoken to by HTTP, without TLS; or nowhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HttpUrl(String);
+
+impl HttpUrl {
+    /// Nowhere.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for HttpUrl {
+    const KIND: Kind = Kind::HttpUrl;
+    fn read(text: &str) -> Option<HttpUrl> {
+        let url = HttpUrl(text.into());
+        if text.is_empty() {
+            return Some(url);
+        }
+        let (authority, _) = match text.strip_prefix("http://")? {
+            rest if rest.contains('/') => rest.split_once('/')?,
+            rest => (rest, ""),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (authority, "80"),
+        };
+        let plain = text
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && b != b'#' && b != b'@');
+        let fits = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
+        (plain && fits).then_some(url)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.clone())
     }
 }
 
@@ -518,6 +590,51 @@ mod tests {
                 shown,
                 "{text:?}"
             );
+        }
+    }
+
+    #[test]
+    fn shares_are_from_0_to_1() {
+        for (text, shown) in [
+            ("0", Some("0")),
+            ("0.01", Some("0.01")),
+            (" 1 ", Some("1")),
+            ("1.1", None),
+            ("-0.1", None),
+            ("nan", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                Share::read(text).and_then(|s| s.show()).as_deref(),
+                shown,
+                "{text:?}"
+            );
+        }
+        assert_eq!((Share(0.0).of_all(), Share(1.0).of_all()), (0, u64::MAX));
+    }
+
+    #[test]
+    fn collectors_are_spoken_to_without_tls() {
+        let reads = |text: &str| HttpUrl::read(text).is_some();
+        for text in [
+            "",
+            "http://h:4318/v1/traces",
+            "http://127.0.0.1",
+            "http://[::1]:1/",
+            "http://[::1]",
+        ] {
+            assert!(reads(text), "{text}");
+        }
+        for text in [
+            "https://h:1/",
+            "h:1",
+            "http://",
+            "http://h:x/",
+            "http://h:0",
+            "http://u@h/",
+            "http://h/ x",
+        ] {
+            assert!(!reads(text), "{text}");
         }
     }
 

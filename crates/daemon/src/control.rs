@@ -30,6 +30,7 @@ use crate::log::{self, Log};
 use crate::reload::Loaded;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
+use crate::tracer::Tracer;
 
 /// How often the balancer decides, in nanoseconds.
 const BALANCE_NS: u64 = 90_000_000;
@@ -101,6 +102,8 @@ pub struct Parts {
     pub workers: Vec<PostBox>,
     /// The listening sockets.
     pub listeners: Vec<Listener>,
+    /// Where spans go.
+    pub tracer: Tracer,
 }
 
 impl Desk {
@@ -156,7 +159,9 @@ impl Desk {
             resolver,
             workers,
             listeners,
+            tracer,
         } = parts;
+        tracer.set(config.globals.trace_endpoint.as_str());
         let Desk {
             runtime,
             mut signals,
@@ -191,6 +196,7 @@ impl Desk {
             handover: HandOver::new(listeners),
             http,
             sampler: Sampler::new(),
+            tracer,
             ending: false,
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -250,6 +256,7 @@ pub struct Control {
     pub handover: HandOver,
     pub http: Http,
     sampler: Sampler,
+    pub tracer: Tracer,
     /// The process ends as soon as it may.
     pub ending: bool,
     /// Workers that wait for nothing more.
@@ -430,9 +437,10 @@ impl Control {
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {
                 let globals = &self.config.globals;
+                let spans = self.tracer.counts();
                 let sight = self
                     .sampler
-                    .answered(serial, *holdings, self.ending, globals);
+                    .answered(serial, *holdings, (self.ending, spans), globals);
                 if let Some(sight) = sight {
                     self.http.publish(sight);
                 }

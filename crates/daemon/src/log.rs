@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::config::{Globals, LogFormat};
 use howdah_pooler::note::{Level, Note};
+use howdah_pooler::queries::slow::{SlowQuery, Value};
 use jiff::tz::TimeZone;
 
 use crate::syslog::{self, Syslog};
@@ -166,6 +167,17 @@ impl Log {
 
     /// Logs, if `verbose` lets it.
     pub fn note(&self, note: &Note) {
+        self.write(note, |time, pid| object(time, pid, note));
+    }
+
+    /// Logs a slow query.
+    pub fn slow(&self, slow: &SlowQuery) {
+        let note = slow.note();
+        self.write(&note, |time, pid| slow_object(time, pid, &note, slow));
+    }
+
+    /// Writes a line; `object` makes that of JSON, of time and process id.
+    fn write(&self, note: &Note, object: impl Fn(&str, u32) -> String) {
         let verbose = self.shared.verbose.load(Ordering::Relaxed);
         let wanted = match note.level {
             Level::Debug => verbose >= 1,
@@ -191,8 +203,10 @@ impl Log {
             false => "%Y-%m-%d %H:%M:%S%.3f %Z",
         };
         let time = now.strftime(pattern).to_string();
-        let line = if json { object } else { line };
-        let text = line(&time, std::process::id(), note);
+        let text = match json {
+            true => object(&time, std::process::id()),
+            false => line(&time, std::process::id(), note),
+        };
         // The lock is taken even without a file: lines of two threads must not mix.
         let mut file = self
             .shared
@@ -204,6 +218,7 @@ impl Log {
             let _ = io::stderr().write_all(text.as_bytes());
         }
         let level = Level::Warning;
+        let line = if json { self::object } else { line };
         file.write(&text, |text| {
             line(&time, std::process::id(), &Note { level, text })
         });
@@ -248,6 +263,23 @@ fn object(time: &str, pid: u32, note: &Note) -> String {
         fields.insert("connection".into(), connection.into());
     }
     fields.insert("text".into(), text.into());
+    format!("{}\n", serde_json::Value::Object(fields))
+}
+
+/// A slow query as a JSON object: each of its values is a field.
+fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
+    let mut fields = serde_json::Map::new();
+    fields.insert("time".into(), time.into());
+    fields.insert("pid".into(), pid.into());
+    fields.insert("level".into(), note.level.to_string().into());
+    for (name, value) in slow.fields() {
+        let value = match value {
+            Value::Text(text) => text.into(),
+            Value::Number(number) => number.into(),
+            Value::Count(count) => count.into(),
+        };
+        fields.insert(name.into(), value);
+    }
     format!("{}\n", serde_json::Value::Object(fields))
 }
 

@@ -21,6 +21,7 @@ mod signals;
 mod syslog;
 mod systemd;
 mod takeover;
+mod tracer;
 mod workers;
 
 use std::convert::Infallible;
@@ -36,6 +37,7 @@ use howdah_pooler::note::Level;
 use howdah_pooler::parcel::Freight;
 use log::Log;
 use takeover::Predecessor;
+use tracer::Tracer;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
@@ -125,6 +127,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let resolver = Resolver::open(&config.globals.resolv_conf)?;
     let (freight, old_process) = freight.take().unzip();
     let took_over = freight.is_some();
+    let tracer = Tracer::new(&log);
     let boxes = workers::start(
         count,
         &workers::Common {
@@ -136,6 +139,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             driver,
             driver_story,
             cores,
+            tracer: tracer.clone(),
         },
         freight,
     )?;
@@ -163,6 +167,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         resolver,
         workers: boxes,
         listeners,
+        tracer,
     })
 }
 

@@ -90,6 +90,7 @@ impl Control {
         self.log.set_syslog(&self.config.globals);
         listen::defer_accept(&self.config.globals);
         self.http.set(&self.config.globals);
+        self.tracer.set(self.config.globals.trace_endpoint.as_str());
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));

@@ -6,6 +6,7 @@ use howdah_pooler::Pooler;
 use howdah_pooler::balance::Signals;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
 use howdah_pooler::note::Note;
+use howdah_pooler::queries::Seen;
 
 use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
@@ -62,6 +63,8 @@ pub struct Outside {
     pub ask: Box<dyn FnMut(WorkerId, Question) + Send>,
     /// To the log.
     pub note: Box<dyn FnMut(Note) + Send>,
+    /// To the log, or the tracer.
+    pub tell: Box<dyn FnMut(Seen) + Send>,
     /// Of all workers, by number.
     pub workers: Vec<PostBox>,
 }
@@ -325,6 +328,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 }
                 Action::Ask(question) => (self.outside.ask)(self.id, question),
                 Action::Note(note) => (self.outside.note)(note),
+                Action::Tell(seen) => (self.outside.tell)(*seen),
             }
         }
         if let Some(unwanted) = at_hand.accepted {

@@ -19,12 +19,14 @@ use howdah_pooler::event::WorkerId;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Freight};
+use howdah_pooler::queries::Seen;
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::boot::Fatal;
 use crate::control::{Ear, Heard};
 use crate::leave::leave;
 use crate::log::{self, Log};
+use crate::tracer::Tracer;
 
 /// What all workers get.
 #[derive(Clone)]
@@ -45,6 +47,8 @@ pub struct Common {
     pub driver_story: String,
     /// So many cores the process may use.
     pub cores: usize,
+    /// Where spans go.
+    pub tracer: Tracer,
 }
 
 /// Chooses how to talk to the kernel, and says why.
@@ -213,6 +217,7 @@ impl Seat {
             log,
             driver_story,
             cores,
+            tracer,
             ..
         } = self.common;
         let options = socket_options(&config.globals);
@@ -231,10 +236,15 @@ impl Seat {
             uid: rustix::process::geteuid().as_raw(),
             numbers: self.numbers,
         });
+        let slow_log = log.clone();
         let outside = Outside {
             // Nobody hears when the process is ending.
             ask: Box::new(move |from, question| drop(ear.send(Heard::Asked(from, question)))),
             note: Box::new(move |note| log.note(&note)),
+            tell: Box::new(move |seen| match seen {
+                Seen::Slow(slow) => slow_log.slow(&slow),
+                Seen::Traced(traced) => tracer.offer(traced),
+            }),
             workers: self.boxes,
         };
         let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);

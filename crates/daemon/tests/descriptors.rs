@@ -76,6 +76,7 @@ fn accepting_pauses_and_resumes<D: Driver>(
         note: Box::new(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         }),
+        tell: Box::new(drop),
         workers: vec![post],
     };
     let mut worker = Worker::new(WorkerId(0), Holder::default(), driver, mailbox, outside);

@@ -262,6 +262,8 @@ pub enum Action {
     Ask(Question),
     /// Log.
     Note(Note),
+    /// Tell what was seen of a query: the log of slow ones, or a trace.
+    Tell(Box<crate::queries::Seen>),
 }
 
 /// How a connection ends.

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::command::Alters;
+use crate::event::Time;
+use crate::queries::Watched;
 use crate::statement::{Named, Statement};
 
 /// What an entry awaits.
@@ -114,6 +116,8 @@ pub struct Entry {
     pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
+    /// The first of [`Ledger::watched`] ends with it.
+    pub watched: bool,
     /// If it is a message about one of the client's named statements: that name's number, to find
     /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
     /// portal's number. Else 0.
@@ -135,6 +139,7 @@ impl Entry {
             alters: Alters::Nothing,
             inside: false,
             part: Part::Whole,
+            watched: false,
             named: 0,
         }
     }
@@ -245,6 +250,12 @@ pub struct Ledger {
     pub unnamed_ops: VecDeque<UnnamedOp>,
     /// What entries describe, in order.
     pub described: VecDeque<Described>,
+    /// Queries that entries run and somebody wants to know of, in order.
+    pub watched: VecDeque<Watched>,
+    /// Those that have ended since they were last looked at.
+    pub ended: VecDeque<Watched>,
+    /// When the last of them had.
+    pub settled: Time,
     group: u32,
     group_open: bool,
     group_works: bool,
@@ -373,7 +384,35 @@ impl Ledger {
         if matches!(entry.reply, Reply::Query | Reply::Sync) {
             self.readies -= 1;
         }
+        if entry.watched {
+            self.ended.extend(self.watched.pop_front());
+        }
         Some(entry)
+    }
+
+    /// The query that PostgreSQL answers now got so many rows more.
+    pub fn add_rows(&mut self, rows: u64) {
+        if let Some(query) = self.watched.front_mut() {
+            query.rows += rows;
+        }
+    }
+
+    /// The query that PostgreSQL answers now, or next: nobody waits for its end any more.
+    pub fn take_watched(&mut self) -> Option<Watched> {
+        let entry = self.entries.iter_mut().find(|entry| entry.watched)?;
+        entry.watched = false;
+        self.watched.pop_front()
+    }
+
+    /// An error came: it is that of the first query of its group, if the group has one.
+    pub fn note_error(&mut self, sqlstate: Option<&[u8]>) {
+        let group = self.groups_over();
+        if let Some(query) = self.watched.front_mut()
+            && query.group == group
+        {
+            let code = sqlstate.and_then(|code| code.first_chunk().copied());
+            query.sqlstate.get_or_insert(code.unwrap_or(*b"XX000"));
+        }
     }
 
     /// The Query in front failed: what it would have changed of the client's names stays.
@@ -394,6 +433,16 @@ impl Ledger {
             return None;
         }
         let entry = self.pop();
+        let watched = entry.is_some_and(|entry| entry.watched);
+        if watched
+            && self
+                .ended
+                .back()
+                .is_some_and(|query| query.sqlstate.is_none())
+        {
+            // It has not run.
+            self.ended.pop_back();
+        }
         // A Query is skipped, too, and does not end the group.
         self.group_open |= self.entries.is_empty();
         entry
@@ -466,6 +515,9 @@ impl Ledger {
             before(|e| e.unnamed_op),
         );
         let described = before(|e| e.describes);
+        if let Some(at) = before(|e| e.watched) {
+            self.watched.remove(at);
+        }
         if let Some(at) = name {
             self.name_ops.remove(at);
         }
@@ -489,8 +541,10 @@ impl Ledger {
         for entry in &mut self.entries {
             entry.swallow = true;
             entry.name_op = false;
+            entry.watched = false;
         }
         self.name_ops.clear();
+        self.watched.clear();
     }
 
     /// The latest pending change of a name.
@@ -530,6 +584,7 @@ impl Ledger {
         assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
         assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
         assert_eq!(count(|e| e.describes), self.described.len(), "described");
+        assert_eq!(count(|e| e.watched), self.watched.len(), "watched");
         assert_eq!(
             count(|e| e.unnamed_op),
             self.unnamed_ops.len(),

@@ -35,6 +35,7 @@ pub mod parcel;
 pub mod peer;
 pub mod place;
 pub mod pool;
+pub mod queries;
 pub mod reload;
 pub mod server;
 pub mod session;

@@ -23,6 +23,7 @@ use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
 use crate::pool::Pools;
+use crate::queries::Queries;
 use crate::server::Server;
 use crate::spread::Spread;
 use crate::statement::Interner;
@@ -110,6 +111,7 @@ pub struct Pooler {
     pub(crate) driver: String,
     pub(crate) uid: u32,
     pub(crate) shared: Shared,
+    pub(crate) queries: Queries,
     pub(crate) clients: Table<ClientId, Client>,
     pub(crate) servers: Table<ServerId, Server>,
     pub(crate) pools: Pools,
@@ -166,6 +168,7 @@ impl Pooler {
             settings: crate::session::Shelf::new(seeded),
             statements: Interner::new(seeded, setup.worker),
         };
+        let queries = Queries::new(seeded, &setup.config.globals);
         let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
         let mut pooler = Pooler {
             now: Time(0),
@@ -176,6 +179,7 @@ impl Pooler {
             driver: setup.driver,
             uid: setup.uid,
             shared,
+            queries,
             clients: Table::default(),
             servers: Table::default(),
             pools: Pools::new(seeded),

@@ -19,6 +19,7 @@ impl Pooler {
         let resecure = self.config.tls.generation != config.tls.generation;
         self.config = config;
         self.known.clear();
+        self.queries.set(&self.config.globals);
         self.peers_changed();
         // Every worker counts alike, whatever pools it has, or their counts could not be compared.
         self.janitor.epoch += 1;

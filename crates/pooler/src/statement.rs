@@ -13,6 +13,7 @@ use crate::Seeded;
 use crate::command::{Alters, Forgets, Resets, alters, forgets, is_planned, resets};
 use crate::event::WorkerId;
 use crate::params::Meaning;
+use crate::queries::text::{QueryText, Texts};
 
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
@@ -57,6 +58,8 @@ pub struct Statement {
     /// What running it may do to its session, if anything.
     pub effects: Option<Box<crate::effect::Effects>>,
     key: OnceLock<u128>,
+    /// Its text without constants, once somebody wants to know of its queries.
+    query_text: OnceLock<Arc<QueryText>>,
     /// What the first client that had it described was told: the others are told the same, as a
     /// rule.
     told: OnceLock<Arc<Told>>,
@@ -79,8 +82,14 @@ impl Statement {
                 .filter(|effects| !effects.is_nothing())
                 .map(Box::new),
             key: OnceLock::new(),
+            query_text: OnceLock::new(),
             told: OnceLock::new(),
         }
+    }
+
+    /// Its text without constants: found out once, so that an Execute costs no reading.
+    pub fn query_text(&self, texts: &mut Texts) -> &Arc<QueryText> {
+        self.query_text.get_or_init(|| texts.of(self.text()))
     }
 
     /// Its text.

@@ -1,5 +1,7 @@
 //! What is counted, per pool and worker; summed when somebody asks.
 
+use crate::session::PIN_REASONS;
+
 /// Counts since the start. Times are microseconds in the console, nanoseconds here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
@@ -31,6 +33,10 @@ pub struct Stats {
     pub pins: u64,
     /// Times something was found on a server that no text had told.
     pub unseen: u64,
+    /// Those by why, in the order of [`PIN_REASONS`]; one may have several reasons.
+    pub pins_for: [u64; PIN_REASONS.len()],
+    /// Queries that took longer than `slow_query_time`.
+    pub slow_queries: u64,
 }
 
 impl Stats {
@@ -67,6 +73,10 @@ impl Stats {
         self.lends += other.lends;
         self.pins += other.pins;
         self.unseen += other.unseen;
+        for (count, more) in self.pins_for.iter_mut().zip(other.pins_for) {
+            *count += more;
+        }
+        self.slow_queries += other.slow_queries;
     }
 
     /// PgBouncer's line in the log about what was counted in so many seconds.
@@ -106,6 +116,8 @@ impl Stats {
             lends: self.lends - earlier.lends,
             pins: self.pins - earlier.pins,
             unseen: self.unseen - earlier.unseen,
+            pins_for: std::array::from_fn(|at| self.pins_for[at] - earlier.pins_for[at]),
+            slow_queries: self.slow_queries - earlier.slow_queries,
         }
     }
 }

@@ -67,6 +67,7 @@ impl Process {
             let outside = Outside {
                 ask: Box::new(move |worker, question| drop(ear.send((worker, question)))),
                 note: Box::new(move |said| drop(note.send((name, said)))),
+                tell: Box::new(drop),
                 workers: posts.clone(),
             };
             let place = (id, scenario.workers);

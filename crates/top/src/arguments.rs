@@ -6,6 +6,8 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use postgres::Config;
 
+use crate::tls::Tls;
+
 /// What `howdah top --help` prints.
 pub const USAGE: &str = "\
 Watches a pooler over its admin console.
@@ -15,7 +17,8 @@ Usage:
 
 URL is a libpq connection string, as postgresql://admin@127.0.0.1:6432/pgbouncer; what is
 missing comes from PGHOST, PGPORT, PGUSER, PGPASSWORD, else 127.0.0.1, 6432 and your name.
-A URL without a port means 5432, as everywhere.
+A URL without a port means 5432, as everywhere. sslmode, sslrootcert, sslcert and sslkey mean what
+they mean to psql.
 
 Options:
       --interval=SECONDS  how often to look (1)
@@ -23,13 +26,14 @@ Options:
       --json              print as JSON; with --once
   -h, --help              show this help and exit
 
-Keys: 1 pools, 2 clients, 3 servers, 4 holders, Tab the next; arrows move, Enter goes into a pool,
-Esc back; < and > choose the column to sort by, r turns the order; / filters; space pauses; q quits.
+Keys: 1 pools, 2 clients, 3 servers, 4 holders, 5 queries, Tab the next; arrows move, Enter goes
+into a pool, Esc back; < and > choose the column to sort by, r turns the order; / filters; space pauses; q quits.
 ";
 
 /// What was asked for.
 pub(crate) struct Arguments {
     pub target: Config,
+    pub tls: Tls,
     pub interval: Duration,
     pub once: bool,
     pub json: bool,
@@ -61,9 +65,13 @@ impl Arguments {
         if json && !once {
             return Err("--json needs --once".into());
         }
-        let target = target(url.as_deref(), |name| std::env::var(name).ok())?;
+        let variable = |name: &str| std::env::var(name).ok();
+        let (url, tls) = Tls::read(url.as_deref().unwrap_or(""), variable)?;
+        let mut target = target(Some(&url), variable)?;
+        target.ssl_mode(tls.mode);
         Ok(Some(Arguments {
             target,
+            tls,
             interval,
             once,
             json,

@@ -2,16 +2,18 @@
 
 use std::time::Instant;
 
-use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use postgres::{Client, SimpleQueryMessage};
 
+use crate::arguments::Arguments;
 use crate::table::Table;
 
 /// A connection to the console.
 pub(crate) struct Console {
     client: Client,
     version: String,
-    /// It knows SHOW HOLDERS: PgBouncer does not.
+    /// It knows SHOW HOLDERS and SHOW QUERIES: PgBouncer does not.
     has_holders: bool,
+    has_queries: bool,
 }
 
 /// What the console said at a moment.
@@ -25,21 +27,27 @@ pub(crate) struct Snapshot {
     pub servers: Table,
     /// Empty where the pooler has no such command.
     pub holders: Table,
+    /// Likewise, or if queries are not counted.
+    pub queries: Table,
     pub databases: Table,
 }
 
 impl Console {
     /// Connects.
-    pub fn open(target: &Config) -> Result<Console, String> {
-        let client = target.connect(NoTls).map_err(|why| told(&why))?;
+    pub fn open(arguments: &Arguments) -> Result<Console, String> {
+        let connector = arguments.tls.connector()?;
+        let client = arguments.target.connect(connector);
+        let client = client.map_err(|why| told(&why))?;
         let mut console = Console {
             client,
             version: String::new(),
             has_holders: true,
+            has_queries: true,
         };
         let version = console.ask("SHOW VERSION")?;
         console.version = version.value(0, "version").to_string();
         console.has_holders = console.ask("SHOW HOLDERS").is_ok();
+        console.has_queries = console.ask("SHOW QUERIES").is_ok();
         Ok(console)
     }
 
@@ -47,6 +55,10 @@ impl Console {
     pub fn look(&mut self) -> Result<Snapshot, String> {
         let holders = match self.has_holders {
             true => self.ask("SHOW HOLDERS")?,
+            false => Table::default(),
+        };
+        let queries = match self.has_queries {
+            true => self.ask("SHOW QUERIES")?,
             false => Table::default(),
         };
         Ok(Snapshot {
@@ -58,6 +70,7 @@ impl Console {
             servers: self.ask("SHOW SERVERS")?,
             databases: self.ask("SHOW DATABASES")?,
             holders,
+            queries,
         })
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn pressed(state: &mut State, key: KeyEvent) {
         KeyCode::Char('?' | 'h') => state.help = true,
         KeyCode::Char(' ') => state.paused = !state.paused,
         KeyCode::Char('/') => state.filtering = true,
-        KeyCode::Char(digit @ '1'..='4') => {
+        KeyCode::Char(digit @ '1'..='5') => {
             let at = digit as usize - '1' as usize;
             state.go(View::MAIN[at].clone());
         }

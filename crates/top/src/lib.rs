@@ -8,6 +8,7 @@ mod keys;
 mod screen;
 mod state;
 mod table;
+mod tls;
 mod view;
 
 pub use arguments::USAGE;
@@ -42,7 +43,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> bool {
 
 /// Looks twice, so that there are rates, and prints.
 fn once(arguments: &Arguments) -> Result<(), String> {
-    let mut console = Console::open(&arguments.target)?;
+    let mut console = Console::open(arguments)?;
     let first = console.look()?;
     std::thread::sleep(arguments.interval);
     let second = console.look()?;
@@ -60,7 +61,7 @@ fn watch(arguments: &Arguments) -> Result<(), String> {
         return Err("standard output is no terminal; use --once".into());
     }
     // Before the screen is taken: what is wrong can be read then.
-    let mut console = Some(Console::open(&arguments.target)?);
+    let mut console = Some(Console::open(arguments)?);
     let mut terminal = ratatui::try_init().map_err(|why| why.to_string())?;
     let mut state = State::new(arguments.target_name());
     let mut due = Instant::now();
@@ -97,7 +98,7 @@ fn watch(arguments: &Arguments) -> Result<(), String> {
 fn look(console: &mut Option<Console>, arguments: &Arguments, state: &mut State) {
     let seen: Result<Snapshot, String> = match console {
         Some(console) => console.look(),
-        None => Console::open(&arguments.target).and_then(|mut new| {
+        None => Console::open(arguments).and_then(|mut new| {
             let seen = new.look();
             *console = Some(new);
             seen

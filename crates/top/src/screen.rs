@@ -84,6 +84,7 @@ fn draw_table(frame: &mut Frame<'_>, state: &mut State, area: Rect) {
     if table.rows.is_empty() {
         let text = match state.view {
             View::Pool(..) => "nobody waits, nobody has a server",
+            View::Queries => "no queries are counted (top_queries)",
             _ => "nothing",
         };
         frame.render_widget(Line::from(text).dim(), area);
@@ -127,6 +128,7 @@ fn style(view: &View, table: &Table, row: &[String]) -> Style {
         View::Clients => value("state") == "waiting",
         View::Pool(..) => row.first().is_some_and(|what| what == "waits"),
         View::Holders => value("state").starts_with("idle in"),
+        View::Queries => value("errors") != "0",
         View::Servers => false,
     };
     if waits {
@@ -227,6 +229,14 @@ mod tests {
                 false => Table::default(),
             },
             databases: table("name|pool_size\nshop|2"),
+            queries: match ours {
+                true => table(&format!(
+                    "database|user|calls|errors|rows|total_us|mean_us|p99_us|max_us|wait_us|fingerprint|query\n\
+                     shop|web|{}|0|7|90000000|9000|20000|30000|0|00ff|select ? from stock",
+                    100 + 50 * seconds
+                )),
+                false => Table::default(),
+            },
         }
     }
 
@@ -284,6 +294,28 @@ mod tests {
     }
 
     #[test]
+    fn queries_that_take_the_most_are_seen() {
+        let mut state = state(true);
+        press(&mut state, &[KeyCode::Char('5')]);
+        let screen = drawn(&mut state, 100, 10);
+        for word in [
+            "select ? from stock",
+            "90 s",
+            "200",
+            "50",
+            "9.0 ms",
+            "20 ms",
+            "shop",
+        ] {
+            assert!(screen.contains(word), "{word}: {screen}");
+        }
+        assert!(drawn(&mut state, 20, 10).contains("select ?"), "{screen}");
+        let mut theirs = self::state(false);
+        press(&mut theirs, &[KeyCode::Char('5')]);
+        assert!(drawn(&mut theirs, 60, 10).contains("no queries are counted"));
+    }
+
+    #[test]
     fn pgbouncer_has_fewer_columns() {
         let mut state = state(false);
         assert!(drawn(&mut state, 140, 10).contains("7.5 s"));
@@ -302,7 +334,7 @@ mod tests {
         for ours in [true, false] {
             for (width, height) in [(20, 10), (1, 1), (3, 2), (20, 3), (80, 24), (300, 4)] {
                 let mut state = state(ours);
-                for key in "1234?h/".chars() {
+                for key in "12345?h/".chars() {
                     press(
                         &mut state,
                         &[KeyCode::Char(key), KeyCode::Char('>'), KeyCode::Esc],

@@ -117,6 +117,7 @@ impl Sort {
             View::Clients => Some(3),
             View::Servers => Some(2),
             View::Holders => Some(2),
+            View::Queries => Some(1),
             View::Pool(..) => None,
         };
         Sort {

@@ -14,13 +14,20 @@ pub(crate) enum View {
     Clients,
     Servers,
     Holders,
+    Queries,
     /// Who waits and who has servers in one pool: its database and user.
     Pool(String, String),
 }
 
 impl View {
     /// Those with a key of their own.
-    pub const MAIN: [View; 4] = [View::Pools, View::Clients, View::Servers, View::Holders];
+    pub const MAIN: [View; 5] = [
+        View::Pools,
+        View::Clients,
+        View::Servers,
+        View::Holders,
+        View::Queries,
+    ];
 
     /// Its name.
     pub fn name(&self) -> String {
@@ -29,6 +36,7 @@ impl View {
             View::Clients => "clients".into(),
             View::Servers => "servers".into(),
             View::Holders => "holders".into(),
+            View::Queries => "queries".into(),
             View::Pool(database, user) => format!("pool {database}/{user}"),
         }
     }
@@ -40,6 +48,7 @@ impl View {
             View::Clients => clients(now, |_| true),
             View::Servers => servers(now),
             View::Holders => holders(now, |_, _| true),
+            View::Queries => queries(now, before),
             View::Pool(database, user) => pool(now, database, user),
         }
     }
@@ -240,6 +249,68 @@ fn holders(now: &Snapshot, wanted: impl Fn(&str, &str) -> bool) -> Table {
             "application",
             "client",
             "pid",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+/// Which queries take the most, and how often they ran of late.
+fn queries(now: &Snapshot, before: Option<&Snapshot>) -> Table {
+    let all = &now.queries;
+    let key = |table: &Table, row| {
+        let names = ["fingerprint", "database", "user"];
+        names.map(|name| table.value(row, name).to_string())
+    };
+    let old = before.map(|before| {
+        let rows = 0..before.queries.rows.len();
+        let calls = |row| {
+            (
+                key(&before.queries, row),
+                before.queries.number(row, "calls"),
+            )
+        };
+        (before.at, rows.map(calls).collect::<HashMap<_, _>>())
+    });
+    let rate = |row| {
+        let (at, calls) = old.as_ref()?;
+        let seconds = now.at.duration_since(*at).as_secs_f64().max(0.001);
+        let earlier = calls.get(&key(all, row)).copied().unwrap_or(0.0);
+        Some((all.number(row, "calls") - earlier).max(0.0) / seconds)
+    };
+    let rows = (0..all.rows.len()).map(|row| {
+        let time = |name| duration(all.number(row, name));
+        let text = |name| all.value(row, name).to_string();
+        vec![
+            text("query"),
+            time("total_us"),
+            text("calls"),
+            rate(row).map_or_else(String::new, |rate| format!("{rate:.0}")),
+            time("mean_us"),
+            time("p99_us"),
+            time("max_us"),
+            time("wait_us"),
+            text("rows"),
+            text("errors"),
+            text("database"),
+            text("user"),
+            text("fingerprint"),
+        ]
+    });
+    Table {
+        columns: columns(&[
+            "query",
+            "total",
+            "calls",
+            "a second",
+            "mean",
+            "p99",
+            "max",
+            "wait",
+            "rows",
+            "errors",
+            "database",
+            "user",
+            "fingerprint",
         ]),
         rows: rows.collect(),
     }

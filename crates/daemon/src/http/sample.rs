@@ -51,12 +51,13 @@ impl Sampler {
         }
     }
 
-    /// A worker answers; the last one completes the sample.
+    /// A worker answers; the last one completes the sample. With it: no new clients are taken; how
+    /// many spans were sent and lost.
     pub fn answered(
         &mut self,
         serial: u64,
         holdings: Holdings,
-        draining: bool,
+        (draining, spans): (bool, (u64, u64)),
         globals: &Globals,
     ) -> Option<Sight> {
         if serial != self.serial || self.awaited == 0 {
@@ -67,13 +68,13 @@ impl Sampler {
         if self.awaited > 0 {
             return None;
         }
-        let process = self.process(draining, globals);
+        let process = self.process(draining, spans, globals);
         let holdings = std::mem::take(&mut self.holdings);
         let most = globals.metrics_max_pools as usize;
         Some(self.memory.sample(now(), holdings, process, most))
     }
 
-    fn process(&self, draining: bool, globals: &Globals) -> Process {
+    fn process(&self, draining: bool, spans: (u64, u64), globals: &Globals) -> Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Process {
             started: self.started,
@@ -83,6 +84,8 @@ impl Sampler {
             max_fds: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
             max_clients: globals.max_client_conn,
             draining,
+            spans_sent: spans.0,
+            spans_lost: spans.1,
             late_samples: self.late,
         }
     }

@@ -85,6 +85,7 @@ impl<P: Decide, D: Make> Stage<P, D> {
         let outside = Outside {
             ask: Box::new(|_, _| ()),
             note: Box::new(|note| eprintln!("{}", note.text)),
+            tell: Box::new(drop),
             workers: vec![post.clone()],
         };
         let worker = Worker::new(WorkerId(0), decisions, driver, mailbox, outside);

@@ -201,6 +201,7 @@ impl Pooler {
             .servers
             .get(id)
             .is_some_and(|server| matches!(server.state, server::State::Linked(_)));
+        self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let Some(server) = self.servers.get_mut(id) else {
             return;
@@ -250,10 +251,11 @@ impl Pooler {
 
     /// A server is gone or going: so is the client that is bound to it.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, told: bool, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
+        let Some(client) = self.servers.get(id).and_then(|server| server.client()) else {
             return;
         };
-        let Some(client) = server.client() else {
+        self.break_off_query(client, id, "its server was lost", out);
+        let Some(server) = self.servers.get_mut(id) else {
             return;
         };
         // The server is not brought to rest any more: the link is cut first.

@@ -16,6 +16,7 @@ impl Show {
             Show::Clients => CLIENTS,
             Show::Servers => SERVERS,
             Show::Holders => HOLDERS,
+            Show::Queries => QUERIES,
             Show::Sockets | Show::ActiveSockets => SOCKETS,
             Show::Fds => FDS,
             Show::DnsHosts => &[("hostname", 's'), ("ttl", 'q'), ("addrs", 's')],
@@ -124,6 +125,21 @@ const CLIENTS: Columns = &[
     ("wait_place", 'i'),
     ("pin_reason", 's'),
     ("pinned_since", 's'),
+];
+
+const QUERIES: Columns = &[
+    ("database", 's'),
+    ("user", 's'),
+    ("calls", 'n'),
+    ("errors", 'n'),
+    ("rows", 'n'),
+    ("total_us", 'n'),
+    ("mean_us", 'n'),
+    ("p99_us", 'n'),
+    ("max_us", 'n'),
+    ("wait_us", 'n'),
+    ("fingerprint", 's'),
+    ("query", 's'),
 ];
 
 const HOLDERS: Columns = &[

@@ -24,7 +24,7 @@ const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
 
 /// Commands that change something.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "pause",
     "resume",
     "reconnect",
@@ -37,6 +37,7 @@ const COMMANDS: [&str; 12] = [
     "reload",
     "suspend",
     "takeover",
+    "reset_queries",
 ];
 
 const NO_ADMIN: &str = "admin access needed";
@@ -363,7 +364,10 @@ impl Pooler {
         argument: Option<String>,
         out: &mut Out,
     ) {
-        if matches!((name, &argument), ("reload" | "suspend", Some(_))) {
+        if matches!(
+            (name, &argument),
+            ("reload" | "suspend" | "reset_queries", Some(_))
+        ) {
             return self.unknown(id, text, out);
         }
         let ending = match (
@@ -406,6 +410,10 @@ impl Pooler {
             "takeover" => {
                 let want = Want::Order(Order::HandOver);
                 self.ask_workers(id, Goal::HandOver, want, out);
+            }
+            "reset_queries" => {
+                let goal = Goal::Order("RESET_QUERIES", None);
+                self.ask_workers(id, goal, Want::ForgetQueries, out);
             }
             "wait_close" => {
                 let goal = Goal::Order("WAIT_CLOSE", None);
@@ -566,7 +574,7 @@ const HELP: &str = "
 \tSHOW PEERS|PEER_POOLS
 \tSHOW FDS|SOCKETS|ACTIVE_SOCKETS|LISTS|MEM|STATE
 \tSHOW DNS_HOSTS|DNS_ZONES
-\tSHOW WORKERS|HOLDERS
+\tSHOW WORKERS|HOLDERS|QUERIES
 \tSHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 \tSET key = arg
 \tRELOAD
@@ -577,6 +585,7 @@ const HELP: &str = "
 \tRECONNECT [<db>]
 \tKILL [<db>]
 \tKILL_CLIENT <client_id>
+\tRESET_QUERIES
 \tSUSPEND
 \tSHUTDOWN
 \tSHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS

@@ -17,6 +17,7 @@ use crate::peer::PeerCounts;
 use crate::place;
 use crate::pool::{PoolId, PoolKey, Reason};
 use crate::pooler::Pooler;
+use crate::queries::tally::Told;
 use crate::server::{self, Server};
 use crate::stats::Stats;
 use crate::times::Times;
@@ -73,6 +74,8 @@ pub struct PoolShare {
     pub connections: u32,
     /// Clients, in every state.
     pub clients: u32,
+    /// Of those, who keep a server between transactions.
+    pub pinned: u32,
     /// Counts since the start.
     pub stats: Stats,
     /// Counts as of when the averages begin.
@@ -97,6 +100,9 @@ pub struct PoolShare {
 
 /// How many of a pool's waiters and holders a worker tells for metrics.
 pub const LINE_MAX: usize = 20;
+
+/// How many texts of queries a worker tells for metrics.
+pub const QUERIES_MAX: usize = 50;
 
 /// A row of SHOW CLIENTS.
 #[derive(Debug)]
@@ -149,6 +155,10 @@ pub struct Holdings {
     pub console_older: Stats,
     /// Nanoseconds since the averages begin.
     pub window: u64,
+    /// Which queries take the most: the first few, and only for metrics.
+    pub queries: Told,
+    /// Slow queries that have no line in the log, because there were too many in a second.
+    pub unlogged: u64,
     /// PAUSE of all pools.
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
@@ -240,6 +250,8 @@ impl Pooler {
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,
+            queries: Told::default(),
+            unlogged: self.queries.quota.unlogged,
             paused: self.janitor.is_paused_all(),
             suspended: self.janitor.holds(),
             window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),
@@ -249,6 +261,7 @@ impl Pooler {
     /// The same, and who waits and who holds servers in pools that somebody waits for.
     pub(super) fn holdings_and_lines(&mut self) -> Holdings {
         let mut holdings = self.holdings();
+        holdings.queries = self.queries.tally.tell(QUERIES_MAX);
         let mut waited_for: HashMap<PoolId, Vec<Holder>, Seeded> =
             HashMap::with_hasher(self.seeded);
         for share in &holdings.pools {
@@ -299,6 +312,7 @@ impl Pooler {
             },
             connections: 0,
             clients: pool.clients,
+            pinned: pool.pinned,
             stats: pool.stats,
             older: pool.older_stats,
             times: pool.times,

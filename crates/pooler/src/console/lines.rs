@@ -125,7 +125,7 @@ impl Pooler {
     }
 
     /// What a client calls itself.
-    pub(super) fn application(&self, params: Option<&Params>) -> String {
+    pub(crate) fn application(&self, params: Option<&Params>) -> String {
         let position = self.shared.tracked.position(b"application_name");
         let name = position.and_then(|position| params?.get(position));
         name.map_or_else(String::new, |name| {

@@ -7,7 +7,7 @@ use super::command::has_host_list;
 use super::gather::{ClientRow, Holdings, PoolShare, States};
 use super::lines::{Holder, show_holders};
 use super::rows::{Row, Table, number, text};
-use super::statistics::{of_databases, show_totals};
+use super::statistics::{of_databases, show_queries, show_totals};
 use super::survey::Want;
 use super::{VERSION, names};
 use crate::client::Client;
@@ -15,6 +15,7 @@ use crate::config::{CONSOLE, Database};
 use crate::event::KnownNames;
 use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
+use crate::queries::tally::{Told, merged};
 use crate::server::Server;
 
 /// What SHOW can be asked for.
@@ -46,6 +47,8 @@ pub enum Show {
     PeerPools,
     /// Pools.
     Pools,
+    /// Which queries take the most.
+    Queries,
     /// Servers.
     Servers,
     /// Clients and servers.
@@ -85,6 +88,7 @@ impl Show {
             "peers" => Show::Peers,
             "peer_pools" => Show::PeerPools,
             "pools" => Show::Pools,
+            "queries" => Show::Queries,
             "servers" => Show::Servers,
             "sockets" => Show::Sockets,
             "state" => Show::State,
@@ -107,6 +111,7 @@ impl Show {
             Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
             Show::Fds => Some(Want::Fds),
             Show::Holders => Some(Want::Holders),
+            Show::Queries => Some(Want::Queries),
             Show::Config
             | Show::DnsHosts
             | Show::DnsZones
@@ -132,11 +137,13 @@ impl Pooler {
             rows,
             clients,
             holders,
+            queries,
         } = rows;
         let rows = match show {
             Show::Clients => show_clients(clients),
             Show::Servers => sorted_sockets(rows),
             Show::Holders => show_holders(holders),
+            Show::Queries => show_queries(merged(queries)),
             Show::Fds => rows,
             Show::Sockets => sockets(rows),
             Show::ActiveSockets => {
@@ -416,6 +423,7 @@ pub(super) struct Gathered {
     pub(super) rows: Vec<Row>,
     pub(super) clients: Vec<ClientRow>,
     pub(super) holders: Vec<Holder>,
+    pub(super) queries: Vec<Told>,
 }
 
 /// Rows of SHOW CLIENTS, with the place of who waits among those of all workers.

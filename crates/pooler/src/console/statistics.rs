@@ -7,6 +7,7 @@ use super::columns::TOTALS;
 use super::gather::Holdings;
 use super::rows::{Row, number, text};
 use crate::config::CONSOLE;
+use crate::queries::tally::{Counts as QueryCounts, Told};
 use crate::stats::Stats;
 
 /// Counts of a database, or of everything.
@@ -73,6 +74,39 @@ pub(super) fn of_databases(
             .collect()
     };
     databases.iter().map(row).collect()
+}
+
+/// The rows of SHOW QUERIES: what took the most time first, what was pushed out last, in one row.
+pub(super) fn show_queries(told: Told) -> Vec<Row> {
+    let row = |names: [&str; 4], counts: &QueryCounts| {
+        let [database, user, fingerprint, query] = names;
+        let mean = counts.run_ns.checked_div(counts.calls).unwrap_or(0);
+        vec![
+            text(database),
+            text(user),
+            number(counts.calls),
+            number(counts.errors),
+            number(counts.rows),
+            number(counts.run_ns / 1000),
+            number(mean / 1000),
+            number(counts.p99_ns() / 1000),
+            number(counts.longest_ns / 1000),
+            number(counts.wait_ns / 1000),
+            text(fingerprint),
+            text(query),
+        ]
+    };
+    let lines = told.lines.iter().map(|line| {
+        let (pool, query) = (&line.pool, &line.text);
+        let names = [&*pool.database, &*pool.user, &query.shown(), &*query.text];
+        row(names, &line.counts)
+    });
+    let mut rows: Vec<Row> = lines.collect();
+    if told.evicted > 0 {
+        let what = format!("({} texts that were pushed out)", told.evicted);
+        rows.push(row(["(other)", "(other)", "", &what], &told.gone));
+    }
+    rows
 }
 
 pub(super) fn show_totals(holdings: &[Holdings]) -> Vec<Row> {

@@ -9,6 +9,7 @@ use super::{gather, lines};
 use crate::event::{Action, ClientId, KnownNames, Order, Out, Question, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
+use crate::queries::tally;
 
 /// What a console wants of each worker.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub enum Want {
     Metrics,
     /// Who has servers.
     Holders,
+    /// Which queries take the most.
+    Queries,
+    /// That counts of queries are forgotten.
+    ForgetQueries,
     /// Rows of SHOW CLIENTS.
     Clients,
     /// Rows of SHOW SERVERS.
@@ -69,6 +74,7 @@ pub(super) enum Part {
     Rows(Vec<Row>),
     Clients(Vec<gather::ClientRow>),
     Holders(Vec<lines::Holder>),
+    Queries(tally::Told),
     Done,
     Found(bool),
     Names(Box<KnownNames>),
@@ -111,6 +117,11 @@ impl Pooler {
             Want::Holdings => Part::Holdings(Box::new(self.holdings())),
             Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
             Want::Holders => Part::Holders(self.holders()),
+            Want::Queries => Part::Queries(self.queries.tally.tell(usize::MAX)),
+            Want::ForgetQueries => {
+                self.queries.tally.clear();
+                Part::Done
+            }
             Want::Clients => Part::Clients(self.client_rows()),
             Want::Servers => Part::Rows(self.server_rows(true)),
             Want::Sockets => {

@@ -9,7 +9,7 @@
 //! where an effect could stand.
 
 mod glance;
-mod token;
+pub(crate) mod token;
 
 #[cfg(test)]
 mod tests;

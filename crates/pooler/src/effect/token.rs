@@ -2,7 +2,7 @@
 
 /// A token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     /// A keyword or an identifier without quotes.
     Word(&'a [u8]),
     /// What stands between the double quotes of an identifier.
@@ -22,7 +22,7 @@ pub(super) enum Token<'a> {
 
 /// How a text is read where that depends on what the text does not say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// A backslash escapes in every string (`standard_conforming_strings = off`).
     pub escapes: bool,
     /// Which bytes are the first of a character of two, whose second may be a backslash.
@@ -33,7 +33,7 @@ pub(super) struct Reading {
 
 /// First bytes of characters of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Pairs {
+pub(crate) enum Pairs {
     /// None: UTF-8 and all others that have no ASCII among the later bytes.
     #[default]
     None,
@@ -55,7 +55,7 @@ impl Pairs {
 
 /// The tokens of a text that are left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tokens<'a> {
+pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
     reading: Reading,
 }
@@ -99,6 +99,12 @@ impl<'a> Tokens<'a> {
 
     pub fn sign_is_next(mut self, sign: u8) -> bool {
         self.sign(sign)
+    }
+
+    /// Passes over what else of a word comes without a blank: `1_000`, `0x1f`.
+    pub fn pass_word(&mut self) {
+        let end = self.rest.iter().position(|b| !is_word(*b));
+        self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
     }
 
     /// Skips blanks and comments.
@@ -249,7 +255,7 @@ fn is_tag(byte: u8) -> bool {
 }
 
 /// The byte may stand in an identifier.
-pub(super) fn is_word(byte: u8) -> bool {
+pub(crate) fn is_word(byte: u8) -> bool {
     is_tag(byte) || byte == b'$'
 }
 

@@ -25,8 +25,10 @@ impl Pooler {
             return false;
         };
         let pool = self.pools.at_mut(server.pool);
+        server.link.waited = 0;
         if matches!(client.state, client::State::Waiting) {
             let wait = now.0.saturating_sub(client.request.0);
+            server.link.waited = wait;
             pool.stats.wait_ns += wait;
             pool.times.wait.count(wait);
         }

@@ -382,6 +382,9 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(header.tag)));
         };
         self.may_alter(command);
+        if front.watched {
+            self.server.link.ledger.add_rows(rows(command));
+        }
         match command {
             b"DISCARD ALL" if front.swallow => {
                 self.server.session = None;
@@ -479,6 +482,7 @@ impl Downstream<'_> {
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
+        self.server.link.ledger.note_error(fields.sqlstate());
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= ERROR_FRONT;
             concerned(
@@ -594,6 +598,17 @@ impl Downstream<'_> {
             });
         });
     }
+}
+
+/// The number at the end of a command's tag: `INSERT 0 5`.
+fn rows(command: &[u8]) -> u64 {
+    let digits = command.iter().rev().take_while(|b| b.is_ascii_digit());
+    let digits = digits.count();
+    let number = &command[command.len() - digits..];
+    number.iter().fold(0u64, |rows, digit| {
+        rows.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    })
 }
 
 /// Appends a text in which another stands wherever `from` stood.

@@ -18,6 +18,7 @@ use crate::statement::{self, Statement};
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
+            self.watch_parse(chunk, header)?;
             let verdict = self.note_parse(chunk, header)?;
             let entry = Entry::forward(Reply::Parse);
             match verdict {
@@ -111,17 +112,19 @@ impl Upstream<'_> {
     }
 
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let entry = Entry::forward(Reply::Execute);
+        let mut entry = Entry::forward(Reply::Execute);
         if self.linked().link.portals.is_empty() || header.total() > FRONT_MAX {
+            entry.watched = self.watch_execute(chunk, header)?;
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
         let portal = cstr(body).and_then(|(name, _)| self.portal(name).cloned());
-        let (entry, tail) = match &portal {
+        let (mut entry, tail) = match &portal {
             Some(portal) => self.take_effect(portal)?,
             None => (entry, Vec::new()),
         };
+        entry.watched = self.watch_execute(chunk, header)?;
         self.relay(chunk, header, Some(entry));
         self.set_back(&tail);
         Ok(())
@@ -129,6 +132,7 @@ impl Upstream<'_> {
 
     pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
+            self.watch_bind_as_is(chunk, header)?;
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         }
@@ -151,6 +155,9 @@ impl Upstream<'_> {
                 return Err(flow);
             }
         };
+        if self.watch.is_some() {
+            self.watch_bind(names.portal, found.statement.as_ref(), whole(chunk, header));
+        }
         let entry = Entry::forward(Reply::Bind);
         let Some((name, entry)) = self.renamed(entry, names.statement, found) else {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));

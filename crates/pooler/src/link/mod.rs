@@ -23,6 +23,7 @@ pub mod pressure;
 pub mod release;
 pub mod traffic;
 pub mod upstream;
+mod watch;
 
 pub use copy::Copy;
 
@@ -32,8 +33,9 @@ use howdah_wire::write;
 use meaning::Changes;
 use portal::{Bound, Portal};
 
-use crate::event::{Out, Peer};
+use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
+use crate::queries::Watched;
 
 /// A link: what stands between one client and the server that it has, and what is left of that until
 /// the server is at rest.
@@ -56,6 +58,10 @@ pub struct Link {
     changes: Changes,
     /// Something that answers a request has come since the last ReadyForQuery.
     answering: bool,
+    /// For how long its client waited for it, in nanoseconds, until a query that is watched has that.
+    pub(crate) waited: u64,
+    /// Texts of queries, where somebody wants to know of those.
+    watch: Option<Box<watch::Watch>>,
 }
 
 impl Link {
@@ -103,6 +109,19 @@ impl Link {
     fn ends(&mut self) {
         self.portals.clear();
         self.bound = None;
+        if let Some(watch) = &mut self.watch {
+            watch.clear();
+        }
+    }
+
+    /// The query that runs, if somebody wants to know of it: nobody will see its end.
+    pub(crate) fn take_watched(&mut self) -> Option<Watched> {
+        self.ledger.take_watched()
+    }
+
+    /// When the last query ended that somebody wanted to know of.
+    pub(crate) fn settled(&self) -> Time {
+        self.ledger.settled
     }
 
     /// Its client has left for good: a COPY is failed, an open group undone, and nobody sees what is

@@ -12,6 +12,8 @@ use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
+use crate::queries::tally::Ended;
+use crate::queries::{Watching, is_slow};
 use crate::server;
 
 /// What became of a chunk.
@@ -174,6 +176,13 @@ impl Pooler {
             None => None,
         };
         let globals = &self.config.globals;
+        let wanted = pool.terms.wanted;
+        let watch = (wanted.any && !client.replication.any()).then_some(Watching {
+            now,
+            wanted,
+            texts: &mut self.queries.texts,
+            random: &mut self.random,
+        });
         let mut upstream = Upstream {
             id,
             client,
@@ -184,6 +193,7 @@ impl Pooler {
             tracking: pool.terms.tracking,
             limits_pins: pool.terms.bounds.pins > 0,
             tracked: &self.shared.tracked,
+            watch,
             schema: pool.schema,
             interner: &mut self.shared.statements,
             out,
@@ -305,6 +315,31 @@ impl Pooler {
             server.request = self.now;
             if server.status == Status::Idle {
                 server.linked = self.now;
+            }
+        }
+        let mut remarkable = Vec::new();
+        let ledger = &mut downstream.server.link.ledger;
+        while let Some(query) = ledger.ended.pop_front() {
+            let began = query.sent.max(ledger.settled);
+            ledger.settled = self.now;
+            let ended = Ended {
+                run_ns: self.now.0.saturating_sub(began.0),
+                wait_ns: query.waited,
+                rows: query.rows,
+                failed: query.sqlstate.is_some(),
+            };
+            if pool.terms.wanted.tally {
+                self.queries.tally.count(&pool.key, &query.text, &ended);
+            }
+            let slow = is_slow(pool.terms.wanted.slow_ns, &ended);
+            pool.stats.slow_queries += u64::from(slow);
+            if slow || query.place.is_some() {
+                remarkable.push((query, ended));
+            }
+        }
+        for (query, ended) in remarkable {
+            if let Some(client) = linked {
+                self.tell_of_query(client, &query, &ended, None, out);
             }
         }
         self.tell_schema(out);

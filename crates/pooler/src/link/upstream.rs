@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::params::Tracked;
+use crate::queries::Watching;
 use crate::server::Server;
 use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
@@ -88,6 +89,8 @@ pub struct Upstream<'a> {
     pub limits_pins: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
+    /// What queries are watched with, if somebody wants to know of them.
+    pub watch: Option<Watching<'a>>,
     /// The schema of its database.
     pub schema: SchemaId,
     /// Where statements are shared.
@@ -318,6 +321,7 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name);
         }
+        self.front_to_watch(chunk, header)?;
         let verdict = self.note_query(chunk, header)?;
         let tail = self.query_resets(chunk, header)?;
         if let Some(check) = &mut self.linked().check {
@@ -325,6 +329,7 @@ impl Upstream<'_> {
         }
         let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();
+        entry.watched = self.watch_query(chunk, header)?;
         entry.barrier = !begins(chunk, header);
         entry.alters = alters;
         entry.name_op = self.forget_unnamed();

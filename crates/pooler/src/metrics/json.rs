@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::memory::{Point, quantile};
 use super::sight::{PoolSight, Sight};
+use crate::queries::tally::Line;
 
 /// All that the page shows.
 pub fn page(sight: &Sight) -> String {
@@ -29,10 +30,30 @@ pub fn page(sight: &Sight) -> String {
             "transactions": worker.transactions,
             "lends": worker.lends,
         })).collect::<Value>(),
+        "queries": sight.queries.lines.iter().map(of_query).collect::<Value>(),
+        "evicted_queries": sight.queries.evicted,
         "history": sight.history.iter().map(point).collect::<Value>(),
         "pools": pools.map(|(pool, recent)| of_pool(pool, recent)).collect::<Value>(),
     })
     .to_string()
+}
+
+fn of_query(line: &Line) -> Value {
+    let counts = &line.counts;
+    json!({
+        "database": &*line.pool.database,
+        "user": &*line.pool.user,
+        "calls": counts.calls,
+        "errors": counts.errors,
+        "rows": counts.rows,
+        "total": counts.run_ns as f64 / 1e9,
+        "mean": counts.run_ns as f64 / 1e9 / counts.calls.max(1) as f64,
+        "p99": counts.p99_ns() as f64 / 1e9,
+        "longest": counts.longest_ns as f64 / 1e9,
+        "wait": counts.wait_ns as f64 / 1e9,
+        "fingerprint": line.text.shown(),
+        "query": &*line.text.text,
+    })
 }
 
 fn point(point: &Point) -> Value {

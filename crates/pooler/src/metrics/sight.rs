@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::memory::Point;
 use crate::client::Client;
 use crate::config::PoolMode;
-use crate::console::gather::{Holdings, PoolShare, States};
+use crate::console::gather::{Holdings, PoolShare, QUERIES_MAX, States};
 use crate::console::lines::{Holder, Waiter};
 use crate::pool::{Pool, PoolKey, Reason};
+use crate::queries::tally::{Told, merged};
 use crate::server::Server;
 use crate::stats::Stats;
 use crate::times::Times;
@@ -30,6 +31,10 @@ pub struct Process {
     pub max_clients: u32,
     /// It takes no new clients any more.
     pub draining: bool,
+    /// Spans that the collector has taken.
+    pub spans_sent: u64,
+    /// Spans that were dropped because the collector was away or slow.
+    pub spans_lost: u64,
     /// Samples of a second that were not taken because a worker had not answered the last one.
     pub late_samples: u64,
 }
@@ -84,6 +89,8 @@ pub struct PoolSight {
     pub states: States,
     /// Servers that execute something.
     pub working: u32,
+    /// Clients that keep a server between transactions.
+    pub pinned: u32,
     /// Counts since the start.
     pub stats: Stats,
     /// How long things took, since the start.
@@ -113,6 +120,7 @@ impl PoolSight {
             size,
             states: States::default(),
             working: 0,
+            pinned: 0,
             stats: Stats::default(),
             times: Times::default(),
             paused: false,
@@ -128,6 +136,7 @@ impl PoolSight {
     fn add_share(&mut self, share: PoolShare) {
         self.states.add(&share.states);
         self.working += share.working;
+        self.pinned += share.pinned;
         self.stats.add(&share.stats);
         self.times.add(&share.times);
         self.paused |= share.paused;
@@ -151,6 +160,7 @@ impl PoolSight {
         self.size = self.size.saturating_add(other.size);
         self.states.add(&other.states);
         self.working += other.working;
+        self.pinned += other.pinned;
         self.stats.add(&other.stats);
         self.times.add(&other.times);
         self.levels.add(&other.levels);
@@ -179,6 +189,10 @@ pub struct WorkerSight {
     pub transactions: u64,
     /// Servers it has lent.
     pub lends: u64,
+    /// Clients that have come from other workers.
+    pub arrived: u64,
+    /// Clients that have left for other workers.
+    pub departed: u64,
 }
 
 /// See the module.
@@ -202,6 +216,10 @@ pub struct Sight {
     pub servers: u32,
     /// Sizes of tables in bytes, used and free places.
     pub memory: [(&'static str, u64); 3],
+    /// Which queries take the most.
+    pub queries: Told,
+    /// Slow queries that have no line in the log, because there were too many in a second.
+    pub unlogged: u64,
     /// PAUSE of all pools.
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
@@ -222,6 +240,7 @@ impl Sight {
         };
         let mut pools: BTreeMap<Arc<PoolKey>, PoolSight> = BTreeMap::new();
         let mut tables = [0; 3];
+        let mut queries = Vec::new();
         for holding in holdings {
             let sum = |count: fn(&PoolShare) -> u64| holding.pools.iter().map(count).sum();
             sight.workers.push(WorkerSight {
@@ -230,6 +249,8 @@ impl Sight {
                 servers: holding.servers,
                 transactions: sum(|share| share.stats.transactions),
                 lends: sum(|share| share.stats.lends),
+                arrived: holding.moves.0,
+                departed: holding.moves.1,
             });
             tables[0] += holding.pools.len() as u64;
             tables[1] += u64::from(holding.servers + holding.free_servers);
@@ -238,6 +259,8 @@ impl Sight {
             sight.login_clients += holding.login_clients;
             sight.consoles += holding.consoles;
             sight.servers += holding.servers;
+            sight.unlogged += holding.unlogged;
+            queries.push(holding.queries);
             sight.paused |= holding.paused;
             sight.suspended |= holding.suspended;
             for share in holding.pools {
@@ -252,6 +275,8 @@ impl Sight {
         for (at, name) in ["pools", "servers", "clients"].into_iter().enumerate() {
             sight.memory[at] = (name, tables[at] * sizes[at] as u64);
         }
+        sight.queries = merged(queries);
+        sight.queries.lines.truncate(QUERIES_MAX);
         sight.pool_count = pools.len() as u32;
         sight.pools = pools.into_values().collect();
         for pool in &mut sight.pools {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
 use crate::pool::Reason;
+use crate::session::PIN_REASONS;
 use crate::times::{BOUNDS, Histogram};
 
 /// The version that `howdah_info` tells.
@@ -154,6 +155,24 @@ static METRICS: &[Metric] = &[
         "Seconds in which nothing was sampled, because a worker had not answered yet.",
     ),
     metric(
+        "howdah_slow_queries_unlogged_total",
+        Counter,
+        Process(|s| s.unlogged as f64),
+        "Slow queries that have no line in the log: there were more in a second than slow_query_rate.",
+    ),
+    metric(
+        "howdah_spans_sent_total",
+        Counter,
+        Process(|s| s.process.spans_sent as f64),
+        "Spans that the collector has taken.",
+    ),
+    metric(
+        "howdah_spans_lost_total",
+        Counter,
+        Process(|s| s.process.spans_lost as f64),
+        "Spans that were dropped, because the collector was away, slow, or refused them.",
+    ),
+    metric(
         "process_cpu_seconds_total",
         Counter,
         Process(|s| s.process.cpu_seconds),
@@ -206,6 +225,18 @@ static METRICS: &[Metric] = &[
         Counter,
         Worker(|w| w.lends),
         "Servers that a worker has lent to others.",
+    ),
+    metric(
+        "howdah_worker_arrived_clients_total",
+        Counter,
+        Worker(|w| w.arrived),
+        "Clients that have come to a worker from others.",
+    ),
+    metric(
+        "howdah_worker_departed_clients_total",
+        Counter,
+        Worker(|w| w.departed),
+        "Clients that have left a worker for others.",
     ),
     metric(
         "howdah_pool_clients",
@@ -335,6 +366,34 @@ static METRICS: &[Metric] = &[
         Counter,
         Pool(|p| p.times.connect_failures as f64),
         "Connections to PostgreSQL that failed, or whose logins did.",
+    ),
+    metric(
+        "howdah_pool_pinned_clients",
+        Gauge,
+        Pool(|p| p.pinned.into()),
+        "Clients that keep their server between transactions, for what they left in its session.",
+    ),
+    metric(
+        "howdah_pool_pins_total",
+        Counter,
+        Pool(|p| p.stats.pins as f64),
+        "Times a client began to do so.",
+    ),
+    metric(
+        "howdah_pool_pin_reasons_total",
+        Counter,
+        PoolBy("reason", |p| {
+            let counts = PIN_REASONS.iter().zip(p.stats.pins_for);
+            let words = counts.map(|((_, word, _), count)| (*word, count as f64));
+            words.collect()
+        }),
+        "The same by why; one may have several reasons.",
+    ),
+    metric(
+        "howdah_pool_slow_queries_total",
+        Counter,
+        Pool(|p| p.stats.slow_queries as f64),
+        "Queries that took longer than slow_query_time.",
     ),
     times(
         "howdah_pool_wait_seconds",
@@ -560,6 +619,12 @@ pub fn metrics_page() -> String {
     page.push_str("\nWhat keeps a client waiting (`reason`):\n\n| reason | what |\n|---|---|\n");
     for reason in Reason::all() {
         let _ = writeln!(page, "| `{}` | {} |", reason.word(), reason.text());
+    }
+    page.push_str(
+        "\nWhy clients keep servers (`reason` of pins):\n\n| reason | what |\n|---|---|\n",
+    );
+    for (_, word, text) in PIN_REASONS {
+        let _ = writeln!(page, "| `{word}` | {text} |");
     }
     page
 }

@@ -21,6 +21,7 @@ fn share(database: &str, transactions: u64) -> PoolShare {
         mode: PoolMode::Transaction,
         states: States::default(),
         clients: 0,
+        pinned: 0,
         connections: 0,
         stats: Stats {
             transactions,
@@ -57,6 +58,8 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         moves: (0, 0),
         signals: Default::default(),
         window: 0,
+        queries: Default::default(),
+        unlogged: 0,
         paused: false,
         suspended: false,
     }

@@ -6,6 +6,7 @@ use crate::config::{Database, PoolMode, SessionState, User, nanos};
 use crate::mail::Bounds;
 use crate::pool::{Pool, PoolId, PoolKey};
 use crate::pooler::Pooler;
+use crate::queries::Wanted;
 use crate::session::Tracking;
 
 /// What a reload can change of a pool.
@@ -35,6 +36,8 @@ pub struct Terms {
     pub client_idle_timeout: u64,
     /// `pin_idle_timeout`, likewise.
     pub pin_idle_timeout: u64,
+    /// What is wanted to be known of its queries.
+    pub wanted: Wanted,
     /// Any of those that a linked client must be watched for is set.
     pub watched: bool,
     /// The shortest of those, in nanoseconds.
@@ -99,6 +102,10 @@ impl Pooler {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
+            wanted: match key.lookups {
+                true => Wanted::default(),
+                false => Wanted::of(config, &database, of),
+            },
             watched: query_timeout
                 | idle_transaction_timeout
                 | transaction_timeout

@@ -4,7 +4,7 @@ use howdah_wire::write;
 
 use super::inquiry::{Answer, Inquiry};
 use super::pins::Ticket;
-use super::{Session, settings};
+use super::{PIN_REASONS, Session, settings};
 use crate::client;
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -165,6 +165,9 @@ impl Pooler {
         } else {
             pool.pinned += 1;
             pool.stats.pins += 1;
+            for (count, (kind, ..)) in pool.stats.pins_for.iter_mut().zip(PIN_REASONS) {
+                *count += u64::from(pinned.any(kind));
+            }
         }
         self.pin_changed(client_id, pinned, out);
     }

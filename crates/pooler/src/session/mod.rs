@@ -182,20 +182,22 @@ pub(crate) fn takes_numbers(server: &mut Server, client: u64, asked_for: bool) -
 
 /// What reasons to keep a server are called.
 pub fn reasons(kinds: Kinds) -> String {
-    const WORDS: [(Kinds, &str); 8] = [
-        (Kinds::TEMPORARY, "temporary objects"),
-        (Kinds::PREPARES, "SQL PREPARE"),
-        (Kinds::HOLDS, "cursor WITH HOLD"),
-        (Kinds::LOCKS, "advisory locks"),
-        (Kinds::LISTENS, "LISTEN"),
-        (Kinds::SEQUENCES, "currval"),
-        (Kinds::STAYS, "LOAD or the like"),
-        (Kinds::SETS_ANY, "unknown settings"),
-    ];
-    let words = WORDS.iter().filter(|(kind, _)| kinds.any(*kind));
-    let words: Vec<&str> = words.map(|(_, word)| *word).collect();
-    words.join(", ")
+    let reasons = PIN_REASONS.iter().filter(|(kind, ..)| kinds.any(*kind));
+    let texts: Vec<&str> = reasons.map(|(.., text)| *text).collect();
+    texts.join(", ")
 }
+
+/// Why clients keep servers: the kind, its word for metrics, and its text.
+pub const PIN_REASONS: [(Kinds, &str, &str); 8] = [
+    (Kinds::TEMPORARY, "temporary", "temporary objects"),
+    (Kinds::PREPARES, "prepare", "SQL PREPARE"),
+    (Kinds::HOLDS, "hold", "cursor WITH HOLD"),
+    (Kinds::LOCKS, "lock", "advisory locks"),
+    (Kinds::LISTENS, "listen", "LISTEN"),
+    (Kinds::SEQUENCES, "currval", "currval"),
+    (Kinds::STAYS, "load", "LOAD or the like"),
+    (Kinds::SETS_ANY, "settings", "unknown settings"),
+];
 
 /// Takes the place of equal settings that others have.
 pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {

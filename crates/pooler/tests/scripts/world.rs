@@ -42,6 +42,7 @@ use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Parcel};
 use howdah_pooler::pool::PoolKey;
+use howdah_pooler::queries::Seen;
 use howdah_pooler::tls::{TlsInForce, TlsStart};
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
@@ -563,6 +564,23 @@ impl World {
                 self.tell(&format!("{}: {}", note.level, note.line()));
             }
             Action::Note(_) => {}
+            Action::Tell(seen) => match *seen {
+                Seen::Slow(slow) => {
+                    let text = slow.note().text;
+                    let (_, text) = text.split_once(" slow query: ").expect("its prefix");
+                    let parts = text.split(", fingerprint ").collect::<Vec<_>>();
+                    let (_, query) = parts[1].split_once(": ").expect("a fingerprint");
+                    self.tell(&format!("slow: {}: {query}", parts[0]));
+                }
+                Seen::Traced(traced) => {
+                    let (place, text) = (traced.place, traced.text.text.clone());
+                    let parent = place
+                        .parent
+                        .map_or("none".into(), |span| format!("{span:x}"));
+                    let wait = traced.wait_ns / 1_000_000;
+                    self.tell(&format!("trace below {parent}, wait {wait} ms: {text}"));
+                }
+            },
             Action::Ask(question) => self.asked(worker, question),
             other => panic!("{other:?}"),
         }

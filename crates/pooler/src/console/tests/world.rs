@@ -268,7 +268,8 @@ impl World {
                 Action::TellFlushed(peer) => {
                     self.events.push_back((worker, Happening::Flushed(peer)));
                 }
-                Action::Receive { .. } | Action::Discard(_) | Action::Note(_) => {}
+                Action::Receive { .. } | Action::Discard(_) | Action::Note(_) | Action::Tell(_) => {
+                }
             }
         }
     }

@@ -1,0 +1,268 @@
+//! Queries that somebody wants to know of: what each is, is noted when it is sent.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use howdah_wire::frame::{HEADER, Header, cstr};
+use howdah_wire::frontend::{Bind, BindNames};
+
+use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
+use crate::inbox::Chunk;
+use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
+use crate::statement::Statement;
+
+/// How many names of statements are kept where those are not shared.
+const NAMES_MAX: usize = 256;
+
+/// What is known of texts on a link.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// What was bound last.
+    bound: Option<Bound>,
+    /// The unnamed statement's text, where statements are not shared.
+    unnamed: Option<Text>,
+    /// Likewise those of names.
+    named: HashMap<Box<[u8]>, Text, foldhash::quality::FixedState>,
+}
+
+/// A text without its constants, and as it was sent.
+#[derive(Clone, Debug)]
+struct Text {
+    query: Arc<QueryText>,
+    sql: Sql,
+}
+
+/// A text as it was sent.
+#[derive(Clone, Debug)]
+enum Sql {
+    Of(Arc<Statement>),
+    /// Its front: kept only if traces or values are wanted.
+    Front(Arc<[u8]>),
+    Unknown,
+}
+
+impl Sql {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Sql::Of(statement) => statement.text(),
+            Sql::Front(front) => front,
+            Sql::Unknown => b"",
+        }
+    }
+}
+
+/// A portal.
+#[derive(Debug)]
+struct Bound {
+    portal: Box<[u8]>,
+    text: Text,
+    values: Option<Box<str>>,
+}
+
+impl Watch {
+    /// The client has gone.
+    pub(super) fn clear(&mut self) {
+        self.bound = None;
+        self.unnamed = None;
+        self.named.clear();
+    }
+}
+
+impl Upstream<'_> {
+    /// Waits for as much of a Query as is read of its text.
+    pub(super) fn front_to_watch(&self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+        match self.watch {
+            Some(_) => front(chunk, header, READ_MAX).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// A Query is about to be sent: true if its entry is a watched one.
+    pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<bool, Flow> {
+        let Some(watching) = &mut self.watch else {
+            return Ok(false);
+        };
+        let sql = front(chunk, header, READ_MAX)?;
+        let text = watching.texts.of(sql);
+        let values = watching.wanted.values.then(|| shown(sql));
+        self.begin_query(text, sql, values);
+        Ok(true)
+    }
+
+    fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) {
+        let Some((_, server)) = &mut self.server else {
+            return;
+        };
+        let Some(watching) = &mut self.watch else {
+            return;
+        };
+        let group = server.link.ledger.group();
+        let waited = std::mem::take(&mut server.link.waited);
+        let mut query = watching.begin(text, sql, group, waited);
+        query.values = values;
+        server.link.ledger.watched.push_back(query);
+    }
+
+    /// A Parse is about to be passed on as it is.
+    pub(super) fn watch_parse(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
+        let Some(watching) = &mut self.watch else {
+            return Ok(());
+        };
+        let body = front(chunk, header, FRONT_MAX)?;
+        let Some((name, sql)) = cstr(body) else {
+            return Ok(());
+        };
+        let sql = cstr(sql).map_or(sql, |(sql, _)| sql);
+        let kept = watching.wanted.values || watching.wanted.traces;
+        let text = Text {
+            query: watching.texts.of(sql),
+            sql: match kept {
+                true => Sql::Front(sql[..sql.len().min(READ_MAX)].into()),
+                false => Sql::Unknown,
+            },
+        };
+        let watch = self.linked().link.watch.get_or_insert_default();
+        if name.is_empty() {
+            watch.unnamed = Some(text);
+        } else {
+            if watch.named.len() >= NAMES_MAX {
+                watch.named.clear();
+            }
+            watch.named.insert(name.into(), text);
+        }
+        Ok(())
+    }
+
+    /// Likewise a Bind.
+    pub(super) fn watch_bind_as_is(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<(), Flow> {
+        if self.watch.is_none() {
+            return Ok(());
+        }
+        let body = front(chunk, header, FRONT_MAX)?;
+        if let Some(names) = BindNames::read(body) {
+            let values = self.values(whole(chunk, header));
+            let watch = self.linked().link.watch.get_or_insert_default();
+            let known = match names.statement {
+                b"" => watch.unnamed.as_ref(),
+                name => watch.named.get(name),
+            };
+            watch.bound = known.cloned().map(|text| Bound {
+                portal: names.portal.into(),
+                text,
+                values,
+            });
+        }
+        Ok(())
+    }
+
+    /// A Bind of a shared statement, or of one that is not known, is about to be sent.
+    pub(super) fn watch_bind(
+        &mut self,
+        portal: &[u8],
+        statement: Option<&Arc<Statement>>,
+        body: Option<&[u8]>,
+    ) {
+        let Some(watching) = &mut self.watch else {
+            return;
+        };
+        let text = statement.map(|statement| Text {
+            query: statement.query_text(watching.texts).clone(),
+            sql: Sql::Of(statement.clone()),
+        });
+        let values = self.values(body);
+        let watch = self.linked().link.watch.get_or_insert_default();
+        watch.bound = text.map(|text| Bound {
+            portal: portal.into(),
+            text,
+            values,
+        });
+    }
+
+    /// The values of a Bind that is there whole, if they are wanted.
+    fn values(&self, body: Option<&[u8]>) -> Option<Box<str>> {
+        let wanted = self.watch.as_ref().is_some_and(|w| w.wanted.values);
+        let bind = body.filter(|_| wanted).map(Bind::read)?.ok()?;
+        let mut shown = String::new();
+        for (at, value) in bind.values.iter().enumerate() {
+            let format = match &bind.formats[..] {
+                [one] => *one,
+                formats => formats.get(at).copied().unwrap_or(0),
+            };
+            let comma = if at == 0 { "" } else { ", " };
+            let _ = write!(shown, "{comma}${} = ", at + 1);
+            match (value, format) {
+                (None, _) => shown.push_str("NULL"),
+                (Some(value), 0) => {
+                    let text = String::from_utf8_lossy(value);
+                    let _ = write!(shown, "'{}'", text.replace('\'', "''"));
+                }
+                (Some(value), _) => {
+                    shown.push_str("'\\x");
+                    for byte in value.iter().take(KEPT_MAX) {
+                        let _ = write!(shown, "{byte:02x}");
+                    }
+                    shown.push('\'');
+                }
+            }
+            if shown.len() > KEPT_MAX {
+                break;
+            }
+        }
+        Some(self::shown(shown.as_bytes()))
+    }
+
+    /// An Execute is about to be sent: true if its entry is a watched one.
+    pub(super) fn watch_execute(
+        &mut self,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<bool, Flow> {
+        if self.watch.is_none() {
+            return Ok(false);
+        }
+        let body = front(chunk, header, FRONT_MAX)?;
+        let portal = cstr(body).map_or(&[][..], |(portal, _)| portal);
+        let bound = self
+            .linked()
+            .link
+            .watch
+            .as_ref()
+            .and_then(|w| w.bound.as_ref());
+        let bound = bound.filter(|bound| *bound.portal == *portal);
+        let bound = bound.map(|bound| (bound.text.clone(), bound.values.clone()));
+        let Some(watching) = &mut self.watch else {
+            return Ok(false);
+        };
+        let (text, values) = bound.unwrap_or_else(|| {
+            let text = Text {
+                query: watching.texts.unknown(),
+                sql: Sql::Unknown,
+            };
+            (text, None)
+        });
+        self.begin_query(text.query, text.sql.bytes(), values);
+        Ok(true)
+    }
+}
+
+/// As much of a message's body as is wanted, once that is there.
+fn front<'a>(chunk: &Chunk<'a>, header: Header, most: usize) -> Result<&'a [u8], Flow> {
+    let end = header.total().min(HEADER + most + 1);
+    chunk.rest().get(HEADER..end).ok_or(Flow::Partial)
+}
+
+/// A text as it was sent, 1 KB of it at most.
+fn shown(sql: &[u8]) -> Box<str> {
+    let sql = sql.strip_suffix(b"\0").unwrap_or(sql);
+    let cut = sql.len() > KEPT_MAX;
+    let mut text = String::from_utf8_lossy(&sql[..sql.len().min(KEPT_MAX)]).into_owned();
+    if cut {
+        text.push_str(" ...");
+    }
+    text.into()
+}

@@ -1,0 +1,191 @@
+//! The log of slow queries: one line for each that took longer than `slow_query_time`, and never more
+//! lines in a second than `slow_query_rate`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::text::QueryText;
+use crate::event::Time;
+use crate::note::{Level, Note};
+
+/// A query that took long.
+#[derive(Clone, Debug)]
+pub struct SlowQuery {
+    /// Whose: `C-0x1f`.
+    pub connection: String,
+    /// Where that client is.
+    pub address: String,
+    /// The database as it calls it.
+    pub database: Arc<str>,
+    /// The user it logged in as.
+    pub user: Arc<str>,
+    /// What it calls itself.
+    pub application: String,
+    /// For how long it waited for a server, in nanoseconds.
+    pub wait_ns: u64,
+    /// For how long the query ran, likewise.
+    pub run_ns: u64,
+    /// Rows that came or were changed.
+    pub rows: u64,
+    /// PostgreSQL's code, if it failed.
+    pub sqlstate: Option<String>,
+    /// Why nobody saw its end, if so.
+    pub broken_off: Option<&'static str>,
+    /// What it is.
+    pub text: Arc<QueryText>,
+    /// The text as it was sent, and values of parameters: only if `slow_query_values` asks.
+    pub values: Option<String>,
+}
+
+/// A value of a line.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(f64),
+    /// How many.
+    Count(u64),
+}
+
+impl SlowQuery {
+    /// Its line in the log.
+    pub fn note(&self) -> Note {
+        let mut text = format!(
+            "{}: {}/{}@{} slow query: wait {:.3} ms, run {:.3} ms, rows {}",
+            self.connection,
+            self.database,
+            self.user,
+            self.address,
+            self.wait_ns as f64 / 1e6,
+            self.run_ns as f64 / 1e6,
+            self.rows,
+        );
+        if let Some(sqlstate) = &self.sqlstate {
+            let _ = write!(text, ", error {sqlstate}");
+        }
+        if let Some(why) = self.broken_off {
+            let _ = write!(text, ", {why}");
+        }
+        let _ = write!(
+            text,
+            ", application {:?}, fingerprint {}: {}",
+            self.application,
+            self.text.shown(),
+            self.text.text
+        );
+        if let Some(values) = &self.values {
+            let _ = write!(text, " [{values}]");
+        }
+        Note {
+            level: Level::Log,
+            text,
+        }
+    }
+
+    /// What the line has, by name, where it is written as JSON.
+    pub fn fields(&self) -> Vec<(&'static str, Value)> {
+        let text = |text: &str| Value::Text(text.into());
+        let milliseconds = |ns: u64| Value::Number((ns / 1000) as f64 / 1000.0);
+        let mut fields = vec![
+            ("connection", text(&self.connection)),
+            ("text", text("slow query")),
+            ("address", text(&self.address)),
+            ("database", text(&self.database)),
+            ("user", text(&self.user)),
+            ("application_name", text(&self.application)),
+            ("wait_ms", milliseconds(self.wait_ns)),
+            ("run_ms", milliseconds(self.run_ns)),
+            ("rows", Value::Count(self.rows)),
+            ("fingerprint", text(&self.text.shown())),
+            ("query", text(&self.text.text)),
+        ];
+        fields.extend(self.sqlstate.iter().map(|code| ("sqlstate", text(code))));
+        fields.extend(self.broken_off.map(|why| ("broken_off", text(why))));
+        fields.extend(self.values.iter().map(|values| ("values", text(values))));
+        fields
+    }
+}
+
+/// How many lines a second may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quota {
+    second: u64,
+    used: u32,
+    /// Queries that had no line since the last that had.
+    missed: u64,
+    /// All of those.
+    pub unlogged: u64,
+}
+
+impl Quota {
+    /// Whether a line may be written now; and how many could not be since the last.
+    pub fn take(&mut self, now: Time, rate: u32) -> Option<u64> {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.used) = (second, 0);
+        }
+        if self.used >= rate {
+            self.missed += 1;
+            self.unlogged += 1;
+            return None;
+        }
+        self.used += 1;
+        Some(std::mem::take(&mut self.missed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_lines() {
+        let mut quota = Quota::default();
+        let at = |ms: u64| Time(ms * 1_000_000);
+        assert_eq!(quota.take(at(1000), 2), Some(0));
+        assert_eq!(quota.take(at(1001), 2), Some(0));
+        assert_eq!(quota.take(at(1002), 2), None);
+        assert_eq!(quota.take(at(1999), 2), None);
+        assert_eq!(quota.take(at(2000), 2), Some(2));
+        assert_eq!((quota.take(at(2001), 0), quota.unlogged), (None, 3));
+        assert_eq!(quota.take(at(9000), 2), Some(1));
+    }
+
+    #[test]
+    fn a_line_has_all_and_no_value() {
+        let mut texts = super::super::text::Texts::new(crate::seeded(1));
+        let slow = SlowQuery {
+            connection: "C-0x1".into(),
+            address: "127.0.0.1:5".into(),
+            database: "d".into(),
+            user: "u".into(),
+            application: "a\"b".into(),
+            wait_ns: 1_500_000,
+            run_ns: 2_000_000_000,
+            rows: 3,
+            sqlstate: Some("57014".into()),
+            broken_off: None,
+            text: texts.of(b"select 'secret'"),
+            values: None,
+        };
+        let line = slow.note().text;
+        let front = "C-0x1: d/u@127.0.0.1:5 slow query: wait 1.500 ms, run 2000.000 ms, rows 3, \
+                     error 57014, application \"a\\\"b\", fingerprint ";
+        assert!(
+            line.starts_with(front) && line.ends_with(": select ?"),
+            "{line}"
+        );
+        let fields = slow.fields();
+        let field = |name| {
+            fields
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map(|(_, v)| v.clone())
+        };
+        assert_eq!(field("wait_ms"), Some(Value::Number(1.5)));
+        assert_eq!(field("sqlstate"), Some(Value::Text("57014".into())));
+        assert_eq!(field("query"), Some(Value::Text("select ?".into())));
+        assert!(field("values").is_none() && field("broken_off").is_none());
+    }
+}

@@ -1,0 +1,457 @@
+//! Texts of queries without what differs from call to call: constants, blanks, comments, case.
+//!
+//! ```text
+//! SELECT * FROM t WHERE id IN (1, 2, 3) AND name = 'x'   -- why
+//! select * from t where id in (?, ...) and name = ?
+//! ```
+//!
+//! Constants and parameters are `?`, lists of them `?, ...`. A text is read by the tokens of
+//! [`crate::effect`]; where a quote could be meant otherwise (`'\'`), reading ends, so that no constant
+//! is ever taken for a word.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::quality::FixedState;
+use hashbrown::hash_table::HashTable;
+
+use crate::Seeded;
+use crate::effect::token::{Reading, Token, Tokens};
+
+/// How much of a text is read, in bytes: what a query costs is bounded.
+pub const READ_MAX: usize = 4096;
+
+/// How much is kept of what is read, in bytes.
+pub const KEPT_MAX: usize = 1024;
+
+/// At how many texts those are forgotten that nobody has any more.
+const PURGE_AT: usize = 1024;
+
+/// The seed of fingerprints: the same for all processes.
+const SEED: u64 = 0x686f_7764_6168;
+
+/// A text.
+#[derive(PartialEq, Eq, Debug)]
+pub struct QueryText {
+    /// A hash of it: the same on all workers and in all processes.
+    pub fingerprint: u64,
+    /// Without constants, 1 KB of it at most.
+    pub text: Box<str>,
+}
+
+impl QueryText {
+    /// The fingerprint as it is shown.
+    pub fn shown(&self) -> String {
+        format!("{:016x}", self.fingerprint)
+    }
+
+    /// What is run of which no text is known: a portal that was bound long before, a function call.
+    pub fn unknown() -> QueryText {
+        QueryText {
+            fingerprint: 0,
+            text: "(unknown)".into(),
+        }
+    }
+}
+
+/// The texts of a worker, each once.
+#[derive(Debug)]
+pub struct Texts {
+    known: HashTable<Arc<QueryText>>,
+    seeded: Seeded,
+    /// What is being read.
+    scratch: Vec<u8>,
+    purge_at: usize,
+    unknown: Arc<QueryText>,
+}
+
+impl Texts {
+    /// None.
+    pub fn new(seeded: Seeded) -> Texts {
+        Texts {
+            known: HashTable::new(),
+            seeded,
+            scratch: Vec::new(),
+            purge_at: PURGE_AT,
+            unknown: Arc::new(QueryText::unknown()),
+        }
+    }
+
+    /// Where there is none.
+    pub fn unknown(&self) -> Arc<QueryText> {
+        self.unknown.clone()
+    }
+
+    /// The shared copy of a text without its constants.
+    pub fn of(&mut self, sql: &[u8]) -> Arc<QueryText> {
+        normalise(sql, &mut self.scratch);
+        let fingerprint = FixedState::with_seed(SEED).hash_one(&self.scratch[..]);
+        let seeded = self.seeded;
+        let hash = seeded.hash_one(fingerprint);
+        let found = self
+            .known
+            .find(hash, |text| text.fingerprint == fingerprint);
+        if let Some(found) = found {
+            return found.clone();
+        }
+        if self.known.len() >= self.purge_at {
+            self.known.retain(|text| Arc::strong_count(text) > 1);
+            self.purge_at = (self.known.len() * 2).max(PURGE_AT);
+        }
+        let text = Arc::new(QueryText {
+            fingerprint,
+            text: shortened(&self.scratch),
+        });
+        let rehash = |text: &Arc<QueryText>| seeded.hash_one(text.fingerprint);
+        self.known.insert_unique(hash, text.clone(), rehash);
+        text
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+fn shortened(text: &[u8]) -> Box<str> {
+    let text = String::from_utf8_lossy(text);
+    if text.len() <= KEPT_MAX {
+        return text.into();
+    }
+    let end = (0..=KEPT_MAX).rev().find(|at| text.is_char_boundary(*at));
+    format!("{} ...", text[..end.unwrap_or(0)].trim_end()).into()
+}
+
+/// The token before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last<'a> {
+    Nothing,
+    Word(&'a [u8]),
+    Quoted,
+    Constant,
+    Sign(u8),
+}
+
+/// Writes a text without its constants.
+pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
+    to.clear();
+    let end = memchr::memchr(0, &sql[..sql.len().min(READ_MAX + 1)]);
+    let whole = end.is_some() || sql.len() <= READ_MAX;
+    let sql = &sql[..end.unwrap_or(sql.len()).min(READ_MAX)];
+    let mut writer = Writer {
+        to,
+        last: Last::Nothing,
+        before: Last::Nothing,
+    };
+    let mut tokens = Tokens::new(sql, Reading::default());
+    while let Some(token) = tokens.next() {
+        if !whole && tokens.rest().is_empty() {
+            // Perhaps it goes on.
+            break;
+        }
+        match token {
+            Token::Word(word) => writer.word(word),
+            Token::Quoted(name) => writer.quoted(name),
+            Token::Unicode => writer.quoted(b"?"),
+            Token::Text { inside, .. } => {
+                writer.constant(false);
+                if inside.ends_with(b"\\") {
+                    // With `standard_conforming_strings = off` the constant goes on.
+                    writer.to.extend_from_slice(b" ...");
+                    return;
+                }
+            }
+            Token::Sign(digit) if digit.is_ascii_digit() => {
+                tokens.pass_word();
+                writer.constant(true);
+            }
+            Token::Sign(b'$') if tokens.rest().first().is_some_and(u8::is_ascii_digit) => {
+                tokens.next();
+                writer.constant(false);
+            }
+            Token::Sign(sign) => writer.sign(sign),
+        }
+    }
+    if !whole {
+        writer.cut();
+    }
+    while to.ends_with(b";") {
+        to.pop();
+    }
+}
+
+struct Writer<'a, 'b> {
+    to: &'b mut Vec<u8>,
+    last: Last<'a>,
+    before: Last<'a>,
+}
+
+impl<'a> Writer<'a, '_> {
+    fn word(&mut self, word: &'a [u8]) {
+        self.gap();
+        let at = self.to.len();
+        self.to.extend_from_slice(word);
+        self.to[at..].make_ascii_lowercase();
+        self.is(Last::Word(word));
+    }
+
+    fn quoted(&mut self, name: &[u8]) {
+        self.gap();
+        self.to.push(b'"');
+        self.to.extend_from_slice(name);
+        self.to.push(b'"');
+        self.is(Last::Quoted);
+    }
+
+    /// A constant or a parameter. That of a number swallows its sign.
+    fn constant(&mut self, number: bool) {
+        if number && matches!(self.last, Last::Sign(b'-' | b'+')) && self.is_unary() {
+            self.to.pop();
+            if self.to.ends_with(b" ") {
+                self.to.pop();
+            }
+            self.last = self.before;
+        }
+        if self.to.ends_with(b"?,") {
+            self.to.extend_from_slice(b" ...");
+        } else if self.to.ends_with(b"?, ...,") {
+            self.to.pop();
+        } else {
+            self.gap();
+            self.to.push(b'?');
+        }
+        self.is(Last::Constant);
+    }
+
+    /// The sign written last stands where no operator between two values can.
+    fn is_unary(&self) -> bool {
+        matches!(self.before, Last::Sign(sign) if !matches!(sign, b')' | b']'))
+    }
+
+    fn sign(&mut self, sign: u8) {
+        let joins = match (self.last, sign) {
+            (_, b')' | b']' | b',' | b';' | b'.' | b':') | (Last::Nothing, _) => true,
+            (Last::Word(word), b'(') => !is_keyword(word),
+            (Last::Sign(b',' | b')' | b';'), b'(') => false,
+            (Last::Quoted, b'(') | (_, b'[') => true,
+            (Last::Sign(b'(' | b'[' | b'.' | b':'), _) => true,
+            (Last::Sign(b')' | b']' | b',' | b';'), _) => false,
+            (Last::Sign(_), sign) => sign != b'(',
+            _ => false,
+        };
+        if !joins {
+            self.to.push(b' ');
+        }
+        self.to.push(sign);
+        if sign == b')' {
+            self.join_rows();
+        }
+        self.is(Last::Sign(sign));
+    }
+
+    /// `(?), (?)` is `(?), ...`: how many rows an INSERT has differs.
+    fn join_rows(&mut self) {
+        for row in [&b"(?, ...)"[..], b"(?)"] {
+            let Some(head) = self.to.strip_suffix(row) else {
+                continue;
+            };
+            let Some(head) = head.strip_suffix(b", ") else {
+                return;
+            };
+            let length = head.len();
+            let more = head.strip_suffix(b", ...");
+            if more.is_some_and(|first| first.ends_with(row)) {
+                self.to.truncate(length);
+            } else if head.ends_with(row) {
+                self.to.truncate(length);
+                self.to.extend_from_slice(b", ...");
+            }
+            return;
+        }
+    }
+
+    /// The text goes on. How much of a long list was seen differs, so all of them end alike.
+    fn cut(&mut self) {
+        let open = self.to.iter().rposition(|b| matches!(b, b'(' | b')'));
+        if let Some(at) = open.filter(|at| self.to[*at] == b'(') {
+            let head = self.to[..at].strip_suffix(b", ");
+            let of_rows = head.filter(|head| head.ends_with(b")") || head.ends_with(b", ..."));
+            let end = of_rows.map_or(self.to.len(), <[u8]>::len);
+            self.to.truncate(end);
+        }
+        while self.to.ends_with(b",") || self.to.ends_with(b" ") {
+            self.to.pop();
+        }
+        if !self.to.ends_with(b", ...") {
+            self.to.extend_from_slice(b", ...");
+        }
+    }
+
+    /// A blank before a word or a constant, if one belongs there.
+    fn gap(&mut self) {
+        let joins = matches!(
+            self.last,
+            Last::Nothing | Last::Sign(b'(' | b'[' | b'.' | b':')
+        );
+        if !joins {
+            self.to.push(b' ');
+        }
+    }
+
+    fn is(&mut self, token: Last<'a>) {
+        self.before = self.last;
+        self.last = token;
+    }
+}
+
+/// A parenthesis behind it is no call's.
+fn is_keyword(word: &[u8]) -> bool {
+    const WORDS: [&[u8]; 22] = [
+        b"in",
+        b"as",
+        b"by",
+        b"on",
+        b"or",
+        b"and",
+        b"not",
+        b"all",
+        b"any",
+        b"set",
+        b"from",
+        b"over",
+        b"then",
+        b"else",
+        b"when",
+        b"where",
+        b"using",
+        b"union",
+        b"values",
+        b"exists",
+        b"select",
+        b"returning",
+    ];
+    let is = |keyword: &&[u8]| word.eq_ignore_ascii_case(keyword);
+    word.len() <= 9 && WORDS.iter().any(is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normal(sql: &str) -> String {
+        let mut to = Vec::new();
+        normalise(sql.as_bytes(), &mut to);
+        String::from_utf8(to).unwrap()
+    }
+
+    #[test]
+    fn constants_blanks_comments_and_case_are_left_out() {
+        for (sql, text) in [
+            (
+                "SELECT  a,b\nFROM T where id=42 AND name = 'it''s';",
+                "select a, b from t where id = ? and name = ?",
+            ),
+            ("select 1 -- c\n/* d /* e */ */ ;", "select ?"),
+            (
+                "select $1::int, E'a\\'b', B'1', x'ff', U&'\\0041', $$a$$, $t$b$t$ from t",
+                "select ?::int, ?, ... from t",
+            ),
+            (
+                "select count(*), t.* from s.t",
+                "select count(*), t.* from s.t",
+            ),
+            ("SELECT \"Name\" FROM \"T\"", "select \"Name\" from \"T\""),
+            (
+                "select * from t where id in (1, 2, 3)",
+                "select * from t where id in (?, ...)",
+            ),
+            (
+                "select * from t where id in ($1,$2)",
+                "select * from t where id in (?, ...)",
+            ),
+            ("insert into t values (1)", "insert into t values (?)"),
+            (
+                "insert into t(a, b) values (1,'x'),(2,'y'),(3,'z') returning id",
+                "insert into t(a, b) values (?, ...), ... returning id",
+            ),
+            (
+                "insert into t values (1),(2),(3)",
+                "insert into t values (?), ...",
+            ),
+            (
+                "insert into t values (1, now()), (2, now())",
+                "insert into t values (?, now()), (?, now())",
+            ),
+            ("select a - 1, b-1", "select a - ?, b - ?"),
+            (
+                "where a=-1 and b in (-1, +2)",
+                "where a = ? and b in (?, ...)",
+            ),
+            ("a->>'k' || b >= 1.5e-3", "a ->> ? || b >= ?"),
+            ("select 0x1f, 1_000, 12a", "select ?, ..."),
+            ("select arr[1], arr[2:3]", "select arr[?], arr[?:?]"),
+            ("", ""),
+            (";", ""),
+            ("select 'open", "select ?"),
+            ("BEGIN; SELECT 1; COMMIT", "begin; select ?; commit"),
+        ] {
+            assert_eq!(normal(sql), text, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_constant_is_never_taken_for_words() {
+        // With `standard_conforming_strings = off` the quote behind the backslash ends nothing.
+        let text = normal("select 'it\\'s secret', 'more' from t");
+        assert_eq!(text, "select ? ...");
+        let sjis = b"select '\x95\\' secret' from t";
+        let mut to = Vec::new();
+        normalise(sjis, &mut to);
+        assert_eq!(to, b"select ? ...");
+        for sql in [
+            "select 'secret",
+            "select $$secret",
+            "select E'secret\\'",
+            "select 7secret",
+        ] {
+            assert!(!normal(sql).contains("secret"), "{sql}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_alike() {
+        let insert = |rows: usize| {
+            let rows: Vec<String> = (0..rows).map(|i| format!("({i}, 'name {i}')")).collect();
+            normal(&format!("insert into t values {}", rows.join(", ")))
+        };
+        let text = "insert into t values (?, ...), ...";
+        assert_eq!(insert(10), text);
+        assert_eq!(insert(1000), text);
+        assert_eq!(insert(1001), text);
+        let mut texts = Texts::new(crate::seeded(1));
+        let long = texts.of("select a_long_name ".repeat(500).as_bytes());
+        assert!(long.text.len() <= KEPT_MAX + 4 && long.text.ends_with(" ..."));
+    }
+
+    #[test]
+    fn texts_are_shared_and_forgotten() {
+        let mut texts = Texts::new(crate::seeded(1));
+        let one = texts.of(b"select 1\0");
+        assert!(Arc::ptr_eq(&one, &texts.of(b"SELECT  2")));
+        for i in 0..5000 {
+            texts.of(format!("select c{i}").as_bytes());
+        }
+        assert!(texts.len() <= PURGE_AT && !texts.is_empty());
+        assert!(Arc::ptr_eq(&one, &texts.of(b"select 3")));
+        assert_eq!(
+            one.fingerprint,
+            Texts::new(crate::seeded(2)).of(b"select 9").fingerprint
+        );
+        assert_eq!(one.shown().len(), 16);
+    }
+}

@@ -1,0 +1,127 @@
+//! Traces: which queries have spans, and what those tell.
+//!
+//! A query whose text has a `traceparent` (W3C) in a comment, as sqlcommenter writes it, hangs below
+//! that and is traced if its sender is; of the others `trace_ratio` are traced.
+//!
+//! ```text
+//! select 1 /*traceparent='00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'*/
+//! ```
+
+use std::sync::Arc;
+
+use super::text::QueryText;
+
+/// How many spans of a worker may begin in a second, so that nobody can have us send without end.
+pub const RATE: u32 = 1000;
+
+/// A query's place in a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The trace.
+    pub trace: u128,
+    /// The span above it.
+    pub parent: Option<u64>,
+    /// Its own.
+    pub span: u64,
+}
+
+/// What is told of a traced query: a span of it all, and in that one of its wait for a server and one
+/// of its run.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// Its place.
+    pub place: Place,
+    /// When it began, the wait included, in nanoseconds since 1970.
+    pub began: u64,
+    /// For how long it waited for a server, in nanoseconds.
+    pub wait_ns: u64,
+    /// For how long it ran, likewise.
+    pub run_ns: u64,
+    /// Rows that came or were changed.
+    pub rows: u64,
+    /// PostgreSQL's code, if it failed.
+    pub sqlstate: Option<String>,
+    /// Why nobody saw its end, if so.
+    pub broken_off: Option<&'static str>,
+    /// The database.
+    pub database: Arc<str>,
+    /// The user.
+    pub user: Arc<str>,
+    /// Where the client is.
+    pub address: String,
+    /// What it calls itself.
+    pub application: String,
+    /// What it ran.
+    pub text: Arc<QueryText>,
+}
+
+/// The trace and span that a text names in a comment, and whether they are sampled.
+pub fn traceparent(sql: &[u8]) -> Option<(u128, u64, bool)> {
+    const KEY: &[u8] = b"traceparent";
+    memchr::memmem::find_iter(sql, KEY).find_map(|at| {
+        let (before, behind) = (&sql[..at], &sql[at + KEY.len()..]);
+        let open = memchr::memmem::rfind(before, b"/*")?;
+        if memchr::memmem::find(&before[open..], b"*/").is_some() {
+            return None;
+        }
+        let behind = behind.strip_prefix(b"=")?;
+        let behind = behind.strip_prefix(b"'").unwrap_or(behind);
+        let value = std::str::from_utf8(behind.get(..55)?).ok()?;
+        let mut parts = value.split('-');
+        let mut hex = |length: usize| {
+            let part = parts.next()?;
+            let digits = part.len() == length && part.bytes().all(|b| b.is_ascii_hexdigit());
+            u128::from_str_radix(part, 16).ok().filter(|_| digits)
+        };
+        let (version, trace, span, flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+        let span = u64::try_from(span).ok()?;
+        let valid = version != 0xff && trace != 0 && span != 0;
+        valid.then_some((trace, span, flags & 1 == 1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_names_the_parent() {
+        let at = |text: &str| traceparent(text.as_bytes());
+        let value = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
+        let found = (
+            0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
+            0xb7ad_6b71_6920_3331,
+        );
+        let (trace, span) = found;
+        for (text, expected) in [
+            (
+                format!("select 1 /*a='b',traceparent='{value}-01'*/"),
+                Some((trace, span, true)),
+            ),
+            (
+                format!("/* traceparent={value}-00 */ select 1"),
+                Some((trace, span, false)),
+            ),
+            (format!("select 'traceparent={value}-01'"), None),
+            (format!("/* x */ select 'traceparent={value}-01'"), None),
+            (format!("/*traceparent='{value}'*/"), None),
+            (
+                format!("/*traceparent='{}-01'*/", value.replace("af", "+f")),
+                None,
+            ),
+            (format!("/*traceparent='ff{}-01'*/", &value[2..]), None),
+            (
+                format!(
+                    "/*traceparent='00-{}-{}-01'*/",
+                    "0".repeat(32),
+                    "1".repeat(16)
+                ),
+                None,
+            ),
+            ("/*traceparent='00".into(), None),
+            ("select 1".into(), None),
+        ] {
+            assert_eq!(at(&text), expected, "{text}");
+        }
+    }
+}
