@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -349,6 +350,73 @@ def test_many_slow_connections_keep_nobody_out(endpoint):
     finally:
         for stream in crowd:
             stream.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_connections_to_the_endpoint(endpoint):
+    """All open at once, some with half a request: clients and probes are served."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = 12_000 if hard == resource.RLIM_INFINITY else min(12_000, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, room), hard))
+    howdah = endpoint()
+    crowd = []
+    try:
+        with howdah.connect() as client:
+            for number in range(min(10_000, room - 1000)):
+                stream = socket.create_connection(("127.0.0.1", howdah.http), timeout=10)
+                if number % 3 == 0:
+                    stream.sendall(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer")
+                crowd.append(stream)
+                if number % 1000 == 999:
+                    assert client.ask(wire.query("SELECT 1"))
+                    assert get(howdah, "/live")[0] == 200
+                    # The process keeps none but a few of them.
+                    assert len(os.listdir(f"/proc/{howdah.child.pid}/fd")) < 200
+    finally:
+        for stream in crowd:
+            stream.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+TOKENS = [b"", b"Bearer", b"Bearer ", b"bearer s3cret", b"Basic czNjcmV0", b"Bearer s3cret x",
+          b"Bearer " + b"s" * 10_000, b"Bearer \xff\xfe", b"Bearer s3cre", b"Bearer S3CRET"]
+
+
+def test_bad_tokens(endpoint):
+    howdah = endpoint(http_token="s3cret", http_page=1)
+    for token in TOKENS:
+        for path in (b"/metrics", b"/page.json"):
+            answer = hostile(howdah, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nAuthorization: "
+                             + token + b"\r\nConnection: close\r\n\r\n")
+            assert re.match(rb"HTTP/1.1 4(01|00|31)", answer), (token[:30], answer[:80])
+            cookie = b"howdah_token=" + token.removeprefix(b"Bearer ")
+            answer = hostile(howdah, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nCookie: "
+                             + cookie + b"\r\nConnection: close\r\n\r\n")
+            assert re.match(rb"HTTP/1.1 4(01|00|31)", answer), (cookie[:30], answer[:80])
+    assert get(howdah, "/metrics", Authorization="Bearer s3cret")[0] in (200, 503)
+
+
+def test_a_log_that_is_full_or_gone_harms_no_client(make_howdah):
+    """A full disk costs lines, and the next that can be written says how many."""
+    howdah = make_howdah(start=False, slow_query_time="0.000001", slow_query_rate=1000,
+                         log_format="json", read_driver=False)
+    real = howdah.sections["pgbouncer"]["logfile"]
+    howdah.write(logfile="/dev/full")
+    howdah.start()
+    with howdah.connect() as client:
+        for _ in range(50):
+            client.ask(wire.query("SELECT 1"))
+        howdah.write(logfile=real)
+        howdah.reload()
+        client.ask(wire.query("SELECT 1"))
+        howdah.wait_for_log(r"\d+ lines of the log could not be written: No space left on device")
+        for line in howdah.log().splitlines():
+            json.loads(line)
+        # Its folder is taken away: RELOAD keeps what is open, and says so.
+        howdah.write(logfile="/nonexistent/folder/log")
+        howdah.reload()
+        howdah.wait_for_log("Cannot open logfile: '/nonexistent/folder/log'")
+        assert client.ask(wire.query("SELECT 1"))
 
 
 def test_a_slow_head_is_cut_off(endpoint):

@@ -1,7 +1,11 @@
 """Queries one by one: the log of slow ones, which take the most, traces."""
 
+import http.server
 import json
 import re
+import threading
+import time
+import urllib.request
 
 import psycopg
 import pytest
@@ -148,3 +152,201 @@ def test_statisticians_see_queries_but_do_not_reset_them(make_howdah):
         said = console.ask(wire.query("RESET_QUERIES"))
         assert said[0].fields()["M"] == "admin access needed"
     assert queries(howdah)["select ?"]["calls"] == "1"
+
+
+# Traces ------------------------------------------------------------------------------------------
+
+class Collector:
+    """Takes OTLP by HTTP: what came is kept as protobuf's fields."""
+
+    def __init__(self, port=0, answer=200, delay=0.0):
+        self.bodies, self.answer, self.delay = [], answer, delay
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            """One request."""
+
+            def do_POST(self):  # noqa: N802 - the library's name
+                """A batch of spans."""
+                body = self.rfile.read(int(self.headers["content-length"]))
+                collector.requests.append((self.path, self.headers["content-type"],
+                                           self.headers["host"]))
+                collector.bodies.append(body)
+                collector.gate.wait(collector.delay)
+                self.send_response(collector.answer)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                """Says nothing."""
+
+        self.requests = []
+        self.gate = threading.Event()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1/traces"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.gate.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def spans(self):
+        """All spans: trace, id, parent, name, times and attributes."""
+        return [span(value) for body in self.bodies
+                for resource in values(body, 1) for scope in values(resource, 2)
+                for value in values(scope, 2)]
+
+
+def fields(data):
+    """The fields of a protobuf message: number and value, as bytes or a number."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(data):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, varint()
+            continue
+        length = {1: 8, 5: 4}.get(kind) or varint()
+        yield key >> 3, data[at:at + length]
+        at += length
+
+
+def values(data, number):
+    """Those of one number."""
+    return [value for field, value in fields(data) if field == number]
+
+
+def span(data):
+    """A span of trace.proto."""
+    def attribute(pair):
+        key, value = values(pair, 1)[0].decode(), next(fields(values(pair, 2)[0]))
+        return key, value[1].decode() if value[0] == 1 else value[1]
+    first = {number: value for number, value in fields(data) if number != 9}
+    times = [int.from_bytes(first[number], "little") for number in (7, 8)]
+    return {"trace": first[1].hex(), "id": first[2].hex(), "parent": first.get(4, b"").hex(),
+            "name": first[5].decode(), "start": times[0], "end": times[1],
+            "status": first.get(15, b""), **dict(map(attribute, values(data, 9)))}
+
+
+TRACE, ABOVE = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def commented(sql, flags="01"):
+    """As sqlcommenter writes it."""
+    return f"{sql} /*application='x',traceparent='00-{TRACE}-{ABOVE}-{flags}'*/"
+
+
+def test_a_trace_goes_on_below_its_caller(make_howdah):
+    with Collector() as collector:
+        howdah = make_howdah(trace_endpoint=collector.url, trace_ratio=0, default_pool_size=1)
+        before = time.time_ns()
+        with howdah.connect(application_name="till") as client, howdah.connect() as other:
+            other.ask(wire.query("BEGIN"))
+            client.send(wire.query(commented("SELECT pg_sleep(0.05), 'secret'")))
+            howdah.wait_for_pool(cl_waiting=1)
+            other.ask(wire.query("COMMIT"))
+            client.read_until()
+            client.ask(wire.query(commented("SELECT 2", "00")))
+            client.ask(wire.query("SELECT 3"))
+            client.ask(wire.query(commented("SELECT nonsense")))
+            machine.wait_until(lambda: len(collector.spans()) >= 5, "spans")
+        spans = collector.spans()
+    assert collector.requests[0][:2] == ("/v1/traces", "application/x-protobuf")
+    assert collector.requests[0][2] == f"127.0.0.1:{collector.port}"
+    whole, wait, run, failed, failed_run = spans
+    assert len(spans) == 5, "what is not sampled has none"
+    assert {one["trace"] for one in spans} == {TRACE}
+    assert (whole["name"], whole["parent"]) == ("SELECT", ABOVE)
+    assert [(one["name"], one["parent"]) for one in (wait, run)] == [
+        ("wait for server", whole["id"]), ("run", whole["id"])]
+    assert before < whole["start"] == wait["start"] < wait["end"] == run["start"]
+    assert run["start"] + 45_000_000 < run["end"] == whole["end"] < time.time_ns()
+    assert whole["db.query.text"] == "select pg_sleep(?), ?"
+    assert (whole["db.namespace"], whole["application.name"]) == ("postgres", "till")
+    assert failed["db.response.status_code"] == "42703" and b"42703" in failed["status"]
+    assert failed_run["parent"] == failed["id"] != whole["id"]
+    assert b"secret" not in b"".join(collector.bodies)
+
+
+def test_a_share_of_queries_is_traced(make_howdah):
+    with Collector() as collector:
+        howdah = make_howdah(trace_endpoint=collector.url, trace_ratio="0.5")
+        with howdah.connect() as client:
+            for _ in range(200):
+                client.ask(wire.query("SELECT 1"))
+            machine.wait_until(lambda: len(collector.spans()) > 100, "spans")
+            howdah.console("SET trace_ratio = 0")
+            howdah.console(f"SET trace_endpoint = '{collector.url}'")
+        roots = [one for one in collector.spans() if not one["parent"]]
+    assert 50 <= len(roots) <= 150
+    assert len({one["trace"] for one in roots}) == len(roots)
+
+
+def test_a_collector_that_is_away_costs_a_line(make_howdah):
+    port = machine.free_port()
+    howdah = make_howdah(trace_endpoint=f"http://127.0.0.1:{port}/v1/traces", trace_ratio=1)
+    with howdah.connect() as client:
+        for _ in range(20):
+            client.ask(wire.query("SELECT 1"))
+        howdah.wait_for_log("traces: .* takes no spans: ")
+
+        def goes_on():
+            client.ask(wire.query("SELECT 1"))
+            return "takes spans again" in howdah.log()
+        with Collector(port) as collector:
+            machine.wait_until(goes_on, "the collector to be found")
+            assert collector.spans()
+    lines = [line for line in howdah.log().splitlines() if "traces: " in line]
+    assert len(lines) == 2, lines
+
+
+def test_a_slow_collector_keeps_nobody(make_howdah):
+    with Collector(delay=60) as collector:
+        port = machine.free_port()
+        howdah = make_howdah(trace_endpoint=collector.url, trace_ratio=1, workers=1,
+                             http_listen_port=port)
+        with howdah.connect() as client:
+            machine.wait_until(lambda: client.ask(wire.query("SELECT 1")) and collector.bodies,
+                               "the first batch")
+            # More than the queue takes, while nothing goes out.
+            for _ in range(60):
+                client.ask(*[wire.query("SELECT 1")] * 50)
+                for _ in range(49):
+                    client.read_until()
+
+            def lost():
+                client.ask(wire.query("SELECT 1"))
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                    text = answer.read().decode()
+                found = re.search(r"^howdah_spans_lost_total (\d+)", text, re.MULTILINE)
+                return found and int(found[1]) > 0
+            machine.wait_until(lost, "spans to be lost", 30)
+
+
+def test_bad_trace_settings_are_named(make_howdah):
+    for setting, value, said in [
+        ("trace_endpoint", "https://127.0.0.1:4318/v1/traces", "a URL such as http://"),
+        ("trace_endpoint", "127.0.0.1:4318", "a URL such as http://"),
+        ("trace_ratio", "1.5", "a number from 0 to 1"),
+        ("slow_query_time", "-1", "a number of seconds, not negative"),
+    ]:
+        howdah = make_howdah(start=False, **{setting: value})
+        code, output = howdah.check()
+        assert code == 1 and said in output, output

@@ -1,4 +1,4 @@
-//! `howdah-decisions ROW TIMES`: plays transactions against the decision ring alone, in one thread,
+//! `howdah-decisions ROW TIMES [SETTING=VALUE]...`: plays transactions against the decision ring alone, in one thread,
 //! without a kernel. `./bench decisions` counts its instructions under callgrind: they are the same
 //! in every run of the same binary, however busy the machine is.
 
@@ -108,12 +108,12 @@ fn main() -> ExitCode {
     let times = arguments.get(1).and_then(|times| times.parse().ok());
     let (Some(row), Some(times)) = (row, times) else {
         eprintln!(
-            "howdah-decisions: say ROW TIMES; ROW is one of {}",
+            "howdah-decisions: say ROW TIMES [SETTING=VALUE]...; ROW is one of {}",
             names.join(", ")
         );
         return ExitCode::from(2);
     };
-    match play(row, times) {
+    match play(row, times, &arguments[2..].join("\n")) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("howdah-decisions: {}: {error}", row.name);
@@ -122,8 +122,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(row: &Row, times: usize) -> Result<(), String> {
-    let mut world = World::new()?;
+fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
+    let mut world = World::new(settings)?;
     world.log_in()?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
     // As drivers do, which prepare a statement and have it described before they use it.
@@ -163,9 +163,10 @@ struct World {
 }
 
 impl World {
-    fn new() -> Result<World, String> {
+    fn new(settings: &str) -> Result<World, String> {
         let text = "[databases]\nd = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
                     auth_file = list\npool_mode = transaction\n";
+        let text = &format!("{text}{settings}\n");
         let list = |_: &str| Ok("\"u\" \"\"\n".to_string());
         let (config, _) = Config::load("bench.ini", text, &mut { list })
             .map_err(|mistakes| format!("{mistakes:?}"))?;
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn every_row_reaches_the_server_and_comes_back() {
         for row in &ROWS {
-            play(row, 3).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+            play(row, 3, "top_queries=9").unwrap_or_else(|error| panic!("{}: {error}", row.name));
         }
     }
 }
