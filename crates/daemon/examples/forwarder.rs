@@ -46,6 +46,7 @@ fn run(driver: impl Driver, mailbox: Mailbox, upstream: Address) {
     let outside = Outside {
         ask: Box::new(|_, _| ()),
         note: Box::new(|note| eprintln!("{}: {}", note.level, note.text)),
+        tell: Box::new(drop),
         workers: Vec::new(),
     };
     Worker::new(

@@ -27,6 +27,7 @@ fn worker<P: Decide>(
     let outside = Outside {
         ask: Box::new(|_, _| ()),
         note: Box::new(|_| ()),
+        tell: Box::new(drop),
         workers,
     };
     Worker::new(WorkerId(id), decisions, driver, mailbox, outside)
