@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from conftest import unique_name
 from harness import machine, wire
+from harness import postgres as pg
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -335,3 +337,53 @@ def test_two_bounds_at_once(make_howdah, postgres, refusals, workers):
         for thread in threads:
             thread.join()
     assert refusals() == []
+
+
+def idle_pool(howdah, database, servers):
+    """Leaves idle servers in the pool of a database."""
+    clients = [howdah.connect(database=database) for _ in range(servers)]
+    for client in clients:
+        client.rows("begin")
+    for client in clients:
+        client.rows("commit")
+        client.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_full_postgres(make_howdah, system_programs, scratch, request, workers):
+    """Where PostgreSQL has no room, another pool's idlest server goes, and is counted."""
+    full = pg.Postgres(system_programs, scratch, unique_name(request, "small"),
+                       max_connections="8", superuser_reserved_connections="0",
+                       max_wal_senders="0")
+    try:
+        for name in ("one", "two", "three"):
+            full.sql(f"create database {name}")
+        howdah = make_howdah(postgres=full, workers=workers, default_pool_size=6,
+                             server_login_retry=15)
+        idle_pool(howdah, "one", 4)
+        idle_pool(howdah, "two", 4)
+        with howdah.connect(database="three", seconds=10) as client:
+            assert client.value("select current_database()") == "three"
+        evicted = howdah.log().count("evicted: PostgreSQL has no room")
+        assert evicted >= 1
+        rows = howdah.console("show workers")
+        assert sum(int(row["evictions"]) for row in rows) == evicted
+        # The newer servers are still there.
+        left = [row["database"] for row in howdah.console("show servers")]
+        assert left.count("two") == 4 and left.count("one") == 4 - evicted
+    finally:
+        full.stop()
+
+
+def test_strangers_on_the_console_are_bounded(make_howdah):
+    """With auth_type=any everybody may look at the console: as many as there may be clients."""
+    howdah = make_howdah(auth_type="any", max_client_conn=5,
+                         databases={"*": "host=127.0.0.1 user=postgres"})
+    strangers = [howdah.connect(user=f"nobody{number}", database="pgbouncer")
+                 for number in range(5)]
+    with pytest.raises(wire.Refused) as refused:
+        howdah.connect(user="another", database="pgbouncer")
+    assert refused.value.code == "53300"
+    assert howdah.console("show version")
+    for client in strangers:
+        client.close()

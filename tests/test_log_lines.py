@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness import wire
+from harness import machine, wire
 from harness.wire import query
 
 pytestmark = pytest.mark.timeout(60)
@@ -175,3 +175,18 @@ def test_the_log_as_json(make_howdah):
     mark = howdah.log_mark()
     howdah.connect().close()
     howdah.wait_for_log(r"(?m)^\d{4}-\d\d-\d\d .* LOG C-0x", since=mark)
+
+
+def test_strangers_fill_no_log(make_howdah):
+    """Lines about clients that are not logged in are counted beyond a rate, others are written."""
+    howdah = make_howdah(log_strangers_rate=5)
+    for number in range(60):
+        refused(howdah, user=f"nobody{number}", database="pgbouncer")
+    told = r"WARNING (\d+) lines about clients that were not logged in were left out "
+
+    def found():
+        # It is told with the first line of another second.
+        one_query(howdah)
+        return re.search(told, howdah.log())
+    assert int(machine.wait_until(found, "the number of lines")[1]) > 10
+    howdah.wait_for_log(r"postgres/postgres@.* closing because: client")

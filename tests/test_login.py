@@ -272,3 +272,25 @@ def test_values_that_mean_nothing(make_howdah, postgres, name, value):
     howdah.wait_for_log("closing because: invalid server parameter")
     with howdah.connect() as client:
         assert client.value("select pg_backend_pid()") == pid
+
+
+@pytest.mark.parametrize("name", ["x" * 63, "x" * 64, "x" * 62 + "äöü", "y" * 200])
+@pytest.mark.parametrize("least", [None, "warning"])
+def test_notice_of_a_cut_name(make_howdah, postgres, name, least):
+    """A name that is too long is cut, and PostgreSQL's notice of that comes with the login."""
+    howdah = make_howdah()
+    keys = {"application_name": name}
+    if least:
+        keys["options"] = f"-c client_min_messages={least}"
+    howdah.connect().close()
+    seen = []
+    for address in (howdah.address, (postgres.host, postgres.port)):
+        with wire.Wire(address) as client:
+            client.send(wire.startup("postgres", "postgres", **keys))
+            got = client.read_until()
+            notices = [message.fields() for message in got if message.tag == "N"]
+            seen.append([{code: fields[code] for code in "SVCM"} for fields in notices])
+            names = [message.body for message in got
+                     if message.tag == "S" and message.body.startswith(b"application_name")]
+            seen[-1].append(names)
+    assert seen[0] == seen[1]

@@ -1,10 +1,12 @@
 """Prepared statements over a transaction pool, where poolers are known to go wrong: what one client
 leaves, others must never meet; caches are bounded; who vanishes harms nobody."""
 
+import resource
+
 import psycopg
 import pytest
 
-from harness import wire
+from harness import machine, wire
 from harness.wire import bind, close, describe, execute, flush, parse, query, sync
 
 pytestmark = pytest.mark.timeout(60)
@@ -248,11 +250,11 @@ def test_query_inside_an_open_group(make_howdah, newest_postgres):
     howdah = make_howdah(postgres=newest_postgres, default_pool_size=1)
     with howdah.connect() as one, howdah.connect() as other:
         pid = other.value("select pg_backend_pid()")
-        for group in (wire.parse("select 1"), wire.parse("select 1") + wire.bind()):
+        for group in (parse("select 1"), parse("select 1") + bind()):
             one.send(group, query("select 2"))
             assert one.read_until()[-1].body == b"I"
             assert other.value("select pg_backend_pid()") == pid
-        one.send(wire.parse("select 1"), wire.bind(), wire.execute(), query("select 2"))
+        one.send(parse("select 1"), bind(), execute(), query("select 2"))
         kept = one.read_until()[-1].body == b"T"  # true for 18, false for 15
         one.send(sync())
         assert one.read_until()[-1].body == b"I"
@@ -327,3 +329,46 @@ def test_result_that_changed_on_another_server(make_howdah, newest_postgres, for
         assert tags(one.ask(parse("select * from changing", "t"), describe("t"), sync())) == "1tTZ"
         assert tags(one.ask(bind("t", results=formats and [1]), execute(), sync())) == "2DCZ"
         one.rows("drop table changing")
+
+
+def test_texts_too_long_to_be_kept(make_howdah):
+    """Without a name they pass through; with one they are refused, and their client goes on."""
+    howdah = make_howdah()
+    text = "select length('" + "x" * (66 << 20) + "')"
+    with howdah.connect(seconds=60) as client:
+        got = client.ask(parse(text), bind(), execute(), sync())
+        assert [message.row() for message in got if message.tag == "D"] == [[b"%d" % (66 << 20)]]
+        refused = client.error(parse(text, "big"), bind("big"), execute(),
+                               sync())
+        assert refused["C"] == "54000"
+        assert "pooler" in refused["M"]
+        assert client.value("select 'on'") == "on"
+
+
+def resident(howdah):
+    """Resident bytes of the process."""
+    with open(f"/proc/{howdah.child.pid}/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_memory_of_texts_comes_back(make_howdah, named):
+    """A burst of long statements leaves nothing once its clients have gone."""
+    howdah = make_howdah(default_pool_size=2)
+    howdah.connect().close()
+    before = resident(howdah)
+    clients = [howdah.connect(seconds=60) for _ in range(12)]
+    for index, client in enumerate(clients):
+        text = f"select length('{index}" + "x" * (7 << 20) + "')"
+        name = f"s{index}" if named else ""
+        got = client.ask(parse(text, name), bind(name), execute(), sync())
+        assert [message.tag for message in got][-1] == "Z"
+    known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
+    assert int(known["memtotal"]) > (7 << 20)
+    for client in clients:
+        client.close()
+    howdah.console("reconnect")
+    machine.wait_until(lambda: resident(howdah) < before + (8 << 20),
+                       "memory to be given back", seconds=40)
+    known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
+    assert int(known["memtotal"]) < (1 << 20)

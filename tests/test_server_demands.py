@@ -1,8 +1,10 @@
 """What we give to a server, and to which: require_auth, channel_binding, requirepeer."""
 
+import os
+
 import pytest
 
-from harness import machine
+from harness import machine, wire
 from harness.logins import refusal
 from harness.scripted import ScriptedServer, authentication, ready, welcome
 
@@ -118,3 +120,54 @@ def test_bad_values(make_howdah, entry):
     howdah = make_howdah(start=False, databases={"d": f"host=h {entry}"})
     code, output = howdah.check()
     assert code == 1 and entry.split("=")[0] + " takes " in output, output
+
+
+def demanding(iterations):
+    """A server whose SCRAM takes so many iterations."""
+    def script(peer):
+        peer.startup()
+        peer.send(authentication(10, b"SCRAM-SHA-256\0\0"))
+        first = peer.read().body.split(b"\0", 1)[1][4:]
+        nonce = first.split(b"r=", 1)[1]
+        peer.send(authentication(11, b"r=" + nonce + b"rest,s=c2FsdHNhbHQ=,i=" + iterations))
+        asked.append(peer)
+        peer.read()
+    asked = []
+    server = ScriptedServer(script)
+    server.asked = asked
+    return server
+
+
+def test_iterations_are_bounded(make_howdah):
+    """A server that asks for more work than is allowed is refused at once."""
+    with demanding(b"5000000") as server:
+        entry = f"host={server.host} port={server.port} user=postgres password=secret"
+        howdah = make_howdah(databases={"d": entry})
+        assert refusal(howdah, database="d") == (
+            "08P01",
+            "server login failed: more SCRAM iterations than server_scram_iterations_max allows")
+        assert "the server asks for 5000000 SCRAM iterations" in howdah.log()
+
+
+def test_hostile_servers_delay_no_client(make_howdah, postgres):
+    """Keys for servers that ask for much work do not stand in the way of clients' logins, nor do
+    those of who has left."""
+    with demanding(b"10000000") as server:
+        entry = f"host={server.host} port={server.port} user=postgres password=secret"
+        databases = {f"d{number}": entry for number in range(8)}
+        own = {"*": f"host={postgres.host} port={postgres.port}"}
+        howdah = make_howdah(start=False, databases={**databases, **own},
+                             server_scram_iterations_max=10_000_000)
+        rules = os.path.join(howdah.folder, "hba.conf")
+        howdah._write_file(rules, "".join(f"host {name} all all trust\n" for name in databases)
+                           + "host all all all scram-sha-256\n")
+        howdah.write(auth_type="hba", auth_hba_file=rules)
+        howdah.start()
+        waiting = [howdah.raw() for _ in databases]
+        for client, database in zip(waiting, databases, strict=True):
+            client.send(wire.startup("postgres", database))
+        machine.wait_until(lambda: server.asked, "a server to ask for much")
+        with howdah.connect(password="secret") as client:
+            assert client.value("select 'on'") == "on"
+        for client in waiting:
+            client.close()

@@ -659,3 +659,57 @@ def test_statement_mode_refuses_what_would_stay(pool):
 def disturb_alone(howdah):
     with howdah.connect() as other:
         assert show(other, "work_mem") == "4MB"
+
+
+# Settings that PostgreSQL reports ---------------------------------------------------------------
+
+def told(messages, name):
+    """The values of a parameter that a client was told among messages."""
+    start = name.encode() + b"\0"
+    return [got.body[len(start):-1].decode() for got in messages
+            if got.tag == "S" and got.body.startswith(start)]
+
+
+def test_reported_settings_are_their_clients(pool):
+    """Newer versions report more settings than PgBouncer tracks (14: default_transaction_read_only).
+    A client hears of its own, and of nobody else's, whichever server it has."""
+    howdah = pool()
+    name = "default_transaction_read_only"
+    with howdah.connect() as one, howdah.connect() as two:
+        assert told(one.ask(query(f"set {name} = on")), name) == ["on"]
+        for _ in range(3):
+            got = two.ask(query(f"show {name}"))
+            assert [message.row() for message in got if message.tag == "D"] == [[b"off"]]
+            assert told(got, name) == []
+            got = one.ask(query(f"show {name}"))
+            assert [message.row() for message in got if message.tag == "D"] == [[b"on"]]
+            assert told(got, name) == []
+        assert told(one.ask(query(f"reset {name}")), name) == ["off"]
+
+
+def test_reported_settings_at_login(pool, postgres):
+    """What a client asks for at login is what it is told, as by PostgreSQL."""
+    howdah = pool()
+    howdah.connect().close()
+    name = "default_transaction_read_only"
+    seen = []
+    for address in (howdah.address, (postgres.host, postgres.port)):
+        with wire.Wire(address) as client:
+            client.send(wire.startup("postgres", "postgres", options=f"-c {name}=yes"))
+            seen.append((told(client.read_until(), name), show(client, name)))
+    assert seen == [(["on"], "on")] * 2
+
+
+@pytest.mark.parametrize("encoding, value", [("SJIS", b"\x95\x5c"), ("BIG5", b"\xb3\x5c"),
+                                             ("GBK", b"\x95\x5c"), ("SJIS", b"it's \\ \x95\x5c")])
+def test_values_travel_whole_in_any_encoding(make_howdah, encoding, value):
+    """A byte of a character that looks like a backslash is not taken for one."""
+    howdah = make_howdah(default_pool_size=1, track_extra_parameters="IntervalStyle")
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows(f"set client_encoding = '{encoding}'")
+        literal = value.replace(b"'", b"''")
+        one.ask(wire.message("Q", b"set app.name = '" + literal + b"'\0"))
+        for _ in range(2):
+            assert two.value("select current_setting('app.name', true)") in (None, "")
+            got = one.ask(query("show app.name"))
+            assert [message.row() for message in got if message.tag == "D"] == [[value]]

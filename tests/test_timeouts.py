@@ -256,3 +256,23 @@ def test_servers_that_postgres_restarts(make_howdah, own_postgres):
         rows = [got.row() for got in client.ask(wire.bind("s1"), wire.execute(), wire.sync())
                 if got.tag == "D"]
         assert rows == [[b"prepared"]]
+
+
+def test_a_waiting_client_that_hangs_up_is_noticed(make_howdah):
+    """It has sent more than is held for it, so nothing is received from it; what it holds is little."""
+    howdah = make_howdah(default_pool_size=1, query_wait_timeout=60)
+    with howdah.connect() as holder:
+        holder.rows("begin")
+        waiting = howdah.connect()
+        waiting.socket.setblocking(False)
+        text = query("select 1 -- " + "x" * 4000) * 500
+        sent = 0
+        try:
+            while sent < len(text):
+                sent += waiting.socket.send(text[sent:])
+        except BlockingIOError:
+            pass
+        howdah.wait_for_pool(cl_waiting=1)
+        waiting.close()
+        howdah.wait_for_pool(cl_waiting=0)
+        assert holder.rows("commit") == []

@@ -90,7 +90,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+    /// For the client, and for our log.
+    pub fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             text: text.into(),
             detail: detail.into(),

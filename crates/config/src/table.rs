@@ -243,6 +243,9 @@ globals! {
         "Logs the errors we send to clients.";
     log_stats: bool = "1", G, reload, Built,
         "Logs a line of statistics every stats_period.";
+    log_strangers_rate: u32 = "500", G, reload, Built,
+        "How many lines of the log a second may be about clients that have not proved who they are. Of \
+         more, only the number is told; 0 writes all. Not in PgBouncer.";
     logfile: String = "", G, reload, Built,
         "The file to log to; opened anew at reload.";
     login_notify_message: String = "", G, reload, Built,
@@ -339,6 +342,9 @@ globals! {
         "Runs server_reset_query in the other pool modes too.";
     server_round_robin: bool = "0", G, reload, Built,
         "Uses servers in turn instead of the one used last.";
+    server_scram_iterations_max: u32 = "1000000", G, reload, Built,
+        "The most iterations of SCRAM that a server may ask of a login: half a second's work. Its login \
+         fails above that. Not in PgBouncer.";
     server_tls13_ciphers: Option<String> = unset, G, reload, Built,
         "TLS 1.3 cipher suites offered to servers.";
     server_tls_ca_file: String = "", G, reload, Built,
@@ -689,7 +695,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 27, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 29, "PgBouncer's on Linux and ours");
     }
 
     #[test]

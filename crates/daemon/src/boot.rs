@@ -98,6 +98,7 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
     })?;
     log.set_verbose(config.globals.verbose);
     log.set_format(config.globals.log_format);
+    log.set_strangers(config.globals.log_strangers_rate);
     Ok((config, warnings))
 }
 
@@ -113,6 +114,7 @@ pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
     }
     log.set_verbose(newer.globals.verbose);
     log.set_format(newer.globals.log_format);
+    log.set_strangers(newer.globals.log_strangers_rate);
     log.set_syslog(&newer.globals);
     newer
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_daemon::driver::memory::Allocator;
 use howdah_daemon::driver::socket::{Listener, clock};
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_daemon::tls::Contexts;
@@ -20,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::authority::{Authorities, Check};
 use crate::boot::{Fatal, Source};
-use crate::derive::{Derived, Deriver, Recipe};
+use crate::derive::{Derived, Deriver, Done, Recipe};
 use crate::dns::{Found, Names, Next, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Round, Sent};
@@ -43,6 +44,9 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How often to look whether certificates and keys were replaced.
 const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
+
+/// How often to look whether memory can be given back to the system.
+const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 
 /// The worker that asked, and the ticket of its question.
 pub type Asker = (WorkerId, u64);
@@ -207,6 +211,9 @@ impl Desk {
             let mut samples = tokio::time::interval(SAMPLE_EVERY);
             samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut certificates = tokio::time::interval(CERTIFICATES_PERIOD);
+            let mut memory = tokio::time::interval(MEMORY_PERIOD);
+            memory.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut allocator = Allocator::default();
             loop {
                 let period = control.config.globals.dns_zone_check_period;
                 let next = zones_at.checked_add(period).unwrap_or(zones_at);
@@ -216,6 +223,7 @@ impl Desk {
                     _ = samples.tick(), if control.http.is_on() => {
                         control.sampler.ask(&control.workers);
                     }
+                    _ = memory.tick() => allocator.tidy(),
                     _ = certificates.tick(), if !control.looks.is_empty() => {
                         control.look_at_certificates();
                     }
@@ -337,9 +345,14 @@ impl Control {
                 }
             }
             Heard::Derived(derived) => {
-                let (key, askers) = self.deriver.ready(&derived);
+                let (key, askers) = match self.deriver.ready(derived) {
+                    Done::Key(key, askers) => (Some(key), askers),
+                    Done::Dropped(askers) => (None, askers),
+                };
                 for (worker, ticket) in askers {
-                    self.answer(worker, Answer::Derived(ticket, key));
+                    let answer =
+                        key.map_or(Answer::Dropped(ticket), |key| Answer::Derived(ticket, key));
+                    self.answer(worker, answer);
                 }
             }
             Heard::Named(uid, name) => {
@@ -378,13 +391,15 @@ impl Control {
                 password,
                 salt,
                 iterations,
+                host,
+                wanted,
             } => {
                 let recipe = Recipe {
                     password,
                     salt,
                     iterations,
                 };
-                if let Some(key) = self.deriver.ask(recipe, (from, ticket)) {
+                if let Some(key) = self.deriver.ask(recipe, host, wanted, (from, ticket)) {
                     self.answer(from, Answer::Derived(ticket, key));
                 }
             }

@@ -1,8 +1,8 @@
 //! Threads that derive SCRAM keys: milliseconds of computing each, kept off every path that others
 //! wait on, and remembered.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak, mpsc};
 
 use howdah_pooler::auth::scram::salted_password;
 use sha2::{Digest, Sha256};
@@ -44,21 +44,91 @@ impl Recipe {
     }
 }
 
-/// A key that is ready.
+/// A job's end.
 pub struct Derived {
+    recipe: Recipe,
     name: Name,
-    key: [u8; 32],
+    /// The key; `None` if who asked first was gone when its turn came.
+    key: Option<[u8; 32]>,
 }
+
+/// Somebody who waits for a key, as long as that is held elsewhere.
+pub type Wanted = Weak<()>;
+
+/// A key to derive.
+struct Job {
+    recipe: Recipe,
+    name: Name,
+    wanted: Wanted,
+}
+
+impl Job {
+    fn run(self) -> Derived {
+        let alive = self.wanted.strong_count() > 0;
+        Derived {
+            key: alive.then(|| self.recipe.derive()),
+            recipe: self.recipe,
+            name: self.name,
+        }
+    }
+}
+
+/// Jobs of logins to servers. Servers say how much work their keys are, so they take turns: one that
+/// asks for much delays its own logins. Clients' keys do not wait here at all.
+#[derive(Default)]
+struct ServerJobs {
+    /// Whose turn it is next in front, by host; each has some.
+    hosts: VecDeque<(Box<str>, VecDeque<Job>)>,
+}
+
+impl ServerJobs {
+    fn push(&mut self, host: &str, job: Job) {
+        match self.hosts.iter_mut().find(|(known, _)| **known == *host) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.hosts.push_back((host.into(), VecDeque::from([job]))),
+        }
+    }
+
+    /// The next job, of the host whose turn it is.
+    fn pop(&mut self) -> Option<Job> {
+        let (host, mut jobs) = self.hosts.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            self.hosts.push_back((host, jobs));
+        }
+        job
+    }
+}
+
+/// The jobs of servers, and the thread that waits for them.
+type Shared = Arc<(Mutex<ServerJobs>, Condvar)>;
 
 /// The threads, the keys known, and who waits for which, with `W` naming those who wait.
 pub struct Deriver<W> {
-    jobs: mpsc::Sender<Recipe>,
+    clients: mpsc::Sender<Job>,
+    servers: Shared,
     known: HashMap<Name, [u8; 32]>,
-    waiting: HashMap<Name, Vec<W>>,
+    waiting: HashMap<Name, Vec<Waiter<W>>>,
+}
+
+struct Waiter<W> {
+    who: W,
+    wanted: Wanted,
+    /// The host of the server that asks for the key.
+    host: Option<Box<str>>,
+}
+
+/// What became of a job.
+pub enum Done<W> {
+    /// A key, and who gets it.
+    Key([u8; 32], Vec<W>),
+    /// Those who wanted it are gone.
+    Dropped(Vec<W>),
 }
 
 impl<W> Deriver<W> {
-    /// Starts the threads; `ready` is called on them.
+    /// Starts so many threads for clients' keys, and one for those of servers; `ready` is called on
+    /// them.
     ///
     /// # Errors
     /// No thread can be had.
@@ -66,59 +136,122 @@ impl<W> Deriver<W> {
         threads: usize,
         ready: impl Fn(Derived) + Clone + Send + 'static,
     ) -> std::io::Result<Deriver<W>> {
-        let (jobs, queue) = mpsc::channel::<Recipe>();
+        let (clients, queue) = mpsc::channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..threads.max(1) {
             let (queue, ready) = (queue.clone(), ready.clone());
-            std::thread::Builder::new()
-                .name(format!("derive-{number}"))
-                .spawn(move || {
-                    // Not being allowed to only makes us as heavy as everybody else.
-                    let _ =
-                        rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-                    loop {
-                        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                        let Ok(recipe) = job else { return };
-                        ready(Derived {
-                            name: recipe.name(),
-                            key: recipe.derive(),
-                        });
-                    }
-                })?;
+            thread(format!("derive-{number}"), move || {
+                let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                job.ok().map(|job| ready(job.run()))
+            })?;
         }
+        let servers = Shared::default();
+        let jobs = servers.clone();
+        thread("derive-servers".to_string(), move || {
+            let job = {
+                let (jobs, news) = &*jobs;
+                let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    match jobs.pop() {
+                        Some(job) => break job,
+                        None => jobs = news.wait(jobs).unwrap_or_else(PoisonError::into_inner),
+                    }
+                }
+            };
+            ready(job.run());
+            Some(())
+        })?;
         Ok(Deriver {
-            jobs,
+            clients,
+            servers,
             known: HashMap::new(),
             waiting: HashMap::new(),
         })
     }
 
-    /// Somebody wants a key: here it is, or it will come.
-    pub fn ask(&mut self, recipe: Recipe, who: W) -> Option<[u8; 32]> {
+    /// Somebody wants a key, for a login to a server of this host or of a client: here it is, or it
+    /// will come.
+    pub fn ask(
+        &mut self,
+        recipe: Recipe,
+        host: Option<Box<str>>,
+        wanted: Wanted,
+        who: W,
+    ) -> Option<[u8; 32]> {
         let name = recipe.name();
         if let Some(key) = self.known.get(&name) {
             return Some(*key);
         }
         let waiting = self.waiting.entry(name).or_default();
-        waiting.push(who);
+        waiting.push(Waiter {
+            who,
+            wanted: wanted.clone(),
+            host: host.clone(),
+        });
         if waiting.len() == 1 {
-            // The threads end only with this sender.
-            let _ = self.jobs.send(recipe);
+            self.begin(
+                host.as_deref(),
+                Job {
+                    recipe,
+                    name,
+                    wanted,
+                },
+            );
         }
         None
     }
 
-    /// A key is ready; gives it back with those who waited for it.
-    pub fn ready(&mut self, derived: &Derived) -> ([u8; 32], Vec<W>) {
-        if self.known.len() >= KEPT {
-            self.known.clear();
+    fn begin(&self, host: Option<&str>, job: Job) {
+        match host {
+            // The threads end only with this sender.
+            None => drop(self.clients.send(job)),
+            Some(host) => {
+                let (jobs, news) = &*self.servers;
+                let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+                jobs.push(host, job);
+                news.notify_one();
+            }
         }
-        self.known.insert(derived.name, derived.key);
-        (
-            derived.key,
-            self.waiting.remove(&derived.name).unwrap_or_default(),
-        )
     }
+
+    /// A job has ended. If who asked first was gone, the others' turn comes again.
+    pub fn ready(&mut self, derived: Derived) -> Done<W> {
+        let waiting = self.waiting.remove(&derived.name).unwrap_or_default();
+        let Derived { recipe, name, key } = derived;
+        let whose = |waiters: Vec<Waiter<W>>| waiters.into_iter().map(|w| w.who).collect();
+        if let Some(key) = key {
+            if self.known.len() >= KEPT {
+                self.known.clear();
+            }
+            self.known.insert(name, key);
+            return Done::Key(key, whose(waiting));
+        }
+        let alive = |waiter: &Waiter<W>| waiter.wanted.strong_count() > 0;
+        let (waiting, gone): (Vec<_>, Vec<_>) = waiting.into_iter().partition(alive);
+        if let Some(first) = waiting.first() {
+            let wanted = first.wanted.clone();
+            self.begin(
+                first.host.as_deref(),
+                Job {
+                    recipe,
+                    name,
+                    wanted,
+                },
+            );
+            self.waiting.insert(name, waiting);
+        }
+        Done::Dropped(whose(gone))
+    }
+}
+
+/// Starts a thread that goes on as long as `turn` gives something.
+fn thread(name: String, turn: impl Fn() -> Option<()> + Send + 'static) -> std::io::Result<()> {
+    let run = move || {
+        // Not being allowed to only makes us as heavy as everybody else.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        while turn().is_some() {}
+    };
+    std::thread::Builder::new().name(name).spawn(run).map(drop)
 }
 
 #[cfg(test)]
@@ -152,24 +285,74 @@ mod tests {
         );
     }
 
+    /// Waits for the end of so many jobs.
+    fn ends(
+        deriver: &mut Deriver<u32>,
+        receiver: &mpsc::Receiver<Derived>,
+        count: usize,
+    ) -> Vec<(Vec<u32>, Option<[u8; 32]>)> {
+        let mut end = || match deriver.ready(receiver.recv().unwrap()) {
+            Done::Key(key, who) => (who, Some(key)),
+            Done::Dropped(who) => (who, None),
+        };
+        (0..count).map(|_| end()).collect()
+    }
+
+    fn deriver() -> (Deriver<u32>, mpsc::Receiver<Derived>) {
+        let (sender, receiver) = mpsc::channel();
+        let ready = move |derived| sender.send(derived).unwrap();
+        (Deriver::start(1, ready).unwrap(), receiver)
+    }
+
     #[test]
     fn each_key_is_derived_once_and_everyone_gets_it() {
-        let (sender, receiver) = mpsc::channel();
-        let mut deriver = Deriver::start(2, move |derived| sender.send(derived).unwrap()).unwrap();
-        assert_eq!(deriver.ask(recipe("a", 5), 1), None);
-        assert_eq!(deriver.ask(recipe("a", 5), 2), None);
-        assert_eq!(deriver.ask(recipe("a", 6), 3), None);
-        let mut served: Vec<_> = (0..2)
-            .map(|_| deriver.ready(&receiver.recv().unwrap()))
-            .map(|(key, who)| (who, key))
-            .collect();
+        let (mut deriver, receiver) = deriver();
+        let here = Arc::new(());
+        let wanted = || Arc::downgrade(&here);
+        assert_eq!(deriver.ask(recipe("a", 5), None, wanted(), 1), None);
+        assert_eq!(deriver.ask(recipe("a", 5), None, wanted(), 2), None);
+        assert_eq!(deriver.ask(recipe("a", 6), None, wanted(), 3), None);
+        let mut served = ends(&mut deriver, &receiver, 2);
         served.sort();
-        assert_eq!(served[0], (vec![1, 2], recipe("a", 5).derive()));
-        assert_eq!(served[1], (vec![3], recipe("a", 6).derive()));
-        assert_eq!(
-            deriver.ask(recipe("a", 5), 4),
-            Some(recipe("a", 5).derive())
-        );
+        assert_eq!(served[0], (vec![1, 2], Some(recipe("a", 5).derive())));
+        assert_eq!(served[1], (vec![3], Some(recipe("a", 6).derive())));
+        let known = deriver.ask(recipe("a", 5), None, wanted(), 4);
+        assert_eq!(known, Some(recipe("a", 5).derive()));
         assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn who_is_gone_costs_nothing_and_keeps_nobody_from_a_key() {
+        let (mut deriver, receiver) = deriver();
+        let here = Arc::new(());
+        let host = || Some("h".into());
+        // Ten million iterations would take a debug build a minute.
+        let nobody = Weak::new;
+        deriver.ask(recipe("a", 10_000_000), host(), nobody(), 1);
+        deriver.ask(recipe("b", 5), host(), nobody(), 2);
+        deriver.ask(recipe("b", 5), host(), Arc::downgrade(&here), 3);
+        let mut served = ends(&mut deriver, &receiver, 3);
+        served.sort();
+        let key = Some(recipe("b", 5).derive());
+        assert_eq!(served, [(vec![1], None), (vec![2], None), (vec![3], key)]);
+    }
+
+    #[test]
+    fn hosts_take_turns() {
+        let mut jobs = ServerJobs::default();
+        for (host, password) in [("bad", "1"), ("bad", "2"), ("bad", "3"), ("good", "4")] {
+            let recipe = recipe(password, 1);
+            let (name, wanted) = (recipe.name(), Weak::new());
+            jobs.push(
+                host,
+                Job {
+                    recipe,
+                    name,
+                    wanted,
+                },
+            );
+        }
+        let order = std::iter::from_fn(|| Some(jobs.pop()?.recipe.password));
+        assert_eq!(order.collect::<Vec<_>>(), [b"1", b"4", b"2", b"3"]);
     }
 }

@@ -23,9 +23,44 @@ struct Shared {
     quiet: bool,
     verbose: AtomicU32,
     json: AtomicBool,
+    strangers: Mutex<Strangers>,
     zone: TimeZone,
     file: Mutex<LogFile>,
     syslog: Mutex<Option<Syslog>>,
+}
+
+/// Lines that everybody can cause: so many a second are written, so that nobody can fill a disk by
+/// them, or keep others waiting; how many are not is told later.
+#[derive(Default)]
+struct Strangers {
+    /// How many a second; 0 without limit.
+    most: u32,
+    /// The second at hand, and lines written in it.
+    second: i64,
+    written: u32,
+    /// Lines not written, and not told of.
+    left_out: u64,
+}
+
+impl Strangers {
+    /// A line comes in that second. `None` if it is not to be written; else how many before it were
+    /// not, if that is to be told now.
+    fn admits(&mut self, second: i64, stranger: bool) -> Option<u64> {
+        let begins = second != self.second;
+        if begins {
+            (self.second, self.written) = (second, 0);
+        }
+        if stranger && self.most > 0 && self.written >= self.most {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += u32::from(stranger);
+        Some(if begins {
+            std::mem::take(&mut self.left_out)
+        } else {
+            0
+        })
+    }
 }
 
 /// The log file, and what could not be written to it.
@@ -87,6 +122,7 @@ impl Log {
                 quiet,
                 verbose,
                 json: AtomicBool::new(false),
+                strangers: Mutex::default(),
                 zone,
                 file: Mutex::new(LogFile::default()),
                 syslog: Mutex::new(None),
@@ -103,6 +139,17 @@ impl Log {
     pub fn set_format(&self, format: LogFormat) {
         let json = format == LogFormat::Json;
         self.shared.json.store(json, Ordering::Relaxed);
+    }
+
+    /// Sets how many lines a second are written about clients that have not proved who they are; 0
+    /// without limit.
+    pub fn set_strangers(&self, most: u32) {
+        self.strangers().most = most;
+    }
+
+    fn strangers(&self) -> std::sync::MutexGuard<'_, Strangers> {
+        let strangers = self.shared.strangers.lock();
+        strangers.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the log file, or opens it anew; no path, no file.
@@ -187,7 +234,22 @@ impl Log {
         if !wanted {
             return;
         }
-        let now = jiff::Timestamp::now().to_zoned(self.shared.zone.clone());
+        let now = jiff::Timestamp::now();
+        let Some(left_out) = self.strangers().admits(now.as_second(), note.stranger) else {
+            return;
+        };
+        let now = now.to_zoned(self.shared.zone.clone());
+        if left_out > 0 {
+            let text = format!(
+                "{left_out} lines about clients that were not logged in were left out \
+                 (log_strangers_rate)"
+            );
+            self.write(&now, &Note::new(Level::Warning, text));
+        }
+        self.write(&now, note);
+    }
+
+    fn write(&self, now: &jiff::Zoned, note: &Note) {
         if let Some(syslog) = &*self
             .shared
             .syslog
@@ -220,16 +282,13 @@ impl Log {
         let level = Level::Warning;
         let line = if json { self::object } else { line };
         file.write(&text, |text| {
-            line(&time, std::process::id(), &Note { level, text })
+            line(&time, std::process::id(), &Note::new(level, text))
         });
     }
 
     /// Logs at a level.
     pub fn say(&self, level: Level, text: impl Into<String>) {
-        self.note(&Note {
-            level,
-            text: text.into(),
-        });
+        self.note(&Note::new(level, text));
     }
 }
 
@@ -296,10 +355,7 @@ mod tests {
 
     #[test]
     fn a_line_is_pgbouncers() {
-        let note = |text: &str| Note {
-            level: Level::Log,
-            text: text.into(),
-        };
+        let note = |text: &str| Note::new(Level::Log, text);
         let seen = line(
             "2026-01-01 00:00:00.000 UTC",
             7,
@@ -314,10 +370,7 @@ mod tests {
 
     #[test]
     fn a_line_can_be_json() {
-        let note = |text: &str| Note {
-            level: Level::Warning,
-            text: text.into(),
-        };
+        let note = |text: &str| Note::new(Level::Warning, text);
         let seen = object("t", 7, &note("C-0x1f: a/b@c:1 say \"hi\"\n\u{1b}[2J\n"));
         assert_eq!(
             seen,
@@ -361,6 +414,30 @@ mod tests {
         log.say(Level::Log, "three");
         assert_eq!(read().lines().count(), 2, "the old file stays in use");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn strangers_lines_are_counted_beyond_a_rate() {
+        let mut strangers = Strangers {
+            most: 2,
+            ..Strangers::default()
+        };
+        let lines = [
+            (1, true),
+            (1, true),
+            (1, true),
+            (1, true),
+            (1, false),
+            (2, false),
+            (2, true),
+        ];
+        let seen = lines.map(|(second, stranger)| strangers.admits(second, stranger));
+        assert_eq!(
+            seen,
+            [Some(0), Some(0), None, None, Some(0), Some(2), Some(0)]
+        );
+        strangers.most = 0;
+        assert_eq!([0; 9].map(|_| strangers.admits(3, true)), [Some(0); 9]);
     }
 
     #[test]

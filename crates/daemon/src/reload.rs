@@ -87,6 +87,8 @@ impl Control {
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
         self.log.set_format(self.config.globals.log_format);
+        self.log
+            .set_strangers(self.config.globals.log_strangers_rate);
         self.log.set_syslog(&self.config.globals);
         listen::defer_accept(&self.config.globals);
         self.http.set(&self.config.globals);

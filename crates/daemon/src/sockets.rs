@@ -309,6 +309,18 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
+    /// Tells of a peer's end that is not received from, as if it were: what it has sent before is of
+    /// no use any more.
+    pub fn look_for_end(&mut self, peer: Peer) {
+        let Some((key, connection)) = self.table.find(peer) else {
+            return;
+        };
+        let off = connection.stage == Stage::Open && !connection.flags.receiving;
+        if off && !connection.flags.ended && self.driver.hung_up(key) {
+            self.ended(key, None);
+        }
+    }
+
     /// What the driver's clock says.
     pub fn now(&self) -> Time {
         self.driver.now()
@@ -763,10 +775,8 @@ impl<D: Driver> Sockets<D> {
         if self.accepting.noted.is_none_or(due) {
             self.accepting.noted = Some(self.now);
             let text = format!("accept() failed: {}; accepting pauses", error_text(error));
-            self.happened.push_back(Happening::Note(Note {
-                level: Level::Error,
-                text,
-            }));
+            self.happened
+                .push_back(Happening::Note(Note::new(Level::Error, text)));
         }
     }
 

@@ -182,10 +182,7 @@ mod tests {
     use super::*;
 
     fn note(level: Level, text: &str) -> Note {
-        Note {
-            level,
-            text: text.into(),
-        }
+        Note::new(level, text)
     }
 
     #[test]

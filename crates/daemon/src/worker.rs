@@ -307,6 +307,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                     }
                 }
                 Action::TellFlushed(peer) => self.sockets.tell_flushed(peer),
+                Action::LookForEnd(peer) => self.sockets.look_for_end(peer),
                 Action::Connect(server, address) => {
                     self.sockets.connect(Peer::Server(server), &address);
                 }

@@ -236,6 +236,8 @@ pub enum Action {
     },
     /// Say `Flushed` as soon as nothing is queued for this peer.
     TellFlushed(Peer),
+    /// Say `Lost` if this peer, which is not received from, has hung up.
+    LookForEnd(Peer),
     /// Open a connection; `Connected` answers. Receiving is on from then.
     Connect(ServerId, Address),
     /// From here on, what this peer and we say to each other goes through TLS; `TlsDone` answers, or
@@ -298,6 +300,10 @@ pub enum Question {
         salt: Vec<u8>,
         /// The iteration count.
         iterations: u32,
+        /// For a login to a server: its host, which says how much work that is.
+        host: Option<Box<str>>,
+        /// Whether anybody still waits for it.
+        wanted: Weak<()>,
     },
     /// Name the system's user of a number: a directory server may have to be asked.
     NameUser {
@@ -439,6 +445,8 @@ pub enum Answer {
     },
     /// To [`Question::Names`].
     Names(u64, Box<KnownNames>),
+    /// To [`Question::Derive`]: nobody waits for it any more.
+    Dropped(u64),
     /// To [`Question::Derive`]: the salted password.
     Derived(u64, [u8; 32]),
     /// To [`Question::NameUser`]: the name, or why there is none.
@@ -455,6 +463,9 @@ pub enum Answer {
     /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }
+
+/// A buffer that grew beyond this is not kept, in bytes.
+const KEPT_MAX: usize = 1 << 20;
 
 /// Where a `Pooler` puts what it wants done. Reused from event to event.
 #[derive(Debug, Default)]
@@ -514,9 +525,12 @@ impl Out {
         self.actions.push(Action::Note(note));
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Forgets everything, keeps the memory unless it is much.
     pub fn clear(&mut self) {
         self.actions.clear();
-        self.bytes.clear();
+        match self.bytes.len() > KEPT_MAX {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.clear(),
+        }
     }
 }

@@ -38,8 +38,6 @@ pub enum Fault {
     OptionsSetting(String),
     /// A value of the start-up parameter `replication` means nothing.
     ReplicationValue(String),
-    /// A statement's text is longer than can be remembered.
-    StatementTooLong(u32),
     /// It sent a Sync into its COPY, the COPY failed, and more came behind: whether PostgreSQL skips
     /// that depends on whether it read the Sync before it failed, which nobody can see.
     CopyUnclear,
@@ -162,7 +160,6 @@ impl Fault {
             NoUser | TlsRequired => "28000",
             NoDatabase(_) => "3D000",
             TooManyClients(_) => "53300",
-            StatementTooLong(_) => "54000",
             TooManyPins => "53000",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle | PinIdle => "57P05",
@@ -244,12 +241,6 @@ impl fmt::Display for Fault {
                 write!(
                     f,
                     "invalid value for parameter \"replication\": \"{value}\""
-                )
-            }
-            StatementTooLong(bytes) => {
-                write!(
-                    f,
-                    "statement of {bytes} bytes is too long to be prepared through the pooler"
                 )
             }
             CopyUnclear => f.write_str(

@@ -19,6 +19,9 @@ pub(crate) const PERIOD_NS: u64 = 333_333_333;
 /// How often hungry workers say how hungry they are, while there are several, in nanoseconds.
 const HUNGER_NS: u64 = 10_000_000;
 
+/// How often statements that nobody has any more are forgotten, in nanoseconds.
+const TIDY_NS: u64 = 5_000_000_000;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Janitor {
@@ -39,6 +42,7 @@ pub struct Janitor {
     /// How often clients were killed: all, and those of a database.
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,
+    tidied: Time,
     stats_at: Time,
     period_ends: Option<Time>,
     older_stats_at: Time,
@@ -173,6 +177,7 @@ impl Pooler {
         let idle = self.clients.is_empty() && self.servers.is_empty();
         let begun = self.janitor.stats_at != Time(0);
         idle && begun
+            && !self.shared.statements.is_untidy()
             && !self.janitor.holds()
             && !self.janitor.is_shutting_down()
             && self.config.globals.pool_idle_timeout.is_zero()
@@ -198,6 +203,11 @@ impl Pooler {
             self.warm(id, out);
             self.settle_hunger(id, out);
             self.collect(id, out);
+        }
+        self.look_for_ends(out);
+        if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
+            self.janitor.tidied = self.now;
+            self.shared.statements.tidy();
         }
         self.average(out);
         self.drop_all_waiters(out);
@@ -297,10 +307,7 @@ impl Pooler {
                 "cleaning up idle pool {}/{}",
                 pool.key.database, pool.key.user
             );
-            out.note(Note {
-                level: Level::Log,
-                text,
-            });
+            out.note(Note::new(Level::Log, text));
             self.pools.remove(id);
         }
     }

@@ -186,6 +186,10 @@ pub enum Refusal {
     Settings,
     /// It would keep its server for its client, and too many do (`pin_limit`).
     Pins,
+    /// Its text is longer than can be remembered.
+    TooLong,
+    /// The texts of its client, or of all clients, are more than can be remembered.
+    TooMuch,
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.

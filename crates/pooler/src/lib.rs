@@ -24,6 +24,7 @@ pub mod inbox;
 pub mod janitor;
 pub mod ledger;
 pub mod link;
+mod literal;
 pub mod lookup;
 pub mod mail;
 pub mod metrics;

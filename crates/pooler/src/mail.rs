@@ -7,6 +7,7 @@ use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
 use crate::moving::{Departure, Traveller};
 use crate::parcel::{Estate, Parcel};
+use crate::pool::room::RoomWish;
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
@@ -53,6 +54,10 @@ pub enum Mail {
     /// wait for a server of their own to be let in. With the number of the last order of RECONNECT
     /// and the like its sender obeyed.
     Welcome(Arc<PoolKey>, Box<Welcome>, u64),
+    /// A pool wants room for a server at PostgreSQL.
+    MakeRoom(Box<RoomWish>),
+    /// To who sent that: a server of another pool is gone; or (false) none is idle.
+    Room(Arc<PoolKey>, bool),
     /// To the Broker.
     Broker(ToBroker),
     /// From the Broker.

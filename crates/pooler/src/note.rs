@@ -43,9 +43,20 @@ pub struct Note {
     pub level: Level,
     /// The whole text, its `C-0x...: db/user@host:port` prefix included.
     pub text: String,
+    /// It is about a client that has not proved who it is: anybody can cause any number of those.
+    pub stranger: bool,
 }
 
 impl Note {
+    /// A record that not everybody can cause.
+    pub fn new(level: Level, text: impl Into<String>) -> Note {
+        Note {
+            level,
+            text: text.into(),
+            stranger: false,
+        }
+    }
+
     /// The text as one line of a log. Names come from whoever connects: nothing of them may end the
     /// line or move a terminal's cursor, so control characters are written as `\n` or `\x1b`. Nor may
     /// they fill a disk: a line ends after 2 KB.
@@ -87,17 +98,14 @@ mod tests {
                 "\\x1b[2J\\x07\\x7f\\x9b1m\\x00",
             ),
         ] {
-            let level = Level::Log;
-            let text = text.into();
-            assert_eq!(Note { level, text }.line(), line);
+            assert_eq!(Note::new(Level::Log, text).line(), line);
         }
     }
 
     #[test]
     fn a_line_has_an_end() {
         for text in ["x".repeat(9000), "\x01".repeat(9000), "ö".repeat(9000)] {
-            let level = Level::Log;
-            let note = Note { level, text };
+            let note = Note::new(Level::Log, text);
             let line = note.line();
             assert!((LINE_MAX..LINE_MAX + 16).contains(&line.len()) && line.ends_with("..."));
         }

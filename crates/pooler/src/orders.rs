@@ -27,10 +27,7 @@ impl Pooler {
                 // Only the signal comes so far: the console refuses its command.
                 if self.worker == Self::BROKER {
                     let text = "got SIGUSR2 while shutting down, ignoring".to_string();
-                    out.note(Note {
-                        level: Level::Log,
-                        text,
-                    });
+                    out.note(Note::new(Level::Log, text));
                 }
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),

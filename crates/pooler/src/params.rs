@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
-use crate::Seeded;
+use crate::{Seeded, literal};
 
 /// Parameters every pooler must keep per client, as PgBouncer does; `track_extra_parameters`
 /// adds to them.
@@ -18,6 +18,9 @@ const ALWAYS: [&str; 5] = [
     "standard_conforming_strings",
     "application_name",
 ];
+
+/// Which of them says what the others' values are in.
+const ENCODING: usize = 0;
 
 /// Which of them does not change what a statement's text means.
 const WITHOUT_MEANING: usize = 4;
@@ -126,6 +129,16 @@ impl Params {
         }
     }
 
+    /// `client_encoding`, as an expression of SQL: values are in it.
+    fn encoding(&self) -> Vec<u8> {
+        let mut sql = Vec::new();
+        match self.get(ENCODING).filter(|value| value.is_ascii()) {
+            Some(value) => literal::ascii(&mut sql, value),
+            None => sql.extend_from_slice(b"pg_catalog.pg_client_encoding()"),
+        }
+        sql
+    }
+
     /// What must be set on a server that has `server` so that it has what we have. A parameter the
     /// server never reported can't be followed, so it is left alone.
     pub fn missing_on<'a>(&'a self, server: &'a Params) -> impl Iterator<Item = (usize, &'a [u8])> {
@@ -171,47 +184,36 @@ impl Params {
     }
 }
 
-/// The statement that sets parameters. All go in one Query.
+/// The statement that sets parameters. All go in one Query. `of` is the set they are from.
 pub fn set_statement<'a>(
     tracked: &Tracked,
+    of: &Params,
     missing: impl Iterator<Item = (usize, &'a [u8])>,
 ) -> Vec<u8> {
     let mut sql = Vec::new();
     for (position, value) in missing {
-        set_one(&mut sql, &tracked.names[position], value, false);
+        set_one(&mut sql, &tracked.names[position], value, of, false);
     }
     sql
 }
 
-/// Appends the statement that sets one parameter; `local` for the rest of the transaction.
-pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], local: bool) {
+/// Appends the statement that sets one parameter; `local` for the rest of the transaction. What is not
+/// ASCII is in the encoding of the set it is from.
+pub fn set_one(sql: &mut Vec<u8>, name: &str, value: &[u8], of: &Params, local: bool) {
     // A list such as search_path is reported already quoted: SET would quote it once more.
-    if name.eq_ignore_ascii_case("search_path") {
-        sql.extend_from_slice(b"SELECT pg_catalog.set_config('search_path',");
-        literal(sql, value);
-        sql.extend_from_slice(if local { b",true);" } else { b",false);" });
+    if value.is_ascii() && !name.eq_ignore_ascii_case("search_path") {
+        sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
+        sql.extend_from_slice(name.as_bytes());
+        sql.push(b'=');
+        literal::ascii(sql, value);
+        sql.push(b';');
         return;
     }
-    sql.extend_from_slice(if local { b"SET LOCAL " } else { b"SET " });
+    sql.extend_from_slice(b"SELECT pg_catalog.set_config('");
     sql.extend_from_slice(name.as_bytes());
-    sql.push(b'=');
-    literal(sql, value);
-    sql.push(b';');
-}
-
-/// Appends a string literal that means the same whatever standard_conforming_strings says.
-fn literal(sql: &mut Vec<u8>, value: &[u8]) {
-    if value.contains(&b'\\') {
-        sql.push(b'E');
-    }
-    sql.push(b'\'');
-    for &byte in value {
-        if matches!(byte, b'\'' | b'\\') {
-            sql.push(byte);
-        }
-        sql.push(byte);
-    }
-    sql.push(b'\'');
+    sql.extend_from_slice(b"',");
+    literal::expression(sql, value, &of.encoding());
+    sql.extend_from_slice(if local { b",true);" } else { b",false);" });
 }
 
 /// Equal sets of parameters.
@@ -265,11 +267,20 @@ mod tests {
             .with(at("datestyle"), b"O'Hara\\")
             .with(at("search_path"), b"\"$user\", public")
             .with(at("TimeZone"), b"never reported by the server");
-        let sql = set_statement(&tracked, client.missing_on(&server));
+        let sql = set_statement(&tracked, &client, client.missing_on(&server));
         assert_eq!(
             String::from_utf8(sql).unwrap(),
             "SET DateStyle=E'O''Hara\\\\';\
              SELECT pg_catalog.set_config('search_path','\"$user\", public',false);"
+        );
+        let foreign = client
+            .with(at("client_encoding"), b"SJIS")
+            .with(at("search_path"), b"\x95\x5c");
+        let sql = set_statement(&tracked, &foreign, foreign.missing_on(&client));
+        assert_eq!(
+            String::from_utf8(sql).unwrap(),
+            "SELECT pg_catalog.set_config('search_path',pg_catalog.convert_from(\
+             pg_catalog.decode('955c','hex'),'SJIS'),false);"
         );
         assert_eq!(server.overlaid(&client), client);
         assert_eq!(client.missing_on(&client).count(), 0);

@@ -445,10 +445,7 @@ impl Pooler {
         }
         if let Err(why) = result {
             let text = format!("peer-{peer}: could not forward a cancel request: {why}");
-            out.note(Note {
-                level: Level::Warning,
-                text,
-            });
+            out.note(Note::new(Level::Warning, text));
         }
         self.forward_next(peer, out);
     }

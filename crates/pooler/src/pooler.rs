@@ -268,6 +268,8 @@ impl Pooler {
                     self.learn_welcome(id, *welcome, out);
                 }
             }
+            Mail::MakeRoom(wish) => self.make_room(*wish, out),
+            Mail::Room(pool, made) => self.room(&pool, made, out),
             Mail::Broker(mail) => {
                 if let Some(broker) = &mut self.broker {
                     broker.handle(self.now, mail, &mut |to, mail| {
@@ -343,6 +345,7 @@ impl Pooler {
         let ticket = match &answer {
             Answer::Resolved(ticket, _)
             | Answer::Derived(ticket, _)
+            | Answer::Dropped(ticket)
             | Answer::UserNamed(ticket, _)
             | Answer::PasswordChecked(ticket, _)
             | Answer::Reloaded(ticket, _)
@@ -500,7 +503,12 @@ impl Pooler {
             name(&client.user, "(nouser)"),
             crate::place::remote(&client.ends),
         );
-        out.note(Note { level, text });
+        let stranger = !client.welcomed;
+        out.note(Note {
+            level,
+            text,
+            stranger,
+        });
     }
 
     /// Logs something about a server.
@@ -518,7 +526,7 @@ impl Pooler {
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user
         );
-        out.note(Note { level, text });
+        out.note(Note::new(level, text));
     }
 
     /// True if the log takes records of this level.

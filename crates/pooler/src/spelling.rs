@@ -3,6 +3,8 @@
 //!
 //! Only spellings that are certain are changed. What is none is left for PostgreSQL to refuse.
 
+use std::borrow::Cow;
+
 use crate::params::{Params, Tracked};
 
 /// Encodings that clients ask for, letters and digits only, and what PostgreSQL calls them.
@@ -67,6 +69,14 @@ pub fn canonical(tracked: &Tracked, asked: &Params, server: &Params, major: u32)
     params
 }
 
+/// What PostgreSQL reports of a setting that is not tracked, of the value that a client asked for.
+pub fn reported<'a>(name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+    let text = std::str::from_utf8(value).ok();
+    let text = text.filter(|_| name == b"default_transaction_read_only");
+    let spelled = text.and_then(boolean);
+    spelled.map_or(Cow::Borrowed(value), |on| Cow::Owned(on.into_bytes()))
+}
+
 /// PostgreSQL's spelling of a value, if it is certain.
 fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -88,15 +98,25 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
     }
 }
 
-/// A name of nothing but printable ASCII, cut off: what it does to others is as old as
-/// PostgreSQL's `pg_clean_ascii`. As such it can be set on servers whatever its bytes meant.
-fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
+/// The front of a name that PostgreSQL keeps, and says so by a notice, if it is too long.
+pub fn cut_name(value: &[u8]) -> Option<&[u8]> {
+    (value.len() > NAME_MAX).then(|| &value[..name_end(value)])
+}
+
+fn name_end(value: &[u8]) -> usize {
     let mut end = value.len().min(NAME_MAX);
     if let Ok(text) = std::str::from_utf8(value) {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
     }
+    end
+}
+
+/// A name of nothing but printable ASCII, cut off: what it does to others is as old as
+/// PostgreSQL's `pg_clean_ascii`. As such it can be set on servers whatever its bytes meant.
+fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
+    let end = name_end(value);
     let mut plain = Vec::with_capacity(end);
     for &byte in &value[..end] {
         match byte {

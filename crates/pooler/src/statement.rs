@@ -28,8 +28,24 @@ pub const UNKNOWN: &[u8] = b"howdah_unknown";
 /// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
 pub const PARSE_MAX: u32 = 64 << 20;
 
+/// The longest Parse of the unnamed statement that is held to be remembered, in bytes. A longer one is
+/// passed on, and lasts as long as its transaction.
+pub const UNNAMED_MAX: u32 = 8 << 20;
+
+/// The texts that a client has named may take this many bytes.
+pub const CLIENT_MAX: usize = 64 << 20;
+
+/// All texts of a worker may.
+const WORKER_MAX: usize = 256 << 20;
+
+/// A server that has texts of more bytes loses those used longest ago when it next gets a client.
+const SERVER_MAX: usize = 16 << 20;
+
 /// Texts that nobody has any more may take this many bytes, or as many as those in use do.
 const PURGE_BYTES: usize = 16 << 20;
+
+/// Less is not worth tidying, in bytes.
+const TIDY_BYTES: usize = 1 << 20;
 
 /// A statement's text and parameter types, once per worker however many clients have it.
 #[derive(Debug)]
@@ -285,6 +301,8 @@ pub struct Interner {
     untold: bool,
     /// How many statements belonged to their transactions.
     private: u64,
+    /// Bytes of all their texts.
+    bytes: usize,
     /// Bytes of texts that were added since the last purge.
     added: usize,
     /// At how many of those the next is due.
@@ -302,6 +320,7 @@ impl Interner {
             schemas: Vec::new(),
             untold: false,
             private: 0,
+            bytes: 0,
             added: 0,
             purge_at_bytes: PURGE_BYTES,
         }
@@ -370,6 +389,7 @@ impl Interner {
     ) -> Arc<Statement> {
         let hash = Self::hash(&self.seeded, meaning, definition);
         self.added += definition.len();
+        self.bytes += definition.len();
         if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
             self.purge();
         }
@@ -407,8 +427,44 @@ impl Interner {
         self.statements.retain(|s| Arc::strong_count(s) > 1);
         self.purge_at = (self.statements.len() * 2).max(1024);
         let kept = self.statements.iter().map(|s| s.definition.len());
-        self.purge_at_bytes = kept.sum::<usize>().max(PURGE_BYTES);
+        self.bytes = kept.sum();
+        self.purge_at_bytes = self.bytes.max(PURGE_BYTES);
         self.added = 0;
+    }
+
+    /// Whether a text of so many bytes more may be remembered.
+    pub fn has_room(&mut self, size: usize) -> bool {
+        if self.bytes + size > WORKER_MAX && self.added > 0 {
+            self.purge();
+        }
+        self.bytes + size <= WORKER_MAX
+    }
+
+    /// There are so many bytes of texts that it matters whose they are.
+    pub fn is_large(&self) -> bool {
+        self.bytes > PURGE_BYTES
+    }
+
+    /// There may be much that nobody has any more.
+    pub fn is_untidy(&self) -> bool {
+        self.bytes > TIDY_BYTES
+    }
+
+    /// Every now and then: what nobody has any more goes, where that may be much.
+    pub fn tidy(&mut self) {
+        if self.is_untidy() {
+            self.purge();
+            if self.statements.capacity() > 4 * self.statements.len().max(1024) {
+                let seeded = &self.seeded;
+                self.statements
+                    .shrink_to(1024, |s| Self::hash(seeded, s.meaning, &s.definition));
+            }
+        }
+    }
+
+    /// How many there are, and bytes of their texts.
+    pub fn size(&self) -> (usize, usize) {
+        (self.len(), self.bytes)
     }
 
     /// A statement that another worker interned: this worker's copy, unless one of the two knows of
@@ -513,6 +569,13 @@ pub struct Named {
     pub told: Option<Arc<Told>>,
 }
 
+impl Named {
+    /// Bytes of its text.
+    pub fn size(&self) -> usize {
+        self.statement.definition.len()
+    }
+}
+
 /// What a client was told of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
@@ -550,6 +613,8 @@ struct SetEntry {
 pub struct ServerSet {
     entries: HashMap<u128, SetEntry, Seeded>,
     clock: u64,
+    /// Bytes of their texts.
+    bytes: usize,
     /// Something was added since it was last cut down to size.
     grown: bool,
 }
@@ -560,6 +625,7 @@ impl ServerSet {
         ServerSet {
             entries: HashMap::with_hasher(seeded),
             clock: 0,
+            bytes: 0,
             grown: false,
         }
     }
@@ -567,7 +633,8 @@ impl ServerSet {
     /// True if it holds more than `max`, and did not when it was last looked at: as in PgBouncer,
     /// a smaller `max_prepared_statements` takes nothing away until something is added.
     pub fn outgrows(&mut self, max: usize) -> bool {
-        std::mem::take(&mut self.grown) && self.entries.len() > max
+        let grown = std::mem::take(&mut self.grown);
+        grown && (self.entries.len() > max || self.bytes > SERVER_MAX)
     }
 
     /// The key under which a statement is, or would go, and how sure it is that it is there.
@@ -596,7 +663,12 @@ impl ServerSet {
             used: self.clock,
             shape: None,
         };
-        self.grown |= self.entries.insert(key, entry).is_none();
+        let size = statement.definition.len();
+        match self.entries.insert(key, entry) {
+            Some(before) => self.bytes -= before.statement.definition.len(),
+            None => self.grown = true,
+        }
+        self.bytes += size;
     }
 
     /// The statement under a key.
@@ -631,13 +703,17 @@ impl ServerSet {
 
     /// Forgets a key.
     pub fn remove(&mut self, key: u128) {
-        self.entries.remove(&key);
+        if let Some(entry) = self.entries.remove(&key) {
+            self.bytes -= entry.statement.definition.len();
+        }
     }
 
     /// PostgreSQL dropped all it had; what was sent after that is still coming.
     pub fn clear_sure(&mut self) {
         self.entries
             .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
+        let left = self.entries.values();
+        self.bytes = left.map(|entry| entry.statement.definition.len()).sum();
     }
 
     /// How many there are.
@@ -650,9 +726,28 @@ impl ServerSet {
         self.entries.is_empty()
     }
 
+    /// The confirmed statements that are too many where `max` are allowed, or too large: those not
+    /// used for longest, oldest first.
+    pub fn surplus(&self, max: usize) -> Vec<u128> {
+        let many = self.entries.len().saturating_sub(max);
+        if self.bytes <= SERVER_MAX {
+            return self.oldest(many);
+        }
+        let mut too_much = self.bytes - SERVER_MAX;
+        let mut keys = self.oldest(self.entries.len());
+        let enough = keys.iter().position(|key| {
+            let size = self.entries[key].statement.definition.len();
+            let enough = too_much == 0;
+            too_much = too_much.saturating_sub(size);
+            enough
+        });
+        keys.truncate(enough.unwrap_or(keys.len()).max(many));
+        keys
+    }
+
     /// The confirmed statements that were not used for longest, up to so many of them, oldest first.
     /// One client may have added any number.
-    pub fn oldest(&self, count: usize) -> Vec<u128> {
+    fn oldest(&self, count: usize) -> Vec<u128> {
         let sure = self.entries.iter();
         let sure = sure.filter(|(_, entry)| entry.held == Held::Sure);
         let mut sure: Vec<_> = sure.map(|(key, entry)| (entry.used, *key)).collect();
@@ -666,6 +761,7 @@ impl ServerSet {
 
     /// Takes all out, with what they were described as, for the way to another worker.
     pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
+        self.bytes = 0;
         self.entries
             .drain()
             .map(|(key, entry)| (key, entry.statement, entry.shape))

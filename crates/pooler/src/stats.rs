@@ -37,6 +37,9 @@ pub struct Stats {
     pub pins_for: [u64; PIN_REASONS.len()],
     /// Queries that took longer than `slow_query_time`.
     pub slow_queries: u64,
+    /// Servers closed to make room for another pool's: under a bound that both share, or at
+    /// PostgreSQL's `max_connections`.
+    pub evictions: u64,
 }
 
 impl Stats {
@@ -77,6 +80,7 @@ impl Stats {
             *count += more;
         }
         self.slow_queries += other.slow_queries;
+        self.evictions += other.evictions;
     }
 
     /// PgBouncer's line in the log about what was counted in so many seconds.
@@ -118,6 +122,7 @@ impl Stats {
             unseen: self.unseen - earlier.unseen,
             pins_for: std::array::from_fn(|at| self.pins_for[at] - earlier.pins_for[at]),
             slow_queries: self.slow_queries - earlier.slow_queries,
+            evictions: self.evictions - earlier.evictions,
         }
     }
 }

@@ -344,6 +344,11 @@ impl Driver for SimDriver {
         }
     }
 
+    fn hung_up(&mut self, key: Key) -> bool {
+        let socket = self.get(key).and_then(|connection| connection.socket);
+        socket.is_some_and(|socket| self.world.borrow().hung_up(socket))
+    }
+
     fn send(&mut self, key: Key, block: Vec<u8>, _prompt: bool) -> Option<Vec<u8>> {
         assert!(!block.is_empty(), "an empty block is sent");
         let world = self.world.clone();

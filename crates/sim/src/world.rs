@@ -238,6 +238,12 @@ impl World {
         }
     }
 
+    /// The other side has ended its direction.
+    pub fn hung_up(&self, socket: SocketId) -> bool {
+        let socket = &self.sockets[socket];
+        socket.held_until <= self.now && (socket.ended || socket.reset)
+    }
+
     /// Ends our direction.
     pub fn shutdown(&mut self, socket: SocketId) {
         let other = self.sockets[socket].other;

@@ -476,6 +476,12 @@ impl Driver for Epoll {
         }
     }
 
+    fn hung_up(&mut self, key: Key) -> bool {
+        let connection = self.get(key);
+        let socket = connection.and_then(|connection| connection.socket.as_ref());
+        socket.is_some_and(socket::hung_up)
+    }
+
     fn send(&mut self, key: Key, block: Vec<u8>, _prompt: bool) -> Option<Vec<u8>> {
         let piece = self.options.piece();
         let Some(connection) = self.get(key) else {

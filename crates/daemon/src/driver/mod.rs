@@ -6,6 +6,7 @@
 
 pub mod choose;
 pub mod epoll;
+pub mod memory;
 pub mod socket;
 pub mod uring;
 
@@ -164,6 +165,9 @@ pub trait Driver {
     fn discard(&mut self, socket: LooseSocket);
     /// Starts or stops receiving.
     fn receive(&mut self, key: Key, on: bool);
+    /// Whether the peer has ended its direction of the stream, or all of it, perhaps with bytes of it
+    /// not yet received. For connections that are not received from: it asks the kernel.
+    fn hung_up(&mut self, key: Key) -> bool;
     /// Sends a block, which is not empty. `Some` means the kernel took all of it at once and no
     /// `Sent` follows. Unless `prompt`, the `Sent` of a success may wait until the driver has
     /// something else to tell: nobody is woken for it.

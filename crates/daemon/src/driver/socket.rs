@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
@@ -318,4 +319,11 @@ fn tcp_name(name: SocketAddrAny) -> Result<Address, Errno> {
     }
     let v6 = SocketAddrV6::try_from(name)?;
     Ok(Address::Tcp(IpAddr::V6(*v6.ip()).to_canonical(), v6.port()))
+}
+/// Whether the other side has ended its direction of the stream, or all of it.
+pub(super) fn hung_up(socket: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
+    let zero = Timespec::default();
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut polled, Some(&zero)).is_ok() && polled[0].revents().intersects(ends)
 }

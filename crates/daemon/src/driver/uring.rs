@@ -611,6 +611,12 @@ impl Driver for Uring {
         }
     }
 
+    fn hung_up(&mut self, key: Key) -> bool {
+        let connection = self.get(key);
+        let socket = connection.and_then(|connection| connection.socket.as_ref());
+        socket.is_some_and(socket::hung_up)
+    }
+
     fn send(&mut self, key: Key, block: Vec<u8>, prompt: bool) -> Option<Vec<u8>> {
         let index = self.free_sends.pop().unwrap_or(self.sends.len() as u32);
         match self.get(key) {

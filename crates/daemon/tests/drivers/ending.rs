@@ -114,6 +114,44 @@ pub(crate) fn await_waits_for_the_end_of_the_stream<D: Make>() {
     assert_eq!(*closed.borrow(), [(SERVER, true)]);
 }
 
+pub(crate) fn a_hang_up_is_found_while_receiving_is_off<D: Make>() {
+    let lost = Rc::new(RefCell::new(0));
+    let count = lost.clone();
+    let decisions = scripted(move |event, out| match event {
+        Event::Accepted(_) => out.push(Action::Receive {
+            peer: CLIENT,
+            on: false,
+        }),
+        Event::Answer(_) => out.push(Action::LookForEnd(CLIENT)),
+        Event::Lost(peer, why) => {
+            assert_eq!(why, None);
+            *count.borrow_mut() += 1;
+            out.push(Action::Close {
+                peer,
+                how: Close::Flush,
+            });
+        }
+        // It may have come before receiving was off.
+        Event::Received(..) | Event::Closed { .. } => {}
+        other => panic!("{other:?}"),
+    });
+    let mut stage = Stage::<_, D>::new(decisions);
+    let mut stream = stage.connect();
+    stage.until("accepted", |stage| stage.worker.sockets().len() == 1);
+    assert_eq!(write_some(&mut stream, b"unread"), 6);
+    for _ in 0..3 {
+        stage.command(1);
+        stage.turn();
+    }
+    assert_eq!(*lost.borrow(), 0, "it is still there");
+    drop(stream);
+    stage.until("its end to be found", |stage| {
+        stage.command(1);
+        stage.worker.sockets().is_empty()
+    });
+    assert_eq!(*lost.borrow(), 1);
+}
+
 pub(crate) fn end_of_file_and_reset_are_told_apart<D: Make>() {
     let lost: Rc<RefCell<Vec<Option<String>>>> = Rc::default();
     let seen = lost.clone();

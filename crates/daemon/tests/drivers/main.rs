@@ -30,6 +30,7 @@ suite! {
         abort_closes_at_once
         await_waits_for_the_end_of_the_stream
         end_of_file_and_reset_are_told_apart
+        a_hang_up_is_found_while_receiving_is_off
         a_refused_connect_is_told_once
         last_words_survive_a_failed_send
         closing_while_everything_is_under_way

@@ -1,5 +1,6 @@
 //! From admission to ReadyForQuery: the proof of identity, and the welcome.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
@@ -9,8 +10,8 @@ use howdah_wire::{WireError, write};
 
 use rand_chacha::rand_core::RngCore;
 
-use super::State;
 use super::demand::Demand;
+use super::{Client, State};
 use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, ScramKeys,
     Secret, Step, plain,
@@ -20,9 +21,11 @@ use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::lookup::Found;
 use crate::note::Level;
+use crate::params::Tracked;
 use crate::pool::{Failure, PoolKey};
 use crate::pooler::{Asker, Pooler};
-use crate::spelling::canonical;
+use crate::session::settings;
+use crate::spelling::{canonical, cut_name, reported};
 use crate::standby;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
@@ -44,8 +47,9 @@ pub enum Proof {
     Exchange {
         /// So far.
         exchange: Box<ClientLogin>,
-        /// The control thread derives a key; what the client sends meanwhile is held.
-        deriving: bool,
+        /// The control thread derives a key, as long as this is held; what the client sends meanwhile
+        /// is held.
+        deriving: Option<Arc<()>>,
     },
     /// By the system's user it runs as, whom the control thread names. What the client sends
     /// meanwhile is held.
@@ -63,7 +67,7 @@ impl Login {
     /// It is the client's turn.
     fn listens(&self) -> bool {
         match &self.proof {
-            Proof::Exchange { deriving, .. } => !deriving,
+            Proof::Exchange { deriving, .. } => deriving.is_none(),
             Proof::Peer(_) => false,
             Proof::Authority { password, .. } => password.is_none(),
         }
@@ -147,7 +151,7 @@ impl Pooler {
         client.state = State::Login(Box::new(Login {
             proof: Proof::Exchange {
                 exchange: Box::new(exchange),
-                deriving: false,
+                deriving: None,
             },
             found: match found {
                 Some(Found::User(secret)) => secret,
@@ -169,14 +173,18 @@ impl Pooler {
             Step::Reply(request) => send(&request),
             Step::Await => {}
             Step::Derive(derivation) => {
+                let waits = Arc::new(());
+                let wanted = Arc::downgrade(&waits);
                 if let Some((_, deriving)) = self.exchange(id) {
-                    *deriving = true;
+                    *deriving = Some(waits);
                 }
                 let question = |ticket| Question::Derive {
                     ticket,
                     password: derivation.password,
                     salt: derivation.salt,
                     iterations: derivation.iterations,
+                    host: None,
+                    wanted,
                 };
                 self.ask(Asker::Client(id), question, out);
             }
@@ -191,15 +199,15 @@ impl Pooler {
                 self.doubt(id);
                 self.note_client(Level::Warning, id, &refusal.detail, out);
                 let text = match refusal.text {
-                    std::borrow::Cow::Borrowed(text) => text,
-                    std::borrow::Cow::Owned(_) => "authentication failed",
+                    Cow::Borrowed(text) => text,
+                    Cow::Owned(_) => "authentication failed",
                 };
                 self.disconnect(id, Fault::LoginFailed(text), out);
             }
         }
     }
 
-    fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut bool)> {
+    fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut Option<Arc<()>>)> {
         match &mut self.login(id)?.proof {
             Proof::Exchange { exchange, deriving } => Some((exchange, deriving)),
             Proof::Peer(_) | Proof::Authority { .. } => None,
@@ -362,7 +370,7 @@ impl Pooler {
     /// The control thread has derived a key for a client's login.
     pub(crate) fn client_derived(&mut self, id: ClientId, key: [u8; 32], out: &mut Out) {
         if let Some((exchange, deriving)) = self.exchange(id) {
-            *deriving = false;
+            *deriving = None;
             let step = exchange.derived(&key);
             self.login_step(id, step, out);
             self.login_bytes(id, b"", out);
@@ -479,6 +487,7 @@ impl Pooler {
         pool.times.count_login(took);
         client.welcomed = true;
         client.standby = standby::among(&welcome.parameters);
+        let notice = cut_notice(client, &self.shared.tracked);
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(
                 &self.shared.tracked,
@@ -497,17 +506,24 @@ impl Pooler {
         let params = self.shared.params.intern(wanted);
         client.meaning = params.meaning(&self.shared.tracked, self.keys.meaning());
         client.params = Some(params.clone());
+        // Newer versions report more than is tracked.
+        let login = client.session.as_ref().and_then(|s| s.login.clone());
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         let notify = self.config.globals.login_notify_message.as_str();
         let tracked = &self.shared.tracked;
         out.send_with(Peer::Client(id), |buf| {
             write::authentication(buf, 0, b"");
+            if let Some(text) = &notice {
+                write::notice(buf, "NOTICE", "42622", text, None);
+            }
             for (name, value) in &*welcome.parameters {
-                let own = tracked
-                    .position(name)
-                    .and_then(|position| params.get(position));
-                write::parameter_status(buf, name, own.unwrap_or(value));
+                let own = match tracked.position(name) {
+                    Some(position) => params.get(position).map(Cow::Borrowed),
+                    None => settings::value(&login, &name.to_ascii_lowercase())
+                        .map(|value| reported(name, value)),
+                };
+                write::parameter_status(buf, name, own.as_deref().unwrap_or(value));
             }
             write::key_data(buf, pid, &secret[..length]);
             if !notify.is_empty() {
@@ -516,4 +532,22 @@ impl Pooler {
             write::ready(buf, Status::Idle);
         });
     }
+}
+
+/// What PostgreSQL says of an `application_name` that is too long, to who wants to hear that. (A
+/// replication client has heard it from its server.)
+fn cut_notice(client: &Client, tracked: &Tracked) -> Option<String> {
+    let asked = client.params.as_ref()?;
+    let whole = asked.get(tracked.position(b"application_name")?)?;
+    let cut = cut_name(whole)?;
+    let login = client.session.as_ref().map(|session| &session.login);
+    let least = login.and_then(|login| settings::value(login, b"client_min_messages"));
+    let deaf = |least: &[u8]| matches!(least, b"warning" | b"error");
+    if client.replication.any() || least.is_some_and(deaf) {
+        return None;
+    }
+    let (whole, cut) = (String::from_utf8_lossy(whole), String::from_utf8_lossy(cut));
+    Some(format!(
+        "identifier \"{whole}\" will be truncated to \"{cut}\""
+    ))
 }

@@ -16,7 +16,7 @@ pub mod startup;
 use std::sync::Arc;
 
 use crate::event::{Ends, ServerId, Time, WorkerId};
-use crate::inbox::Inbox;
+use crate::inbox::{HELD_MAX, Inbox, WAITING_MAX};
 use crate::params::{Meaning, Params};
 use crate::pool::PoolId;
 use crate::statement::{Names, Statement};
@@ -188,6 +188,14 @@ impl Client {
         session.is_some_and(|session| {
             !session.pinned.is_empty() || session.pending.kinds.any(Kinds::LISTENS)
         })
+    }
+
+    /// How much of what it has sent is held before it is not read from any more, in bytes.
+    pub fn held_max(&self) -> usize {
+        match self.state {
+            State::Waiting => WAITING_MAX,
+            _ => HELD_MAX,
+        }
     }
 
     /// What it has sent can't be worked through for now.

@@ -537,11 +537,21 @@ impl Pooler {
         let database = config.database(&wish.database);
         let user = config.user(&wish.user);
         let globals = &config.globals;
+        // With auth_type=any, anybody may look at the console: no more of those than clients.
+        let stranger = console && !admin && !globals.stats_users.has(&wish.user);
+        let of_console = match globals.max_db_client_connections {
+            0 if stranger => globals.max_client_conn,
+            bound => bound,
+        };
         let bounds = ClientBounds {
-            total: if console { 0 } else { globals.max_client_conn },
+            total: if console && !stranger {
+                0
+            } else {
+                globals.max_client_conn
+            },
             database: match database {
                 Some(database) => config.max_db_client_connections(&database),
-                None if console => globals.max_db_client_connections,
+                None if console => of_console,
                 None => 0,
             },
             user: config.max_user_client_connections(user.map(|u| &**u)),

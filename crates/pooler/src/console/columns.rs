@@ -77,6 +77,7 @@ const WORKERS: Columns = &[
     ("busy_percent", 'i'),
     ("cpu_percent", 'i'),
     ("run_delay_percent", 'i'),
+    ("evictions", 'n'),
 ];
 
 const FDS: Columns = &[

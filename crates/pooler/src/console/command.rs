@@ -503,10 +503,7 @@ impl Pooler {
             }
             Some(database) => format!("{name} '{database}' command issued"),
         };
-        out.note(Note {
-            level: Level::Log,
-            text,
-        });
+        out.note(Note::new(Level::Log, text));
     }
 
     fn shutdown(&mut self, id: ClientId, ending: Option<Order>, out: &mut Out) {

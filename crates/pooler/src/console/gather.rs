@@ -143,6 +143,8 @@ pub struct Holdings {
     pub servers: u32,
     /// Free slots for servers.
     pub free_servers: u32,
+    /// Statements that are known, and bytes of their texts.
+    pub statements: (usize, usize),
     /// Clients that have come from other workers, and left for them.
     pub moves: (u64, u64),
     /// What its thread did of late.
@@ -245,6 +247,7 @@ impl Pooler {
             free_clients: self.clients.free() as u32,
             servers: self.servers.len() as u32,
             free_servers: self.servers.free() as u32,
+            statements: self.shared.statements.size(),
             moves: (self.moves.arrived, self.moves.departed),
             signals: self.spread.signals(),
             peers: self.peering.counts(),

@@ -267,10 +267,7 @@ impl Pooler {
         out.send_with(Peer::Client(id), |buf| {
             write::error(buf, "ERROR", sqlstate, text)
         });
-        out.note(Note {
-            level: Level::Error,
-            text: text.to_string(),
-        });
+        out.note(Note::new(Level::Error, text));
         if self.config.globals.log_pooler_errors {
             self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
         }

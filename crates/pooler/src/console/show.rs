@@ -498,6 +498,10 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
         .iter()
         .map(|holding| holding.pools.len() as u64)
         .sum();
+    let (mut statements, mut bytes) = (0, 0);
+    for (many, size) in holdings.iter().map(|holding| holding.statements) {
+        (statements, bytes) = (statements + many, bytes + size);
+    }
     vec![
         row("pool_cache", size_of::<Pool>(), pools, 0),
         row(
@@ -512,6 +516,14 @@ fn show_memory(holdings: &[Holdings]) -> Vec<Row> {
             sum(|holding| holding.clients),
             sum(|holding| holding.free_clients),
         ),
+        vec![
+            text("statement_cache"),
+            // Of each, on average.
+            number(bytes / statements.max(1)),
+            number(statements),
+            number(0),
+            number(bytes),
+        ],
     ]
 }
 
@@ -611,6 +623,7 @@ fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
             percent(holding.signals.busy()),
             percent(holding.signals.cpu as f64 / holding.signals.window.max(1) as f64),
             percent(holding.signals.delay()),
+            number(sum(|share| share.stats.evictions)),
         ]
     };
     holdings.iter().map(row).collect()

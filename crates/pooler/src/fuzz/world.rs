@@ -282,6 +282,7 @@ impl World<'_> {
             }
             Action::Post(to, mail) => self.mail[usize::from(to.0)][worker].push_back(mail),
             Action::TellFlushed(peer) => self.flushed.push_back((worker, peer)),
+            Action::LookForEnd(_) => {}
             Action::Ask(question) => questions.push(question),
             Action::Tell(seen) => drop(format!("{seen:?}")),
             Action::Note(note) => assert!(!note.text.contains(char::is_control)),

@@ -105,7 +105,11 @@ impl Pooler {
             take_back(&mut sql, &server.session, &own);
         }
         let missing = wanted.missing_on(&server.params);
-        sql.extend(crate::params::set_statement(&shared.tracked, missing));
+        sql.extend(crate::params::set_statement(
+            &shared.tracked,
+            wanted,
+            missing,
+        ));
         if !same {
             give(&mut sql, &server.session, &own);
             // Until PostgreSQL has agreed.
@@ -130,7 +134,7 @@ impl Pooler {
                 return;
             };
             let missing = wanted.missing_on(&server.params);
-            let sql = crate::params::set_statement(&self.shared.tracked, missing);
+            let sql = crate::params::set_statement(&self.shared.tracked, wanted, missing);
             let text = format!("varcache_apply: {}", String::from_utf8_lossy(&sql));
             self.note_server(Level::Debug, id, &text, out);
         }
@@ -142,11 +146,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
-        let surplus = server.set.len().saturating_sub(max);
-        if surplus == 0 {
-            return;
-        }
-        for key in server.set.oldest(surplus) {
+        for key in server.set.surplus(max) {
             server.set.remove(key);
             let name = crate::statement::server_name(key);
             out.send_with(Peer::Server(id), |buf| {

@@ -251,6 +251,36 @@ impl Downstream<'_> {
         );
     }
 
+    /// The statement's text can't be remembered.
+    pub(super) fn tell_too_long(&mut self, fields: Fields<'_>) {
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"54000"),
+                (
+                    b'M',
+                    b"statement is too long to be prepared by name through the pooler",
+                ),
+                (b'H', b"Parse it without a name, or use session pooling."),
+            ],
+        );
+    }
+
+    /// There are too many such texts.
+    pub(super) fn tell_too_much(&mut self, fields: Fields<'_>) {
+        self.tell_instead(
+            fields,
+            &[
+                (b'C', b"54000"),
+                (
+                    b'M',
+                    b"prepared statements take more memory than the pooler has for them",
+                ),
+                (b'H', b"Close some, or parse without a name."),
+            ],
+        );
+    }
+
     /// What PostgreSQL says of a statement that it has, in a transaction that has failed.
     pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
         self.tell_instead(

@@ -546,6 +546,8 @@ impl Downstream<'_> {
                 Refusal::Changed => self.tell_changed_result(fields),
                 Refusal::Settings => self.tell_other_settings(fields),
                 Refusal::Pins => self.tell_too_many_pins(fields),
+                Refusal::TooLong => self.tell_too_long(fields),
+                Refusal::TooMuch => self.tell_too_much(fields),
             }
             chunk.at += header.total();
         } else if let Some(concerned) = concerned

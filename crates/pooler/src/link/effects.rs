@@ -130,7 +130,13 @@ impl Upstream<'_> {
         let wanted = |(position, _): &(usize, &[u8])| one.is_none_or(|one| one == *position);
         let set = |(position, value): (usize, &[u8])| {
             let mut sql = Vec::new();
-            set_one(&mut sql, &self.tracked.names()[position], value, local);
+            set_one(
+                &mut sql,
+                &self.tracked.names()[position],
+                value,
+                asked,
+                local,
+            );
             sql
         };
         asked.known().filter(wanted).map(set).collect()

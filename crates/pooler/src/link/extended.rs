@@ -9,11 +9,10 @@ use howdah_wire::write;
 use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
-use super::upstream::{FRONT_MAX, Flow, Step, Upstream, whole};
-use crate::fault::Fault;
+use super::upstream::{FRONT_MAX, Flow, Step, Upstream, is_long_parse, whole};
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
-use crate::statement::{self, Statement};
+use crate::statement::{self, CLIENT_MAX, Named, Statement};
 
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
@@ -27,12 +26,10 @@ impl Upstream<'_> {
             }
             return Ok(());
         }
-        let Some(body) = whole(chunk, header) else {
-            if header.body > statement::PARSE_MAX {
-                return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
-            }
-            return Err(Flow::Partial);
-        };
+        if is_long_parse(chunk.rest(), header) {
+            return self.parse_long(chunk, header);
+        }
+        let body = whole(chunk, header).ok_or(Flow::Partial)?;
         match Parse::read(body) {
             Ok(parse) => self.parse_renamed(chunk, header, parse)?,
             // PostgreSQL has the words for what is wrong with it.
@@ -42,12 +39,72 @@ impl Upstream<'_> {
         Ok(())
     }
 
+    /// A Parse that is not held whole. Without a name it passes through; what it names is PostgreSQL's
+    /// to say until the transaction ends.
+    fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let there = &chunk.rest()[HEADER..];
+        let name = match cstr(there) {
+            Some((name, _)) => name,
+            None if there.len() < FRONT_MAX => return Err(Flow::Partial),
+            None => b"?",
+        };
+        self.counts.client_parses += 1;
+        if !name.is_empty() {
+            let entry = Entry::forward(Reply::Parse);
+            self.refuse(chunk, header, entry, Refusal::TooLong);
+            return Ok(());
+        }
+        let passes = self.pass_parse(chunk, header);
+        self.counts.client_parses -= u32::from(passes.is_err());
+        passes
+    }
+
+    /// A Parse of the unnamed statement that is nobody's but its transaction's.
+    fn pass_parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        self.settle_meaning()?;
+        let verdict = self.note_parse(chunk, header)?;
+        let mut entry = Entry::forward(Reply::Parse);
+        if verdict == Verdict::Refused {
+            self.refuse_to_keep(chunk, header, entry);
+            return Ok(());
+        }
+        self.counts.server_parses += 1;
+        self.parses_unnamed_once();
+        entry.unnamed = true;
+        self.push_name_op(Box::default(), Change::Forget);
+        entry.name_op = true;
+        entry.unnamed_op = self.push_unnamed_op(None);
+        self.relay(chunk, header, Some(entry));
+        Ok(())
+    }
+
+    /// Whether a text more can be remembered.
+    fn has_room(&mut self, parse: &Parse<'_>) -> bool {
+        let size = parse.definition.len();
+        if !self.interner.has_room(size) {
+            return false;
+        }
+        // Only where there is much to be counted at all.
+        let own = self.client.names.values().map(Named::size);
+        parse.name.is_empty()
+            || !self.interner.is_large()
+            || own.sum::<usize>() + size <= CLIENT_MAX
+    }
+
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
         if self.linked().link.ledger.has_barrier() {
             // What its text means is known behind that only.
             return Err(self.stall());
         }
         self.settle_meaning()?;
+        if !self.has_room(&parse) {
+            if parse.name.is_empty() {
+                return self.pass_parse(chunk, header);
+            }
+            let entry = Entry::forward(Reply::Parse);
+            self.refuse(chunk, header, entry, Refusal::TooMuch);
+            return Ok(());
+        }
         let statement = self.parsed_now(parse.definition);
         if let Some(effects) = statement.effects.as_deref() {
             self.client.names_keep |= effects.may_keep_server();

@@ -69,11 +69,17 @@ impl Upstream<'_> {
 
     /// PostgreSQL refuses something else in the place of a Query or Parse, and its client is told
     /// why.
-    pub(super) fn refuse_to_keep(
+    pub(super) fn refuse_to_keep(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Entry) {
+        self.refuse(chunk, header, entry, Refusal::Pins);
+    }
+
+    /// Likewise, for any reason.
+    pub(super) fn refuse(
         &mut self,
         chunk: &mut Chunk<'_>,
         header: Header,
         mut entry: Entry,
+        why: Refusal,
     ) {
         let to = self.to();
         if std::mem::take(&mut entry.name_op) {
@@ -84,7 +90,7 @@ impl Upstream<'_> {
                 .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
             self.push(close);
         }
-        self.push_name_op(Box::default(), Change::Refused(Refusal::Pins));
+        self.push_name_op(Box::default(), Change::Refused(why));
         entry.name_op = true;
         let simple = entry.reply == Reply::Query;
         self.push(entry);

@@ -179,6 +179,11 @@ impl Upstream<'_> {
         changes.unnamed = changes.private || statement.private;
     }
 
+    /// The unnamed statement is about to be parsed, and is nobody's behind the transaction.
+    pub(super) fn parses_unnamed_once(&mut self) {
+        self.linked().link.changes.unnamed = true;
+    }
+
     /// What running a statement does to texts that are parsed behind it.
     pub(super) fn alters(&mut self, text: &[u8], alters: Alters) -> Alters {
         match alters {

@@ -2,7 +2,6 @@
 //! other side of its link reads too slowly.
 
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
-use crate::inbox::HELD_MAX;
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -28,12 +27,25 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.holds_back() && !client.paused && client.inbox.held.len() > HELD_MAX {
+        if client.holds_back() && !client.paused && client.inbox.held.len() > client.held_max() {
             client.paused = true;
+            // Doubled as it grew; it may wait for long.
+            client.inbox.held.shrink_to_fit();
             out.push(Action::Receive {
                 peer: Peer::Client(id),
                 on: false,
             });
+        }
+    }
+
+    /// A client that waits for a server and is not read from may have gone: nothing else would tell.
+    pub(crate) fn look_for_ends(&self, out: &mut Out) {
+        for (_, pool) in self.pools.iter() {
+            for (id, _) in &pool.waiting {
+                if self.clients.get(*id).is_some_and(|client| client.paused) {
+                    out.push(Action::LookForEnd(Peer::Client(*id)));
+                }
+            }
         }
     }
 
@@ -46,7 +58,7 @@ impl Pooler {
         if self.janitor.suspension.is_some() {
             return;
         }
-        if !client.paused || (client.holds_back() && client.inbox.held.len() > HELD_MAX) {
+        if !client.paused || (client.holds_back() && client.inbox.held.len() > client.held_max()) {
             return;
         }
         let full = client

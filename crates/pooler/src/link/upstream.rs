@@ -258,11 +258,7 @@ impl Upstream<'_> {
                 // A server is not kept waiting for the rest of a message: of one that must be
                 // whole, or is short, all must be there first.
                 let held_whole = self.renames && header.tag == tag::PARSE;
-                if held_whole && header.body > statement::PARSE_MAX {
-                    // Nobody is to wait for a server only to hear this.
-                    return Err(Flow::Broken(Fault::StatementTooLong(header.body)));
-                }
-                let needed = if held_whole {
+                let needed = if held_whole && !is_long_parse(chunk.rest(), header) {
                     header.total()
                 } else {
                     header.total().min(FRONT_MAX)
@@ -533,6 +529,17 @@ fn begins(chunk: &Chunk<'_>, header: Header) -> bool {
 /// A message's body, if all of it is there.
 pub(super) fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Option<&'a [u8]> {
     chunk.rest().get(HEADER..header.total())
+}
+
+/// A Parse, of which the front is there, that is not held to be remembered.
+pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
+    let unnamed = front.get(HEADER) == Some(&0);
+    header.body
+        > if unnamed {
+            statement::UNNAMED_MAX
+        } else {
+            statement::PARSE_MAX
+        }
 }
 
 fn unknown(tag: u8) -> Flow {

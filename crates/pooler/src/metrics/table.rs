@@ -362,6 +362,13 @@ static METRICS: &[Metric] = &[
         "Servers lent from one worker to another.",
     ),
     metric(
+        "howdah_pool_evictions_total",
+        Counter,
+        Pool(|p| p.stats.evictions as f64),
+        "Servers closed to make room for another pool: under a bound that both share, or where PostgreSQL \
+         had no room (`max_connections`).",
+    ),
+    metric(
         "howdah_pool_connect_failures_total",
         Counter,
         Pool(|p| p.times.connect_failures as f64),

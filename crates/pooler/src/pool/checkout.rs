@@ -158,6 +158,7 @@ impl Pooler {
         let held = self.pools.at(pool_id).held;
         let starved = self.pools.at(pool_id).starved.is_some();
         if !held && starved && self.yields(pool_id, served) {
+            self.pools.at_mut(pool_id).stats.evictions += 1;
             return self.close_server(id, "evicted", Close::Await, out);
         }
         let pool = self.pools.at_mut(pool_id);

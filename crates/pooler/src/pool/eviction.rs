@@ -90,7 +90,12 @@ impl Pooler {
             }
         }
         match oldest {
-            Some((_, id)) => self.close_server(id, "evicted", Close::Await, out),
+            Some((_, id)) => {
+                if let Some(server) = self.servers.get(id) {
+                    self.pools.at_mut(server.pool).stats.evictions += 1;
+                }
+                self.close_server(id, "evicted", Close::Await, out);
+            }
             None => {
                 let pool = Arc::new(key.clone());
                 let starved = Starved {

@@ -126,7 +126,8 @@ impl Pooler {
         if self.janitor.awaits_servers() {
             return Some(Fault::ServerShuttingDown);
         }
-        let failure = self.pools.at(pool_id).failure.as_ref()?;
+        let pool = self.pools.at(pool_id);
+        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room)?;
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
@@ -157,7 +158,8 @@ impl Pooler {
         let Some(pool_id) = self.pools.find(key) else {
             return;
         };
-        let failure = self.pools.at(pool_id).failure.as_ref();
+        let pool = self.pools.at(pool_id);
+        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room);
         let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
             return;
         };

@@ -109,10 +109,7 @@ impl Pooler {
                 "pool {}/{}: taking connection from reserve_pool",
                 key.database, key.user
             );
-            out.note(crate::note::Note {
-                level: Level::Log,
-                text,
-            });
+            out.note(crate::note::Note::new(Level::Log, text));
         }
         self.open_server(pool_id, out);
     }

@@ -6,6 +6,7 @@ pub mod failure;
 pub mod growth;
 pub mod lending;
 pub mod reason;
+pub mod room;
 pub mod surplus;
 pub mod terms;
 pub mod waiting;
@@ -136,6 +137,8 @@ pub struct Pool {
     pub starved: Option<Starved>,
     /// Why there are no new servers for now.
     pub failure: Option<Failure>,
+    /// PostgreSQL has no room for its servers, and another pool's is to go.
+    pub makes_room: bool,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
     pub hosts_failed: u32,
     /// How many servers this worker may keep, once its pool has more than its bounds allow; else
@@ -191,6 +194,7 @@ impl Pool {
             hungry: Vec::new(),
             starved: None,
             failure: None,
+            makes_room: false,
             hosts_failed: 0,
             keep: u32::MAX,
             paused: false,

@@ -231,10 +231,8 @@ impl Pooler {
             return;
         };
         if missed > 0 {
-            out.note(Note {
-                level: Level::Warning,
-                text: format!("{missed} slow queries were not logged: slow_query_rate is {rate}"),
-            });
+            let text = format!("{missed} slow queries were not logged: slow_query_rate is {rate}");
+            out.note(Note::new(Level::Warning, text));
         }
         let slow = SlowQuery {
             connection: format!("C-{number:#x}"),

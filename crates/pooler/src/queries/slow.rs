@@ -77,10 +77,7 @@ impl SlowQuery {
         if let Some(values) = &self.values {
             let _ = write!(text, " [{values}]");
         }
-        Note {
-            level: Level::Log,
-            text,
-        }
+        Note::new(Level::Log, text)
     }
 
     /// What the line has, by name, where it is written as JSON.

@@ -171,7 +171,7 @@ impl Pooler {
         let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
         if !full {
             self.drop_waiters(pool_id, &fault, out);
-        } else if self.workers == 1 {
+        } else if self.workers == 1 && !self.pools.at(pool_id).makes_room {
             // With others, the Broker is asked first whether they have servers.
             self.drop_newcomers(pool_id, &fault, out);
         }
@@ -295,6 +295,9 @@ impl Pooler {
                 pool: pool.key.clone(),
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+        }
+        if let Some((worker, pool)) = server.makes_room_for {
+            self.tell_room(worker, pool, true, out);
         }
         self.need(server.pool, out);
         self.unpacked(Peer::Server(id), out);

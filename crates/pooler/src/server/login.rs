@@ -1,5 +1,7 @@
 //! Our login to PostgreSQL.
 
+use std::sync::Arc;
+
 use howdah_wire::backend::{Fields, key_data, parameter_status};
 use howdah_wire::frame::{HEADER, header, u32_be};
 use howdah_wire::tag::backend as tag;
@@ -8,14 +10,15 @@ use howdah_wire::write;
 use rand_chacha::rand_core::RngCore;
 
 use super::State;
-use crate::auth::{Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
+use crate::auth::{Derivation, Refusal, Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::params::Params;
+use crate::pool::room::has_no_room;
 use crate::pool::{Parameter, Pool, Welcome};
 use crate::pooler::{Asker, Pooler};
-use crate::standby;
+use crate::{place, standby};
 
 /// The longest message accepted from PostgreSQL before its login is done, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
@@ -26,6 +29,8 @@ const PARAMETERS_MAX: usize = 64 << 10;
 /// A login under way.
 pub struct Login {
     exchange: ServerLogin,
+    /// The control thread derives a key, as long as this is held.
+    derives: Option<Arc<()>>,
     /// AuthenticationOk has come.
     proven: bool,
     /// Every ParameterStatus so far.
@@ -64,11 +69,12 @@ impl Pooler {
         });
         server.state = State::Login(Box::new(Login {
             exchange,
+            derives: None,
             proven: false,
             parameters: Vec::new(),
             size: 0,
         }));
-        server.params = std::sync::Arc::new(Params::unknown(&self.shared.tracked));
+        server.params = Arc::new(Params::unknown(&self.shared.tracked));
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
         let mut parameters: Vec<(&str, &[u8])> = vec![
@@ -230,13 +236,7 @@ impl Pooler {
                 out.send_with(Peer::Server(id), |buf| write::password(buf, &body));
             }
             Step::Derive(derivation) => {
-                let question = |ticket| Question::Derive {
-                    ticket,
-                    password: derivation.password,
-                    salt: derivation.salt,
-                    iterations: derivation.iterations,
-                };
-                self.ask(Asker::Server(id), question, out);
+                self.derive(id, derivation, out);
             }
             Step::Await => {}
             Step::Done(()) => {
@@ -258,6 +258,40 @@ impl Pooler {
                 self.close_server(id, "login failed", Close::Await, out);
             }
         }
+    }
+
+    /// PostgreSQL has said how much work our proof is: as much as we do for it.
+    fn derive(&mut self, id: ServerId, derivation: Derivation, out: &mut Out) {
+        let most = self.config.globals.server_scram_iterations_max;
+        let asked = derivation.iterations;
+        if asked > most {
+            let detail = format!(
+                "the server asks for {asked} SCRAM iterations, server_scram_iterations_max \
+                 allows {most}"
+            );
+            let text = "server login failed: more SCRAM iterations than \
+                        server_scram_iterations_max allows";
+            let refusal = Refusal::new(text, detail);
+            return self.server_login_step(id, Step::Refuse(refusal), out);
+        }
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        let host = server.ends.as_ref().map(|ends| place::whole(&ends.remote));
+        let host = Some(host.unwrap_or_default().into());
+        let Some(login) = self.server_login(id) else {
+            return;
+        };
+        let wanted = Arc::downgrade(login.derives.insert(Arc::new(())));
+        let question = |ticket| Question::Derive {
+            ticket,
+            password: derivation.password,
+            salt: derivation.salt,
+            iterations: asked,
+            host,
+            wanted,
+        };
+        self.ask(Asker::Server(id), question, out);
     }
 
     /// Remembers a parameter; false if there is no end of them.
@@ -290,6 +324,9 @@ impl Pooler {
         let sqlstate: String = sqlstate;
         let line = format!("server login failed: {severity} {text}");
         self.note_server(Level::Warning, id, &line, out);
+        if has_no_room(fields) {
+            self.wish_for_room(id, out);
+        }
         self.login_failed(id, &sqlstate, &text, out);
         // As PgBouncer logs it; 57P03 is not final.
         let why = if sqlstate == "57P03" {

@@ -25,7 +25,7 @@ use crate::event::{ClientId, Ends, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::link::Link;
 use crate::params::Params;
-use crate::pool::PoolId;
+use crate::pool::{PoolId, PoolKey};
 use crate::statement::{ServerSet, Statement};
 use crate::tls::TlsFacts;
 use howdah_wire::backend::Status;
@@ -156,6 +156,8 @@ pub struct Server {
     pub congested: bool,
     /// The Broker counts it.
     pub permitted: bool,
+    /// It is being closed, so that PostgreSQL has room for a server of this worker's pool.
+    pub makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// It was opened for this client alone (replication).
     pub reserved: Option<ClientId>,
     /// It serves a replication client only.
@@ -211,6 +213,7 @@ impl Server {
             paused: false,
             congested: false,
             permitted: false,
+            makes_room_for: None,
             reserved: None,
             replication: false,
             connected: now,

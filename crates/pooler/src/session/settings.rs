@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::effect::setting_name;
+use crate::literal;
 
 /// How many a session may have that is moved between servers; one with more keeps its server.
 pub const SETTINGS_MAX: usize = 256;
@@ -167,27 +168,8 @@ fn set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     sql.extend_from_slice(b"SELECT pg_catalog.set_config('");
     sql.extend_from_slice(name);
     sql.extend_from_slice(b"',");
-    constant(sql, value);
+    literal::expression(sql, value, b"pg_catalog.getdatabaseencoding()");
     sql.extend_from_slice(b",false);");
-}
-
-/// Appends a constant that means the same in every client encoding, and whatever
-/// `standard_conforming_strings` says.
-fn constant(sql: &mut Vec<u8>, value: &[u8]) {
-    let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'\'' | b'\\');
-    if value.iter().all(plain) {
-        sql.push(b'\'');
-        sql.extend_from_slice(value);
-        sql.push(b'\'');
-        return;
-    }
-    sql.extend_from_slice(b"pg_catalog.convert_from(pg_catalog.decode('");
-    for byte in value {
-        for digit in [byte >> 4, byte & 15] {
-            sql.push(b"0123456789abcdef"[usize::from(digit)]);
-        }
-    }
-    sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
 }
 
 #[cfg(test)]
@@ -239,8 +221,7 @@ mod tests {
         let wanted = settings(&[("a", "it's\\"), ("b", "\u{8868}")]);
         assert_eq!(
             change(&None, &wanted),
-            "SELECT pg_catalog.set_config('a',pg_catalog.convert_from(pg_catalog.decode(\
-             '697427735c','hex'),pg_catalog.getdatabaseencoding()),false);\
+            "SELECT pg_catalog.set_config('a',E'it''s\\\\',false);\
              SELECT pg_catalog.set_config('b',pg_catalog.convert_from(pg_catalog.decode(\
              'e8a1a8','hex'),pg_catalog.getdatabaseencoding()),false);"
         );

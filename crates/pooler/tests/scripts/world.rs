@@ -535,6 +535,9 @@ impl World {
                     }
                 });
             }
+            Action::LookForEnd(peer) => {
+                self.tell(&format!("has {} gone?", self.name(worker, peer)));
+            }
             Action::TellFlushed(peer) => {
                 self.tell(&format!("{} tell when flushed", self.name(worker, peer)));
             }
@@ -769,6 +772,8 @@ fn mail_word(mail: &Mail) -> String {
             format!("admitted {}", answer.is_ok())
         }
         Mail::Welcome(key, _, _) => format!("welcome of {}", key.database),
+        Mail::MakeRoom(_) => "make room".into(),
+        Mail::Room(_, made) => format!("room {made}"),
         Mail::Cancel { .. } => "cancel".into(),
         Mail::Move(_) => "move".into(),
         Mail::KeyAt { at, .. } => format!("key at {}", at.0),

@@ -268,8 +268,11 @@ impl World {
                 Action::TellFlushed(peer) => {
                     self.events.push_back((worker, Happening::Flushed(peer)));
                 }
-                Action::Receive { .. } | Action::Discard(_) | Action::Note(_) | Action::Tell(_) => {
-                }
+                Action::Receive { .. }
+                | Action::LookForEnd(_)
+                | Action::Discard(_)
+                | Action::Note(_)
+                | Action::Tell(_) => {}
             }
         }
     }

@@ -1,0 +1,133 @@
+//! PostgreSQL has no room for one more server (`53300`, `max_connections`): the idlest server that
+//! another pool has on the same host is closed, and the login is tried again.
+//!
+//! A wish for room visits each worker once, looks for the idlest server, and then goes where that
+//! is. Servers that clients hold are left alone: where no server is idle, logins go on failing as
+//! PostgreSQL says.
+
+use std::sync::Arc;
+
+use howdah_wire::backend::Fields;
+
+use crate::event::{Action, Address, Close, Out, ServerId, Time, WorkerId};
+use crate::mail::Mail;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+
+/// A wish for room, on its way through the workers.
+#[derive(Clone, Debug)]
+pub struct RoomWish {
+    /// The pool whose login was refused.
+    pool: Arc<PoolKey>,
+    /// Its worker.
+    from: WorkerId,
+    /// Where PostgreSQL has no room.
+    place: Address,
+    /// How many workers have been asked.
+    asked: u16,
+    /// Since when the idlest server seen so far is idle, and which worker has it.
+    idlest: Option<(Time, WorkerId)>,
+}
+
+/// An error at login says that PostgreSQL has no room for anybody: not that a database
+/// (`CONNECTION LIMIT`) or a role has none, where another's server would make no difference. What
+/// the texts say depends on the language; which function of PostgreSQL's says so does not.
+pub(crate) fn has_no_room(fields: Fields<'_>) -> bool {
+    let of_one = |at: &[u8]| matches!(at, b"CheckMyDatabase" | b"InitializeSessionUserId");
+    fields.sqlstate() == Some(b"53300") && !fields.get(b'R').is_some_and(of_one)
+}
+
+impl Pooler {
+    /// PostgreSQL has no room for this server, which was to serve clients that wait.
+    pub(crate) fn wish_for_room(&mut self, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get(id) else {
+            return;
+        };
+        let Some(ends) = &server.ends else {
+            return;
+        };
+        let (pool_id, place) = (server.pool, ends.remote.clone());
+        let reserved = server.reserved.is_some();
+        self.trim_waiting(pool_id);
+        let pool = self.pools.at_mut(pool_id);
+        if reserved || pool.makes_room || !pool.is_waited_for() {
+            return;
+        }
+        pool.makes_room = true;
+        let wish = RoomWish {
+            pool: pool.key.clone(),
+            from: self.worker,
+            place,
+            asked: 0,
+            idlest: None,
+        };
+        self.make_room(wish, out);
+    }
+
+    /// A wish for room has come here: to be asked, or because the idlest server is here.
+    pub(crate) fn make_room(&mut self, mut wish: RoomWish, out: &mut Out) {
+        let idlest = self.idlest_at(&wish);
+        if wish.asked == self.workers {
+            return match idlest {
+                Some((_, id)) => self.make_way(wish, id, out),
+                // It was given to a client meanwhile.
+                None => self.tell_room(wish.from, wish.pool, false, out),
+            };
+        }
+        wish.asked += 1;
+        if let Some((since, _)) = idlest
+            && wish.idlest.is_none_or(|(best, _)| since < best)
+        {
+            wish.idlest = Some((since, self.worker));
+        }
+        let next = match wish.idlest {
+            _ if wish.asked < self.workers => WorkerId((self.worker.0 + 1) % self.workers),
+            Some((_, worker)) => worker,
+            None => return self.tell_room(wish.from, wish.pool, false, out),
+        };
+        out.push(Action::Post(next, Mail::MakeRoom(Box::new(wish))));
+    }
+
+    /// The server of another pool at the same place that has been idle for longest.
+    fn idlest_at(&self, wish: &RoomWish) -> Option<(Time, ServerId)> {
+        let pools = self.pools.iter().map(|(_, pool)| pool);
+        let others = pools.filter(|pool| pool.key != wish.pool && !pool.held);
+        let idle = others.flat_map(|pool| pool.idle.iter());
+        let there = idle.filter_map(|id| {
+            let server = self.servers.get(*id)?;
+            (server.ends.as_ref()?.remote == wish.place).then_some((server.since, *id))
+        });
+        there.min_by_key(|(since, _)| *since)
+    }
+
+    fn make_way(&mut self, wish: RoomWish, id: ServerId, out: &mut Out) {
+        let Some(server) = self.servers.get_mut(id) else {
+            return;
+        };
+        server.makes_room_for = Some((wish.from, wish.pool));
+        self.pools.at_mut(server.pool).stats.evictions += 1;
+        self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);
+    }
+
+    /// Tells who wished for room whether a server is gone.
+    pub(crate) fn tell_room(&self, to: WorkerId, pool: Arc<PoolKey>, made: bool, out: &mut Out) {
+        out.push(Action::Post(to, Mail::Room(pool, made)));
+    }
+
+    /// There is room for a pool's server now; or there is nothing to close for it.
+    pub(crate) fn room(&mut self, key: &PoolKey, made: bool, out: &mut Out) {
+        let Some(id) = self.pools.find(key) else {
+            return;
+        };
+        let pool = self.pools.at_mut(id);
+        pool.makes_room = false;
+        if made {
+            pool.failure = None;
+        }
+        match made || self.workers > 1 {
+            // The Broker knows whether others can lend a server.
+            true => self.need_anew(id, out),
+            false => self.alone(key, out),
+        }
+    }
+}
