@@ -178,6 +178,22 @@ def test_a_dropped_role_ends_its_client(pool, postgres):
         assert other.value("select to_regclass('never_made')") is None
 
 
+@POOLS
+@pytest.mark.parametrize("ends", ["reset session authorization", "set session authorization default",
+                                  "set session authorization postgres"])
+def test_another_session_user_takes_the_role_back(pool, ends, size):
+    howdah = pool(size)
+    with howdah.connect() as client:
+        client.rows("set session authorization plain_user")
+        client.rows("set role plain_user")
+        disturb(howdah, size)
+        assert client.value("select session_user || ' ' || current_user") == "plain_user plain_user"
+        client.rows(ends)
+        disturb(howdah, size)
+        assert client.value("select session_user || ' ' || current_user") == "postgres postgres"
+        assert show(client, "role") == "none"
+
+
 def test_pg_dumps_search_path(pool):
     howdah = pool()
     with howdah.connect() as dump:

@@ -59,13 +59,17 @@ DISTURBS = ("set search_path = nowhere", "set default_transaction_read_only = on
 class Disturber:
     """A client of the suite's database that uses servers all the time, with settings of its own."""
 
-    def __init__(self, howdah):
-        self.howdah, self.ends, self.count = howdah, threading.Event(), 0
+    def __init__(self, howdah, cluster):
+        self.howdah, self.cluster = howdah, cluster
+        self.ends, self.count = threading.Event(), 0
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
         """Disturbs, once the database is there."""
+        there = "select count(*) from pg_database where datname = 'regression'"
+        while not self.ends.wait(0.1) and self.cluster.value(there) != "1":
+            pass
         client = None
         while not self.ends.wait(0.002):
             try:
@@ -147,7 +151,7 @@ def main():
                             pool_mode=options.mode, default_pool_size=90, max_client_conn=1000,
                             **more)
             port = howdah.port
-        disturber = Disturber(howdah) if through and options.mode != "session" else None
+        disturber = Disturber(howdah, cluster) if through and options.mode != "session" else None
         try:
             results.append(run_suite(driver, programs, suite, scratch, name, port))
             if disturber:

@@ -100,6 +100,10 @@ impl Pending {
 
     /// A setting may have changed.
     fn suspect(&mut self, name: &[u8], set: bool) {
+        if name == b"session_authorization" {
+            // With that PostgreSQL takes the role back.
+            self.suspect(b"role", true);
+        }
         if let Some(known) = self.names.iter_mut().find(|known| *known.name == *name) {
             known.set |= set;
             known.back = !set;
