@@ -244,12 +244,15 @@ impl Log {
                 "{left_out} lines about clients that were not logged in were left out \
                  (log_strangers_rate)"
             );
-            self.write(&now, &Note::new(Level::Warning, text));
+            let left_out = Note::new(Level::Warning, text);
+            self.write_at(&now, &left_out, |time, pid| {
+                self::object(time, pid, &left_out)
+            });
         }
-        self.write(&now, note);
+        self.write_at(&now, note, object);
     }
 
-    fn write(&self, now: &jiff::Zoned, note: &Note) {
+    fn write_at(&self, now: &jiff::Zoned, note: &Note, object: impl Fn(&str, u32) -> String) {
         if let Some(syslog) = &*self
             .shared
             .syslog
