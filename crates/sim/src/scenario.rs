@@ -180,6 +180,12 @@ impl Scenario {
         let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
         let limit = [0, 1, 2, 1000][chance.within(0..=3)];
         scenario.settings.push(format!("pin_limit = {limit}"));
+        let chance = &mut Chance::new(seed ^ 0x5ee_0ee5);
+        if chance.once_in(2) {
+            let looks = "top_queries = 5\nslow_query_time = 0.001\nslow_query_values = 1\n\
+                         trace_endpoint = http://127.0.0.1:1\ntrace_ratio = 0.5";
+            scenario.settings.push(looks.into());
+        }
         let chance = &mut Chance::new(seed ^ 0x0c04_7e57);
         if scenario.mode != "session" && chance.once_in(12) {
             scenario.contend(chance);

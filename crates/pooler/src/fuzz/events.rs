@@ -86,7 +86,9 @@ impl World<'_> {
         ][usize::from(kind >> 6 & 1)];
         let more = [
             "",
-            "server_round_robin = 1\nserver_check_delay = 0\nreserve_pool_size = 1",
+            "server_round_robin = 1\nserver_check_delay = 0\nreserve_pool_size = 1\ntop_queries = 3\n\
+             slow_query_time = 0.001\nslow_query_values = 1\ntrace_endpoint = http://127.0.0.1:1\n\
+             trace_ratio = 0.5",
         ][usize::from(kind >> 7)];
         let text = format!(
             "[databases]\nd = host=127.0.0.1\ne = host=127.0.0.2 pool_mode=session\n[pgbouncer]\n\
@@ -358,7 +360,7 @@ impl World<'_> {
 
     /// Other settings.
     fn reload(&mut self) {
-        const CHANGES: [(&str, &str); 8] = [
+        const CHANGES: [(&str, &str); 10] = [
             ("default_pool_size", "1"),
             ("default_pool_size", "3"),
             ("max_prepared_statements", "0"),
@@ -367,8 +369,10 @@ impl World<'_> {
             ("pool_mode", "transaction"),
             ("server_fast_close", "1"),
             ("min_pool_size", "1"),
+            ("top_queries", "0"),
+            ("top_queries", "2"),
         ];
-        let (key, value) = CHANGES[self.choice(8)];
+        let (key, value) = CHANGES[self.choice(10)];
         self.set(key, value);
     }
 

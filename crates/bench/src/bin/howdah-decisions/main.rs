@@ -1,6 +1,8 @@
 //! `howdah-decisions ROW TIMES [SETTING=VALUE]...`: plays transactions against the decision ring alone, in one thread,
 //! without a kernel. `./bench decisions` counts its instructions under callgrind: they are the same
 //! in every run of the same binary, however busy the machine is.
+//!
+//! `howdah-decisions scrape TIMES`: a worker with 10,000 clients in 1,000 pools is asked for metrics.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
@@ -8,7 +10,11 @@ use std::sync::Arc;
 
 use howdah_bench::session::message;
 use howdah_pooler::config::Config;
-use howdah_pooler::event::{Action, Address, ClientId, Ends, Event, Out, Peer, ServerId, Time};
+use howdah_pooler::console::Survey;
+use howdah_pooler::event::{
+    Action, Address, ClientId, Ends, Event, Out, Peer, Question, ServerId, Time,
+};
+use howdah_pooler::mail::Mail;
 use howdah_pooler::{Pooler, PoolerSetup};
 
 /// What one transaction is: what the client sends, and what PostgreSQL answers.
@@ -98,6 +104,20 @@ fn ready() -> Vec<u8> {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+    if arguments.first().is_some_and(|name| name == "scrape") {
+        return match scrape(
+            arguments
+                .get(1)
+                .and_then(|times| times.parse().ok())
+                .unwrap_or(1),
+        ) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("howdah-decisions: scrape: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if arguments == ["--rows"] {
         println!("{}", names.join("\n"));
         return ExitCode::SUCCESS;
@@ -122,9 +142,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// What a worker does when it is asked for metrics, with 10,000 clients in 1,000 pools on it.
+fn scrape(times: u64) -> Result<(), String> {
+    let mut world = World::new("max_client_conn = 20000\nserver_idle_timeout = 0")?;
+    for pool in 0..1000 {
+        let database = format!("d{pool}");
+        world.log_in(&database)?;
+        for _ in 1..10 {
+            world.let_in(&database)?;
+        }
+    }
+    for serial in 0..times {
+        let survey = Survey::for_metrics(serial);
+        world.happen(Event::Mail(Mail::Survey(survey)));
+    }
+    match world.surveyed == times {
+        true => Ok(()),
+        false => Err("a survey has no answer".into()),
+    }
+}
+
 fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     let mut world = World::new(settings)?;
-    world.log_in()?;
+    world.log_in("d")?;
     world.transaction(&query("select 1"), &[rows(1), ready()].concat())?;
     // As drivers do, which prepare a statement and have it described before they use it.
     let parse = [
@@ -160,11 +200,13 @@ struct World {
     server: Option<ServerId>,
     /// Bytes that the client and the server were sent by the event at hand.
     sent: [usize; 2],
+    /// Answers for metrics.
+    surveyed: u64,
 }
 
 impl World {
     fn new(settings: &str) -> Result<World, String> {
-        let text = "[databases]\nd = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
+        let text = "[databases]\n* = host=127.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n\
                     auth_file = list\npool_mode = transaction\n";
         let text = &format!("{text}{settings}\n");
         let list = |_: &str| Ok("\"u\" \"\"\n".to_string());
@@ -178,16 +220,25 @@ impl World {
             client: None,
             server: None,
             sent: [0; 2],
+            surveyed: 0,
         })
     }
 
-    fn log_in(&mut self) -> Result<(), String> {
+    /// A client comes and says who it is.
+    fn let_in(&mut self, database: &str) -> Result<(), String> {
         self.happen(Event::Accepted(ends(1)));
         let client = self.client.ok_or("the client is not adopted")?;
-        let names = b"\0\x03\0\0user\0u\0database\0d\0\0";
-        let startup = [&(names.len() as u32 + 4).to_be_bytes()[..], names].concat();
+        let names = format!("\0\x03\0\0user\0u\0database\0{database}\0\0");
+        let length = (names.len() as u32 + 4).to_be_bytes();
+        let startup = [&length[..], names.as_bytes()].concat();
         self.happen(Event::Received(Peer::Client(client), &startup));
         self.settle();
+        Ok(())
+    }
+
+    /// The first client of a pool, for whom a server is opened.
+    fn log_in(&mut self, database: &str) -> Result<(), String> {
+        self.let_in(database)?;
         let server = self.server.ok_or("no server is opened")?;
         self.happen(Event::Connected(server, Ok(ends(2))));
         let mut welcome = message(b'R', &[0; 4]);
@@ -245,6 +296,7 @@ impl World {
                     self.sent[side] += range.len();
                 }
                 Action::Post(_, letter) => mail.push(letter),
+                Action::Ask(Question::Surveyed { .. }) => self.surveyed += 1,
                 _ => {}
             }
         }
