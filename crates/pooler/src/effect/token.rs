@@ -127,7 +127,14 @@ impl<'a> Tokens<'a> {
         let text = self.rest;
         let mut at = open;
         let mut plain = true;
+        let pairs = self.reading.pairs != Pairs::None;
         while let Some(&byte) = text.get(at) {
+            if !pairs && byte != quote && byte != b'\\' {
+                // Most of a long constant is neither.
+                let next = memchr::memchr2(quote, b'\\', &text[at..]);
+                at += next.unwrap_or(text.len() - at);
+                continue;
+            }
             if byte == quote {
                 if text.get(at + 1) != Some(&quote) {
                     self.rest = &text[at + 1..];

@@ -58,6 +58,8 @@ pub struct Traced {
 /// The trace and span that a text names in a comment, and whether they are sampled.
 pub fn traceparent(sql: &[u8]) -> Option<(u128, u64, bool)> {
     const KEY: &[u8] = b"traceparent";
+    // Most texts have no comment.
+    memchr::memchr_iter(b'/', sql).find(|at| sql.get(at + 1) == Some(&b'*'))?;
     memchr::memmem::find_iter(sql, KEY).find_map(|at| {
         let (before, behind) = (&sql[..at], &sql[at + KEY.len()..]);
         let open = memchr::memmem::rfind(before, b"/*")?;
