@@ -562,6 +562,51 @@ def test_who_keeps_a_server_and_is_silent(pool):
         assert other.value("select 1") == "1"
 
 
+# Orders -------------------------------------------------------------------------------------------
+
+def test_a_kept_server_is_replaced_when_it_is_free(pool):
+    """RECONNECT and server_lifetime wait for it."""
+    howdah = pool(2)
+    with howdah.connect() as client:
+        client.rows("create temp table t (a int); insert into t values (7)")
+        first = client.value("select pg_backend_pid()")
+        howdah.console("RECONNECT")
+        assert client.rows("select a, pg_backend_pid() from t") == [["7", first]]
+        client.rows("discard all")
+        second = client.value("select pg_backend_pid()")
+        assert second != first
+        client.rows("create temp table t (a int)")
+        howdah.console("SET server_lifetime = 0")
+        assert client.value("select pg_backend_pid()") == second
+        client.rows("drop table t")
+        assert client.value("select pg_backend_pid()") != second
+
+
+def test_pause_waits_for_a_kept_server(pool):
+    howdah = pool(2)
+    with howdah.connect() as client:
+        client.rows("create temp table t (a int)")
+        done = threading.Event()
+
+        def pauses():
+            howdah.console("PAUSE")
+            done.set()
+        thread = threading.Thread(target=pauses)
+        thread.start()
+        machine.wait_until(lambda: {row["name"]: row["paused"]
+                                    for row in howdah.console("SHOW DATABASES")} is not None, "it")
+        client.rows("insert into t values (1)")
+        assert client.value("select count(*) from t") == "1"
+        assert not done.is_set()
+        client.rows("drop table t")
+        thread.join(20)
+        assert done.is_set()
+        client.send(query("select 1"))
+        howdah.wait_for_pool(cl_waiting=1)
+        howdah.console("RESUME")
+        assert [reply.row() for reply in client.read_until("Z") if reply.tag == "D"] == [[b"1"]]
+
+
 # What no text tells ------------------------------------------------------------------------------
 
 UNSEEN = [

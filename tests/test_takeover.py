@@ -322,6 +322,29 @@ def test_takeover_while_the_next_one_dies(make_howdah):
             machine.end(old)
 
 
+def test_takeover_of_kept_servers(make_howdah):
+    """Who keeps a server stays behind until that is free; who waits for leave to keep one does not."""
+    howdah = make_howdah(default_pool_size=2)
+    with howdah.connect() as keeps, howdah.connect() as waits, howdah.connect() as other:
+        keeps.rows("set work_mem = '7MB'; create temp table t (a int)")
+        waits.send(wire.query("create temp table t as select 5 as a"))
+        howdah.wait_for_pool(cl_waiting=1)
+        mark = howdah.log_mark()
+        old = begin_takeover(howdah)
+        try:
+            howdah.wait_for_log("process up", since=mark)
+            assert waits.read_until("Z")[-1].tag == "Z"
+            assert waits.value("select a from t") == "5"
+            assert other.value("select 'served'") == "served"
+            keeps.rows("insert into t values (1)")
+            assert keeps.value("select count(*) from t") == "1"
+            keeps.rows("drop table t")
+            assert old.wait(30) == 0
+            assert keeps.value("show work_mem") == "7MB"
+        finally:
+            machine.end(old)
+
+
 def test_takeover_timeout(make_howdah):
     """Who has not followed in time is told, and the old process ends."""
     howdah = make_howdah(workers=2, takeover_timeout=1)
