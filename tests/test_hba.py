@@ -164,6 +164,15 @@ def test_console(with_rules):
     assert howdah.console("SHOW VERSION")
 
 
+def test_console_with_a_wish_to_replicate(with_rules):
+    """Rules for replication say nothing about the console, whatever its client asks for."""
+    howdah = with_rules("host replication all all trust", "host pgbouncer ann all reject",
+                        admin_users="admin,ann")
+    for replication in ("true", "database"):
+        assert refusal(howdah.connect, database="pgbouncer", user="ann",
+                       replication=replication) == REJECTED
+
+
 @pytest.mark.parametrize("name", ["pgbouncer", "howdah"])
 def test_console_by_its_other_name(with_rules, name):
     """A rule for one of the console's names holds for both."""

@@ -201,6 +201,14 @@ def test_a_token_is_demanded(endpoint):
     assert howdah.setting("http_token") == "****"
 
 
+def test_a_foreign_page_does_not_read_metrics(endpoint):
+    """A name of somebody else's that leads to loopback (DNS rebinding)."""
+    howdah = endpoint()
+    assert get(howdah, "/metrics", Host="evil.example")[0] == 403
+    assert get(howdah, "/metrics", Host="localhost:80")[0] == 200
+    assert get(howdah, "/live", Host="evil.example")[0] == 200
+
+
 def test_the_page_is_off_unless_asked_for(endpoint):
     howdah = endpoint()
     assert get(howdah, "/")[0] == 404

@@ -422,6 +422,21 @@ def test_takeover_that_fails_late_is_taken_back(make_howdah):
         assert [m.row() for m in got if m.tag == "D"] == [[b"kept"]]
 
 
+def test_takeover_with_unusable_certificates(make_howdah):
+    """The successor finds out before it asks for anything: nobody loses a connection."""
+    howdah = make_howdah()
+    with howdah.connect() as client:
+        config = os.path.join(howdah.folder, "other.ini")
+        text = open(howdah.ini_path).read()
+        howdah._write_file(config, text + "\nclient_tls_sslmode = require\n"
+                           "client_tls_key_file = /no/such/key\n"
+                           "client_tls_cert_file = /no/such/certificate\n")
+        code, said = howdah.run_to_end("-R", config)
+        assert code == 1 and "TLS setup failed" in said + howdah.log()
+        assert "did not take over" not in howdah.log()
+        assert client.value("select 1") == "1"
+
+
 def test_takeover_without_anybody_there(make_howdah):
     """As PgBouncer: it starts as if -R had not been said."""
     howdah = make_howdah()

@@ -465,6 +465,38 @@ def test_reload_of_certificates(make_howdah, scratch, authority):
         assert client.value("select 1") == "1"
 
 
+def test_reload_with_unusable_certificates_changes_nothing(make_howdah, scratch, authority):
+    """A file that asks for certificates instead of passwords: either both change, or nothing."""
+    howdah = make_howdah(**listener(authority.issue(), authority, auth_type="scram-sha-256"))
+    howdah.write(client_tls_sslmode="verify-full", client_tls_ca_file="/no/such/authority",
+                 auth_type="trust")
+    with pytest.raises(wire.Refused):
+        howdah.console("RELOAD")
+    howdah.wait_for_log("TLS setup failed")
+    assert howdah.setting("auth_type") == "scram-sha-256"
+    assert howdah.setting("client_tls_sslmode") == "require"
+
+
+def test_endless_handshake(make_howdah, authority, site):
+    """What comes before a handshake is done is bounded, and nobody else is disturbed."""
+    howdah = make_howdah(**listener(site, authority))
+    with howdah.raw() as stranger:
+        stranger.send(struct.pack("!ii", 8, 80877103))
+        assert stranger.socket.recv(1) == b"S"
+        # One message of a handshake of 16 MB, in records that are well-formed.
+        record = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(16380)
+        try:
+            for _ in range(100):
+                stranger.socket.sendall(record)
+            while stranger.socket.recv(1000):
+                pass
+        except ConnectionError:
+            pass
+        howdah.wait_for_log("TLS error|handshake")
+    with howdah.connect(tls=trusting(authority)) as client:
+        assert client.value("select 1") == "1"
+
+
 def test_set(make_howdah, authority, other_authority, site):
     """SET of single files, as PgBouncer's users do it: the old pair serves until both fit."""
     howdah = make_howdah(**listener(site, authority))

@@ -170,7 +170,8 @@ impl Resolver {
                 if let Err(remedy) = done {
                     // Connection strings hold passwords, whatever the key is called: none is shown.
                     let shown = matches!(self.section, Section::Pooler | Section::None)
-                        && !value.contains("passw");
+                        && !value.contains("passw")
+                        && key != "http_token";
                     let value = if shown { value.as_str() } else { "..." };
                     let text = invalid(value, &key);
                     self.mistakes.push(Mistake::at(&place, text, remedy));

@@ -105,9 +105,21 @@ pub fn load(source: &Source, log: &Log) -> Result<(Config, Vec<Warning>), Fatal>
 /// Reads the configuration once more, when the process before us takes no orders any more: it may
 /// have been told to do so after we had, and nobody tells us. What a reload would refuse, it has
 /// refused.
-pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
+pub fn load_again(
+    source: &Source,
+    config: Config,
+    contexts: Contexts,
+    log: &Log,
+) -> (Config, Contexts) {
     let Ok((mut newer, _)) = source.load(None) else {
-        return config;
+        return (config, contexts);
+    };
+    let contexts = match set_up_tls(&mut newer, log) {
+        Ok(contexts) => contexts,
+        Err(Fatal(why)) => {
+            log.say(Level::Error, why);
+            return (config, contexts);
+        }
     };
     for text in newer.keep_fixed(&config) {
         log.say(Level::Warning, text);
@@ -116,7 +128,7 @@ pub fn load_again(source: &Source, config: Config, log: &Log) -> Config {
     log.set_format(newer.globals.log_format);
     log.set_strangers(newer.globals.log_strangers_rate);
     log.set_syslog(&newer.globals);
-    newer
+    (newer, contexts)
 }
 
 /// Makes what TLS sessions begin with, and says in the configuration that it is in force.

@@ -55,6 +55,8 @@ pub type Asker = (WorkerId, u64);
 pub enum Heard {
     /// A worker asks.
     Asked(WorkerId, Question),
+    /// How files of TLS look, of this configuration.
+    Looked(Arc<Config>, Vec<Look>),
     /// A name was looked up.
     Resolved(String, Found),
     /// A key was derived.
@@ -184,6 +186,7 @@ impl Desk {
             log,
             source,
             looks: Contexts::looks(&config),
+            looking: false,
             config,
             contexts,
             workers,
@@ -246,6 +249,8 @@ pub struct Control {
     pub contexts: Arc<Contexts>,
     /// How the files looked that this was made from.
     pub looks: Vec<Look>,
+    /// Somebody looks at them.
+    pub looking: bool,
     pub workers: Vec<PostBox>,
     pub ear: Ear,
     balancer: Balancer,
@@ -325,6 +330,7 @@ impl Control {
     fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Asked(from, question) => self.asked(from, question),
+            Heard::Looked(of, looks) => self.looked(&of, &looks),
             Heard::Resolved(host, found) => {
                 let globals = &self.config.globals;
                 let ttl = if found.is_ok() {

@@ -312,7 +312,8 @@ fn line(time: &str, pid: u32, note: &Note) -> String {
 /// The same as a JSON object. A connection's prefix (`C-0x1: `) is a field of its own: its number is
 /// the `ptr` of SHOW CLIENTS and SHOW SERVERS.
 fn object(time: &str, pid: u32, note: &Note) -> String {
-    let text = note.text.trim_end();
+    let text = note.line();
+    let text = text.trim_end();
     let (connection, text) = match text.split_once(": ") {
         Some((name, rest)) if is_connection(name) => (Some(name), rest),
         _ => (None, text),

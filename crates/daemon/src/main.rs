@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 /// Runs the pooler; returns only if it cannot start.
 fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let source = Source::new(arguments);
-    let (config, warnings) = boot::load(&source, log)?;
+    let (mut config, warnings) = boot::load(&source, log)?;
     let globals = &config.globals;
 
     boot::become_user(globals.user.as_deref())?;
@@ -87,6 +87,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         log.say(Level::Warning, text);
     }
     leave::leave_on_panic(log);
+    // Once another process has handed its connections over, nothing may fail any more.
+    let contexts = boot::set_up_tls(&mut config, log)?;
+    let config = config;
+    let globals = &config.globals;
+    let resolver = Resolver::open(&globals.resolv_conf)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = workers::count(globals, cores);
     boot::raise_limits(&config, count, log);
@@ -118,13 +123,11 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
-    let mut config = match freight {
-        Some(_) => boot::load_again(&source, config, log),
-        None => config,
+    let (config, contexts) = match freight {
+        Some(_) => boot::load_again(&source, config, contexts, log),
+        None => (config, contexts),
     };
-    let contexts = Arc::new(boot::set_up_tls(&mut config, log)?);
-    let config = Arc::new(config);
-    let resolver = Resolver::open(&config.globals.resolv_conf)?;
+    let (config, contexts) = (Arc::new(config), Arc::new(contexts));
     let (freight, old_process) = freight.take().unzip();
     let took_over = freight.is_some();
     let tracer = Tracer::new(&log);

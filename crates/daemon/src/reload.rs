@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction};
 use howdah_daemon::tls::Contexts;
+use howdah_daemon::tls::contexts::Look;
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::Answer;
 use howdah_pooler::note::Level;
@@ -45,7 +46,13 @@ impl Control {
     }
 
     pub fn loaded(&mut self, loaded: Loaded) {
-        let result = match loaded.and_then(|loaded| refuse_broken(loaded, &self.config)) {
+        let loaded = loaded.and_then(|loaded| refuse_broken(loaded, &self.config));
+        // A file that asks for certificates instead of passwords must not lose the passwords alone.
+        let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0) {
+            Ok(_) => Ok(loaded),
+            Err(wrong) => Err(vec![format!("TLS setup failed: {wrong}")]),
+        });
+        let result = match loaded {
             Ok((mut config, warnings)) => {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
@@ -99,9 +106,23 @@ impl Control {
         secured
     }
 
-    /// Looks whether a file of TLS was replaced since it was read, and reads them all anew if so.
+    /// Looks whether a file of TLS was replaced since it was read; on a thread of its own, as file
+    /// systems may hang.
     pub fn look_at_certificates(&mut self) {
-        if Contexts::looks(&self.config) != self.looks {
+        if std::mem::replace(&mut self.looking, true) {
+            return;
+        }
+        let (ear, config) = (self.ear.clone(), self.config.clone());
+        tokio::task::spawn_blocking(move || {
+            let looks = Contexts::looks(&config);
+            let _ = ear.send(Heard::Looked(config, looks));
+        });
+    }
+
+    /// How files of TLS look now; they are all read anew if one was replaced.
+    pub fn looked(&mut self, of: &Arc<Config>, looks: &[Look]) {
+        self.looking = false;
+        if Arc::ptr_eq(of, &self.config) && *looks != *self.looks {
             self.say("a file of TLS has changed, reading certificates and keys anew");
             let same = (*self.config).clone();
             // What can't be used is in the log, and looked at again when a file changes again.

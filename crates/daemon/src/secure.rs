@@ -35,6 +35,10 @@ impl Plain {
     }
 }
 
+/// So many bytes of a handshake are kept until its turn comes. A chain of certificates has at most
+/// 100 KB.
+const HANDSHAKE_MAX: usize = 128 * 1024;
+
 /// All sessions of a worker, by slot, and what they share.
 #[derive(Default)]
 pub(crate) struct Sessions {
@@ -62,7 +66,7 @@ impl Sessions {
 
     /// Begins a handshake. `Err`: why not.
     pub(crate) fn start(&mut self, key: Key, start: TlsStart) -> Result<(), String> {
-        let session = match start {
+        let mut session = match start {
             TlsStart::Accept { direct, received } => {
                 let mut session = Session::accept(&self.contexts, direct)?;
                 session.feed(&received);
@@ -70,6 +74,7 @@ impl Sessions {
             }
             TlsStart::Connect(to) => Session::connect(&self.contexts, to)?,
         };
+        session.in_line = true;
         self.put(key, Box::new(session));
         self.line.push_back(key);
         Ok(())
@@ -110,6 +115,7 @@ impl Sessions {
     /// One step of a handshake, and what is to be said.
     pub(crate) fn step(&mut self, key: Key) -> Option<(Step, Option<Vec<u8>>)> {
         let session = self.get(key)?;
+        session.in_line = false;
         let step = session.handshake();
         Some((step, session.take_output()))
     }
@@ -121,7 +127,11 @@ impl Sessions {
         if !session.is_in_handshake() {
             return self.open(key);
         }
-        if !self.line.contains(&key) {
+        if session.unread() > HANDSHAKE_MAX {
+            let why = "more than 128 KB came before its handshake was done".to_owned();
+            return Some(Taken::Opened(None, Opened::Failed(why)));
+        }
+        if !std::mem::replace(&mut session.in_line, true) {
             self.line.push_back(key);
         }
         Some(Taken::Handshake)

@@ -547,6 +547,8 @@ impl<D: Driver> Sockets<D> {
             // What came last was answered: that is sent first.
             connection.stage = Stage::Detaching;
             connection.generation = connection.generation.wrapping_add(1);
+            // It stands in the list of those with output under its old key only.
+            connection.flags.dirty = false;
             let key = Key {
                 generation: connection.generation,
                 ..key

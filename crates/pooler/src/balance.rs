@@ -125,7 +125,7 @@ pub struct PoolLoad {
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Newcomers of a pool go to these workers.
+    /// Newcomers of a pool go to these workers; to none: the pool is forgotten.
     Seat(Arc<PoolKey>, Arc<[WorkerId]>),
     /// Newcomers of pools without seats go to this worker.
     NewPools(WorkerId),
@@ -284,7 +284,7 @@ impl Balancer {
     /// it may have, and no experiments.
     pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<Step> {
         let mut steps = Vec::new();
-        self.forget_old(now);
+        self.forget_old(now, &mut steps);
         if self.calm_since == Time(0) {
             self.calm_since = now;
         }
@@ -319,7 +319,7 @@ impl Balancer {
     }
 
     /// Forgets what is no more.
-    fn forget_old(&mut self, now: Time) {
+    fn forget_old(&mut self, now: Time, steps: &mut Vec<Step>) {
         // Who went to sleep has told last that it has nothing; so has nobody of a pool no more.
         for worker in &mut self.workers {
             if now.0.saturating_sub(worker.heard.0) > SILENT && worker.clients == 0 {
@@ -334,9 +334,11 @@ impl Balancer {
             .map(|(key, _)| key.clone())
             .collect();
         for key in old {
-            let told = |worker: &Worker| worker.pools.get(&key).is_some_and(|(n, _)| *n > 0);
+            // Also one with transactions and no client at this moment: its workers still name it.
+            let told = |worker: &Worker| worker.pools.contains_key(&key);
             if !self.workers.iter().any(told) {
                 self.pools.remove(&key);
+                steps.push(Step::Seat(key, Arc::new([])));
             }
         }
     }

@@ -377,3 +377,35 @@ fn cores_are_used_whatever_their_number() {
         }
     }
 }
+
+#[test]
+fn a_pool_of_short_connections_is_told_of_now_and_then() {
+    let mut balancer = Balancer::new(2);
+    let brief = Load {
+        signals: Signals::default(),
+        clients: 0,
+        pools: vec![PoolLoad {
+            pool: key("cron"),
+            clients: 0,
+            transactions: 1,
+            widest: 2,
+        }],
+    };
+    // Its connections are over when the worker tells, so its last client is long ago each time.
+    for minute in 0..5 {
+        let now = Time(1_000_000_000 + minute * 61_000_000_000);
+        balancer.hear(now, WorkerId(0), &brief);
+        balancer.decide(now, 2, false);
+    }
+    balancer.hear(
+        Time(400_000_000_000),
+        WorkerId(0),
+        &Load {
+            pools: Vec::new(),
+            ..brief
+        },
+    );
+    let forgotten = balancer.decide(Time(500_000_000_000), 2, false);
+    let unseated = |step: &Step| matches!(step, Step::Seat(_, seats) if seats.is_empty());
+    assert!(forgotten.iter().any(unseated), "{forgotten:?}");
+}

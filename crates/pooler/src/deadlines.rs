@@ -141,7 +141,7 @@ impl Pooler {
                 let limit = nanos(globals.cancel_wait_timeout);
                 deadlines.add(client.request, limit, Fault::CancelWait);
             }
-            (client::State::Leaving { .. }, _) => return None,
+            (client::State::Leaving { .. } | client::State::Packed(_), _) => return None,
             (client::State::Closing | client::State::Console(_), _) => return None,
             (client::State::Idle, Some(pool)) => {
                 let limit = pool.terms.client_idle_timeout;

@@ -54,6 +54,8 @@ use crate::tls::TlsFacts;
 
 /// How often a worker looks for clients that it may hand away, in nanoseconds.
 const SHED_NS: u64 = 5_000_000;
+/// After so many tries in vain, half as often.
+const VAIN_TRIES: u32 = 16;
 /// For how long it does so, in nanoseconds: then the balancer sees what came of it.
 const SHED_FOR_NS: u64 = 1_000_000_000;
 /// How often a client goes somewhere at random, if they do, in nanoseconds.
@@ -110,6 +112,10 @@ struct Shed {
     to: WorkerId,
     left: u32,
     until: Time,
+    /// When clients that can go are looked for next.
+    next: Time,
+    /// How often nobody could go.
+    vain: u32,
 }
 
 /// A cancel request for a client that is about to leave.
@@ -197,6 +203,9 @@ impl Pooler {
     /// takes the place of an earlier one.
     pub(crate) fn shed(&mut self, pool: Arc<PoolKey>, to: WorkerId, clients: u32, out: &mut Out) {
         let until = Time(self.now.0 + SHED_FOR_NS);
+        let same = |shed: &Shed| shed.pool == pool && shed.to == to;
+        let earlier = self.moves.sheds.iter().find(|shed| same(shed));
+        let (next, vain) = earlier.map_or((self.now, 0), |shed| (shed.next, shed.vain));
         self.moves.sheds.retain(|shed| shed.pool != pool);
         if to == self.worker || to.0 >= self.workers || clients == 0 {
             return;
@@ -205,7 +214,9 @@ impl Pooler {
             pool,
             to,
             left: clients,
-            until,
+            until: until.max(Time(next.0 + 1)),
+            next,
+            vain,
         });
         self.shed_some(out);
     }
@@ -251,10 +262,21 @@ impl Pooler {
         let now = self.now;
         let mut sheds = std::mem::take(&mut self.moves.sheds);
         sheds.retain_mut(|shed| {
-            shed.left -= self.shed_of(shed, out);
+            if shed.next <= now {
+                let gone = self.shed_of(shed, out);
+                shed.left -= gone;
+                // Sessions that are bound to their servers may stay for hours: they are asked less
+                // and less often.
+                shed.vain = match gone {
+                    0 => shed.vain.saturating_add(1),
+                    _ => 0,
+                };
+                let pause = SHED_NS << (shed.vain / VAIN_TRIES).min(7);
+                shed.next = Time(now.0 + pause);
+            }
             shed.left > 0 && shed.until > now
         });
-        self.moves.next_shed = (!sheds.is_empty()).then_some(Time(now.0 + SHED_NS));
+        self.moves.next_shed = sheds.iter().map(|shed| shed.next).min();
         self.moves.sheds = sheds;
     }
 
@@ -288,6 +310,10 @@ impl Pooler {
         let Some(client) = self.clients.get_mut(id).filter(|c| may_leave(c)) else {
             return false;
         };
+        // A reload took its database away: clients that are there may stay, nobody may come.
+        if self.config.database(&client.database).is_none() {
+            return false;
+        }
         let waits = client.waits();
         client.state = client::State::Leaving { to, waits };
         out.push(Action::Detach(Peer::Client(id)));

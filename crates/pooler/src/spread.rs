@@ -52,11 +52,13 @@ impl Spread {
         }
     }
 
-    /// A pool's newcomers go to these workers.
+    /// A pool's newcomers go to these workers. With none the pool is like one of which nothing was
+    /// said.
     pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, seats: Arc<[WorkerId]>) {
-        if !seats.is_empty() {
-            self.seats.insert(pool, seats);
-        }
+        match seats.is_empty() {
+            true => self.seats.remove(&pool),
+            false => self.seats.insert(pool, seats),
+        };
     }
 
     /// Newcomers of pools without seats go to this worker.

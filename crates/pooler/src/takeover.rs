@@ -288,6 +288,8 @@ impl Pooler {
         };
         let standing = match &client.state {
             _ if client.leaving || client.replication.any() || client.is_tls() => None,
+            // Who is slow to read would hold up all others: that client follows in a later round.
+            _ if client.congested => None,
             State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
             State::Idle | State::Waiting | State::Leaving { .. } => Some(Standing::Ready),

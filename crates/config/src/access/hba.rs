@@ -318,6 +318,21 @@ impl Reader<'_> {
                 "begin the line with hostssl, or leave clientcert out",
             );
         }
+        let names_user = matches!(method, HbaMethod::Peer | HbaMethod::Cert)
+            || options.client_cert == Some(ClientCert::VerifyFull);
+        if options.map.is_some() && !names_user {
+            return wrong(
+                "map= has no name to map here",
+                "write it behind peer, cert or clientcert=verify-full, or leave it out",
+            );
+        }
+        let has_certificate = method == HbaMethod::Cert || options.client_cert.is_some();
+        if options.client_name != ClientName::default() && !has_certificate {
+            return wrong(
+                "clientname= needs a certificate",
+                "write it behind cert or clientcert=verify-full, or leave it out",
+            );
+        }
         if method == HbaMethod::Cert {
             if options.client_cert == Some(ClientCert::VerifyCa) {
                 return wrong(

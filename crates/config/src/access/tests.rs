@@ -275,6 +275,15 @@ const BROKEN: &[(&str, &str)] = &[
         "there is no ident map other",
     ),
     ("local all all peer map=m x", "unsupported parameter x"),
+    ("host all all all md5 map=m", "map= has no name to map here"),
+    (
+        "hostssl all all all trust clientcert=verify-ca map=m",
+        "map= has no name to map here",
+    ),
+    (
+        "host all all all md5 clientname=DN",
+        "clientname= needs a certificate",
+    ),
     (
         "hostssl all all all md5 clientcert=1",
         "invalid clientcert=1",

@@ -125,11 +125,6 @@ fn page_refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
         let text = "the page needs http_token, because http_listen_addr is not loopback\n";
         return Some(plain(StatusCode::FORBIDDEN, text));
     }
-    // A foreign page whose name leads here must not read this one.
-    if terms.token.is_empty() && !names_this_machine(field(request, &HOST).unwrap_or("")) {
-        let text = "call this page by localhost or an address, or set http_token\n";
-        return Some(plain(StatusCode::FORBIDDEN, text));
-    }
     refusal(terms, request)
 }
 
@@ -144,7 +139,10 @@ fn names_this_machine(host: &str) -> bool {
 /// The answer to a request that does not show the token; `None` if it does, or needs none.
 fn refusal(terms: &Terms, request: &Request<Incoming>) -> Option<Answer> {
     if terms.token.is_empty() {
-        return None;
+        // A foreign page whose name leads here must not read what is here.
+        let foreign = field(request, &HOST).is_some_and(|host| !names_this_machine(host));
+        let text = "call this by localhost or an address, or set http_token\n";
+        return (terms.is_local() && foreign).then(|| plain(StatusCode::FORBIDDEN, text));
     }
     let bearer = field(request, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
     let cookies = field(request, &COOKIE).unwrap_or("").split(';');

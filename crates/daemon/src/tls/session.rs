@@ -23,6 +23,8 @@ const OVERHEAD: usize = 128;
 pub struct Session {
     stream: SslStream<Pipe>,
     stage: Stage,
+    /// Its handshake stands in the line of those that can go on.
+    pub in_line: bool,
 }
 
 enum Stage {
@@ -135,12 +137,22 @@ impl Session {
     fn new(ssl: Ssl, role: Role) -> Result<Session, String> {
         let stream = SslStream::new(ssl, Pipe::default()).map_err(|why| stack(&why))?;
         let stage = Stage::Handshake(role);
-        Ok(Session { stream, stage })
+        Ok(Session {
+            stream,
+            stage,
+            in_line: false,
+        })
     }
 
     /// The handshake is under way: nothing can be sealed.
     pub fn is_in_handshake(&self) -> bool {
         matches!(self.stage, Stage::Handshake(_))
+    }
+
+    /// Ciphertext that was taken in and not yet read, in bytes.
+    pub fn unread(&self) -> usize {
+        let pipe = self.stream.get_ref();
+        pipe.input.len() - pipe.at
     }
 
     /// Takes ciphertext in, to be worked through by [`Session::handshake`] or [`Session::open`].

@@ -9,6 +9,7 @@ use crate::auth::{CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJE
 use crate::certificate::ClientName;
 use crate::config::access::{Candidate, ClientCert, Rule};
 use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
+use crate::console::is_console;
 use crate::event::{ClientId, Out, Question};
 use crate::fault::Fault;
 use crate::lookup::Found;
@@ -149,7 +150,9 @@ impl Pooler {
         self.config.hba.as_ref()?.find(&Candidate {
             remote: &client.ends.remote,
             tls: client.is_tls(),
-            physical_replication: client.replication == Replication::Physical,
+            // The console replicates nothing: its own rules hold, whatever a client asks for.
+            physical_replication: client.replication == Replication::Physical
+                && !is_console(&client.database),
             database: &client.database,
             user: &client.user,
         })

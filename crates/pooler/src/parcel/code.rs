@@ -254,6 +254,7 @@ impl Writer {
     fn pool_key(&mut self, key: &PoolKey) {
         self.string(key.database.as_bytes());
         self.string(key.user.as_bytes());
+        self.byte(u8::from(key.lookups));
     }
 
     fn parcel(&mut self, parcel: &Parcel) {
@@ -530,7 +531,11 @@ impl Reader<'_> {
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
-        Ok(Arc::new(PoolKey::new(database, user)))
+        let lookups = self.flag()?;
+        Ok(Arc::new(PoolKey {
+            lookups,
+            ..PoolKey::new(database, user)
+        }))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {

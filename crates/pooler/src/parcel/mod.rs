@@ -18,7 +18,7 @@ use crate::server::ServerParcel;
 use crate::statement::{Named, Statement};
 
 /// The version of the format, and of what both processes do.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// All that travels.
 #[derive(Debug)]

@@ -166,7 +166,7 @@ impl Pooler {
             && !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
         {
-            let (worker, _) = pool.hungry.swap_remove(index);
+            let worker = pool.hungry.swap_remove(index).worker;
             return self.lend(id, worker, out);
         }
         if !held && let Some(client) = self.next_waiter(pool_id) {

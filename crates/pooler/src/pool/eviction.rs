@@ -50,7 +50,12 @@ impl Pooler {
             return false;
         };
         // Other workers' clients of this pool are as near as ours.
-        let elsewhere = self.pools.at(pool_id).hungry.iter().map(|(_, age)| *age);
+        let elsewhere = self
+            .pools
+            .at(pool_id)
+            .hungry
+            .iter()
+            .map(|hungry| hungry.age);
         let wait = self.longest_shared_wait(pool_id).max(elsewhere.max());
         if !served && wait.is_some() || !starved.outweighs(wait, self.now) {
             return false;

@@ -2,9 +2,9 @@
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId, WorkerId};
 use crate::mail::{Mail, ToBroker};
-use crate::pool::{PoolId, PoolKey, Welcome};
+use crate::pool::{Hungry, PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
-use crate::server::{self, ServerParcel};
+use crate::server::{self, Server, ServerParcel};
 
 impl Pooler {
     /// Another worker's clients wait.
@@ -22,7 +22,7 @@ impl Pooler {
         };
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
-        pool.hungry.retain(|(who, _)| *who != worker);
+        pool.hungry.retain(|hungry| hungry.worker != worker);
         if !pool.gives() {
             return;
         }
@@ -38,7 +38,11 @@ impl Pooler {
             out.push(Action::Post(worker, mail));
         }
         if !idle_only {
-            pool.hungry.push((worker, age));
+            pool.hungry.push(Hungry {
+                worker,
+                age,
+                told: self.now,
+            });
         }
     }
 
@@ -111,6 +115,12 @@ impl Pooler {
             self.test_server(id, out);
         } else {
             self.checkin(id, out);
+            // Nobody wanted the server yet: a journey is no use of it.
+            let idle = |server: &&mut Server| matches!(server.state, server::State::Idle);
+            if let Some(server) = self.servers.get_mut(id).filter(idle) {
+                server.since = since;
+                self.watch_server(id);
+            }
         }
         self.suspend_server(id, out);
         self.need(pool_id, out);

@@ -131,8 +131,8 @@ pub struct Pool {
     pub need: bool,
     /// The bound that the Broker said holds it back, as long as clients wait here.
     pub held_by: Option<HeldBy>,
-    /// Workers whose clients wait, and for how long (nanoseconds).
-    pub hungry: Vec<(WorkerId, u64)>,
+    /// Workers whose clients wait.
+    pub hungry: Vec<Hungry>,
     /// Another pool waits for one of its servers to go, and all were busy.
     pub starved: Option<Starved>,
     /// Why there are no new servers for now.
@@ -232,12 +232,12 @@ impl Pool {
     /// The hungry worker that a server given back shall go to, instead of to the oldest waiter
     /// here: one whose oldest waiter has waited longer by more than the slack (2 ms, or an eighth
     /// of the wait here). Reads only what was told.
-    pub fn hungrier(&self, now: Time) -> Option<usize> {
-        let (index, (_, age)) = self
-            .hungry
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, (_, age))| *age)?;
+    pub fn hungrier(&mut self, now: Time) -> Option<usize> {
+        // Hunger is said anew while it lasts, and its end is not told.
+        self.hungry
+            .retain(|hungry| now.0.saturating_sub(hungry.told.0) < HUNGER_NS);
+        let longest = self.hungry.iter().enumerate();
+        let (index, Hungry { age, .. }) = longest.max_by_key(|(_, hungry)| hungry.age)?;
         let Some(here) = self.longest_wait(now) else {
             return Some(index);
         };
@@ -249,6 +249,21 @@ impl Pool {
     pub fn renames(&self, max_prepared_statements: u32) -> bool {
         max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
     }
+}
+
+/// How long what a hungry worker said counts, in nanoseconds: it says so at least three times as
+/// often while its clients wait.
+const HUNGER_NS: u64 = 1_000_000_000;
+
+/// A worker whose clients wait for a server of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Hungry {
+    /// Which.
+    pub worker: WorkerId,
+    /// For how long its oldest client has waited, in nanoseconds, when it said so.
+    pub age: u64,
+    /// When that was.
+    pub told: Time,
 }
 
 /// All pools of a worker. Pools are few, so a free slot is simply looked for.
