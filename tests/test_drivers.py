@@ -58,8 +58,6 @@ def test_directly(program, database):
 
 def test_over_tls(program, make_howdah, database, authority, site):
     """The same with sslmode=verify-full, and with the channel bound where the driver can."""
-    if not program.tls:
-        pytest.skip(f"{program.name} is built without TLS")
     howdah = make_howdah(postgres=database, workers=2, default_pool_size=SERVERS,
                          auth_type="scram-sha-256", secrets={USER: PASSWORD},
                          client_tls_sslmode="require", client_tls_key_file=site.key,

@@ -167,6 +167,16 @@ def test_signed_by_ed25519(make_howdah, programs, scratch):
     assert code != 0 and "did not offer" in text, text
 
 
+def test_signed_by_rsa_pss(make_howdah, programs, scratch):
+    """The hash that binds the channel is among the signature's parameters."""
+    pss = certificates.Authority(scratch, "pss", subject="/CN=PSS", kind="rsa")
+    howdah = make_howdah(auth_type="scram-sha-256", secrets={"scram_user": "secret"},
+                         **listener(pss.issue(digest="-sha384", padding="pss"), pss))
+    said = psql(programs, howdah, sslmode="verify-full", sslrootcert=pss.certificate,
+                channel_binding="require")
+    assert said == (0, "1")
+
+
 def test_chain_with_an_intermediate(make_howdah, programs, scratch, authority):
     """The whole chain is shown: clients need the root only. Client certificates may have one,
     too."""
@@ -507,6 +517,190 @@ def test_set(make_howdah, authority, other_authority, site):
     machine.wait_until(lambda: served(howdah) == new.der(), "the new certificate")
     howdah.console("SET client_tls_sslmode = disable")
     howdah.connect().close()
+
+
+# Clients: sessions that are resumed ---------------------------------------------------------------
+
+def comes_again(howdah, context, session=None, **options):
+    """A client's SSL session, and whether it was resumed from an earlier one."""
+    client = howdah.raw().start_tls(context, session=session)
+    with client:
+        client.login(**options)
+        assert client.value("select 1") == "1"
+        return client.socket.session, client.socket.session_reused
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_resumption(make_howdah, authority, site, version):
+    """By any worker, with the channel bound, after a takeover, too; not once the certificate or a
+    setting of TLS has changed."""
+    howdah = make_howdah(workers=2, auth_type="scram-sha-256", secrets={"scram_user": "secret"},
+                         **listener(site, authority))
+    context = trusting(authority, version=version)
+    who = {"user": "scram_user", "database": "postgres", "password": "secret"}
+    session, reused = comes_again(howdah, context, **who)
+    assert not reused
+    for _ in range(8):
+        session, reused = comes_again(howdah, context, session, **who)
+        assert reused
+    clients = howdah.console("SHOW TLS")[0]
+    assert (clients["resumed"], clients["failed"]) == ("8", "0"), clients
+    take_over(howdah)
+    session, reused = comes_again(howdah, context, session, **who)
+    assert reused
+    howdah.console("SET client_tls_ciphers = 'HIGH'")
+    machine.wait_until(lambda: not comes_again(howdah, context, session, **who)[1],
+                       "a full handshake")
+    session, _ = comes_again(howdah, context, **who)
+    assert comes_again(howdah, context, session, **who)[1]
+    other = authority.issue()
+    howdah.write(client_tls_cert_file=other.chain, client_tls_key_file=other.key)
+    howdah.reload()
+    machine.wait_until(lambda: not comes_again(howdah, context, session, **who)[1],
+                       "a full handshake")
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_no_resumption_with_certificates(shared_howdah, authority, site, version):
+    """Who shows a certificate shows it each time."""
+    howdah = shared_howdah(**listener(site, authority, "verify-full"))
+    context = trusting(authority, authority.client("postgres"), version=version)
+    session, _ = comes_again(howdah, context)
+    assert not session.has_ticket
+    assert not comes_again(howdah, context, session)[1]
+
+
+def take_over(howdah, wait=True):
+    """A successor takes over from the process."""
+    mark, old = howdah.log_mark(), howdah.child
+    with open(os.path.join(howdah.folder, "stderr"), "a") as errors:
+        howdah.child = howdah.spawn("-R", "--quiet", howdah.ini_path, stdin=subprocess.DEVNULL,
+                                    stdout=errors, stderr=errors)
+    howdah.wait_for_log("process up", since=mark, seconds=30)
+    if wait:
+        assert old.wait(30) == 0, howdah.said()
+    return old
+
+
+def test_takeover_leaves_tls_clients(make_howdah, tls_postgres, authority, site):
+    """They stay with the old process, which serves them until they leave, and then ends."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require",
+                         **listener(site, authority, "allow"))
+    context = trusting(authority)
+    with howdah.connect(tls=context) as stays, howdah.connect() as travels:
+        stays.rows("set work_mem to '3MB'")
+        old = take_over(howdah, wait=False)
+        for client in (stays, travels):
+            assert client.value("select 1") == "1"
+        assert stays.value("show work_mem") == "3MB"
+        pids = {row["addr"] + row["port"]: row for row in howdah.console("SHOW CLIENTS")}
+        ports = {row["port"] for row in pids.values()}
+        assert str(travels.socket.getsockname()[1]) in ports
+        assert str(stays.socket.getsockname()[1]) not in ports
+        with howdah.connect(tls=context) as newcomer:
+            assert newcomer.value("select 1") == "1"
+        assert old.poll() is None
+        stays.rows("begin")
+        assert stays.value("select 2") == "2"
+        stays.rows("commit")
+        stays.send(wire.terminate())
+    assert old.wait(30) == 0, howdah.said()
+
+
+# Clients: what is told ----------------------------------------------------------------------------
+
+def test_show_tls(make_howdah, authority, site, other_authority):
+    """Modes, when certificates end, and how handshakes went."""
+    howdah = make_howdah(**listener(site, authority))
+    howdah.connect(tls=trusting(authority)).close()
+    with pytest.raises(ssl.SSLError):
+        howdah.connect(tls=trusting(other_authority))
+    howdah.wait_for_log("TLS handshake failed")
+    clients, servers = howdah.console("SHOW TLS")
+    assert (clients["side"], clients["sslmode"], clients["certificate"]) == (
+        "clients", "require", site.chain)
+    assert clients["days_left"] in ("29", "30") and clients["ends"].endswith("UTC"), clients
+    assert (clients["handshakes"], clients["resumed"], clients["failed"]) == ("1", "0", "1")
+    assert (servers["sslmode"], servers["certificate"], servers["ends"]) == ("prefer", None, None)
+
+
+@pytest.mark.parametrize("version, group", [("1.3", "X25519"), ("1.2", "prime256v1")])
+def test_groups(make_howdah, authority, site, version, group):
+    """The key exchange's group stands behind the cipher, as in PgBouncer."""
+    howdah = make_howdah(**listener(site, authority, client_tls_ecdhcurve=group))
+    with howdah.connect(tls=trusting(authority, version=version)):
+        seen = [row["tls"] for row in howdah.console("SHOW CLIENTS") if row["tls"]]
+        assert [tls.split("/")[2] for tls in seen] == [f"ECDH={group}"], seen
+        howdah.wait_for_log(f"login attempt: .* tls=.*/ECDH={group}")
+
+
+def test_modes_of_clients_by_database(make_howdah, postgres, authority, site):
+    """A database may demand more than the others, or less."""
+    at = f"host={postgres.host} port={postgres.port} dbname=postgres"
+    howdah = make_howdah(databases={
+        "open": f"{at} client_tls_sslmode=allow", "usual": at,
+        "closed": f"{at} client_tls_sslmode=verify-full"}, **listener(site, authority))
+    plain, tls = None, trusting(authority)
+    certified = trusting(authority, authority.client("postgres"))
+    required, missing = ("28000", "SSL required"), (
+        "28000", "connection requires a valid client certificate")
+    for database, context, said in [
+            ("open", plain, None), ("open", tls, None), ("usual", plain, required),
+            ("usual", tls, None), ("closed", plain, required), ("closed", tls, missing),
+            ("closed", certified, None)]:
+        if said:
+            assert refusal(howdah, database=database, tls=context) == said, database
+        else:
+            howdah.connect(database=database, tls=context).close()
+
+
+def test_a_database_wants_tls_where_there_is_none(make_howdah):
+    """--check names it."""
+    howdah = make_howdah(start=False, databases={"d": "host=h client_tls_sslmode=require"})
+    code, output = howdah.check()
+    assert code == 1 and "client_tls_sslmode of database d wants TLS" in output, output
+
+
+# Clients: long streams ----------------------------------------------------------------------------
+
+def test_keys_are_updated(shared_howdah, authority, site):
+    """The client has both sides take new keys, again and again, between its queries."""
+    howdah = shared_howdah(**listener(site, authority))
+    command = ["openssl", "s_client", "-connect", f"{howdah.host}:{howdah.port}", "-tls1_3",
+               "-starttls", "postgres", "-CAfile", authority.certificate]
+    child = machine.spawn(command, as_user=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    ready = b"Z\0\0\0\x05I"
+    seen = bytearray()
+
+    def until_ready(times):
+        while seen.count(ready) < times:
+            data = os.read(child.stdout.fileno(), 65536)
+            assert data, bytes(seen[-2000:])
+            seen.extend(data)
+
+    def say(data):
+        child.stdin.write(data)
+        child.stdin.flush()
+
+    try:
+        while b"---\nread R BLOCK" not in seen and b"Verify return code" not in seen:
+            seen.extend(os.read(child.stdout.fileno(), 65536))
+        say(wire.startup("postgres", "postgres"))
+        until_ready(1)
+        for turn in range(20):
+            say(b"K\n")
+            # What it reads together with the command would be taken for part of that.
+            while seen.count(b"KEYUPDATE") < turn + 1:
+                data = os.read(child.stdout.fileno(), 65536)
+                assert data, bytes(seen[-2000:])
+                seen.extend(data)
+            say(wire.query("select repeat('k', 50000)"))
+            until_ready(turn + 2)
+        assert seen.count(b"k") > 20 * 50_000
+    finally:
+        child.kill()
+        child.wait()
 
 
 # Clients: bad input -----------------------------------------------------------------------------

@@ -57,12 +57,15 @@ class Authority:
         self._openssl("genpkey", *KEYS[kind], "-out", path)
         os.chmod(path, 0o600)
 
-    def _sign(self, key, certificate, subject, extensions, days, version=3, digest="-sha256"):
+    def _sign(self, key, certificate, subject, extensions, days, version=3, digest="-sha256",
+              padding=None):
         """Certifies that a key is this subject's. days below 0: it has expired."""
         self.count += 1
         request = self._path(f"{self.count}.csr")
         self._openssl("req", "-new", "-key", key, "-out", request, "-subj", subject)
         options = [digest] if digest else []
+        if padding:
+            options += ["-sigopt", f"rsa_padding_mode:{padding}"]
         if version == 3:
             path = self._path(f"{self.count}.ext")
             with open(path, "w") as file:
@@ -81,10 +84,10 @@ class Authority:
         return self._openssl("x509", "-in", certificate, "-noout", "-text")
 
     def issue(self, subject="/CN=localhost", names=LOCAL, kind="ecdsa", days=30, version=3,
-              pkcs1=False, digest="-sha256", usage="serverAuth,clientAuth"):
+              pkcs1=False, digest="-sha256", padding=None, usage="serverAuth,clientAuth"):
         """A certificate. names: alternative ones, as openssl writes them. pkcs1: the key's file
         has the older format ("RSA PRIVATE KEY", "EC PRIVATE KEY"). digest: None where the
-        authority's key is Ed25519, which has its own."""
+        authority's key is Ed25519, which has its own. padding: "pss" for RSA-PSS."""
         self.count += 1
         stem = self._path(f"leaf{self.count}")
         key, chain = stem + ".key", stem + ".crt"
@@ -92,7 +95,7 @@ class Authority:
         extensions = [f"extendedKeyUsage={usage}"]
         if names:
             extensions.append("subjectAltName=" + ",".join(names))
-        self._sign(key, chain, subject, extensions, days, version, digest)
+        self._sign(key, chain, subject, extensions, days, version, digest, padding)
         if pkcs1:
             old = key + ".old"
             self._openssl("pkey", "-in", key, "-traditional", "-out", old)

@@ -38,7 +38,6 @@ class Program:
     tools: tuple = ()  # what must be on PATH
     packages: str = ""  # where its packages come from
     console: list = field(default_factory=list)  # the command that reads the console
-    tls: bool = True  # it can, with what it is built from
     binds: bool = True  # SCRAM with a bound channel is among what it can
 
     @property
@@ -147,7 +146,7 @@ PROGRAMS = {program.name: program for program in (
     Program("lib-pq", ["./workload"], ["go", "build", "-o", "workload", "."], ("go",),
             "the Go module proxy", binds=False),
     Program("tokio-postgres", ["target/debug/workload"], ["cargo", "build", "--quiet", "--locked"],
-            ("cargo",), "crates.io", tls=False),
+            ("cargo",), "crates.io"),
     Program("pgjdbc", ["java", "-cp", "target/classes:target/dependency/*", "Workload"],
             ["mvn", "-q", "-B", "compile", "dependency:copy-dependencies"], ("java", "mvn"),
             "Maven Central", ["java", "-cp", "target/classes:target/dependency/*", "Console"]),

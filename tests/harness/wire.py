@@ -251,16 +251,16 @@ class Wire:
         """Sends bytes, all in one go."""
         self.socket.sendall(b"".join(parts))
 
-    def start_tls(self, context, name="localhost", direct=False):
+    def start_tls(self, context, name="localhost", direct=False, session=None):
         """Has all that follows go through TLS, after an SSLRequest or without it (direct). name:
         whom the other side is asked for, by SNI, and whom its certificate must be for where the
-        context checks that."""
+        context checks that. session: an ssl.SSLSession to be resumed."""
         if not direct:
             self.send(ssl_request())
             answer = self.read_bytes(1)
             if answer != b"S":
                 raise Ended(f"{answer!r} to the SSLRequest")
-        self.socket = context.wrap_socket(self.socket, server_hostname=name)
+        self.socket = context.wrap_socket(self.socket, server_hostname=name, session=session)
         # tls-server-end-point: the tests' certificates are signed with SHA-256.
         self.binding = hashlib.sha256(self.socket.getpeercert(True)).digest()
         return self

@@ -79,7 +79,9 @@ pub struct Database {
     pub load_balance_hosts: LoadBalance,
     /// What is demanded of TLS on the way to its servers.
     pub sslmode: Option<SslMode>,
-    /// How TLS begins there.
+    /// What is demanded of TLS of its clients.
+    pub client_tls_sslmode: Option<SslMode>,
+    /// How TLS to its servers begins.
     pub sslnegotiation: SslNegotiation,
     /// When servers go back to their pool.
     pub pool_mode: Option<PoolMode>,
@@ -188,6 +190,7 @@ impl Database {
             server_lifetime: None,
             load_balance_hosts: LoadBalance::RoundRobin,
             sslmode: None,
+            client_tls_sslmode: None,
             sslnegotiation: SslNegotiation::Postgres,
             pool_mode: None,
             session_state: None,
@@ -233,6 +236,7 @@ impl Database {
             }
             "load_balance_hosts" => self.load_balance_hosts = LoadBalance::read(value)?,
             "sslmode" => self.sslmode = Some(SslMode::read(value)?),
+            "client_tls_sslmode" => self.client_tls_sslmode = Some(SslMode::read(value)?),
             "sslnegotiation" => self.sslnegotiation = SslNegotiation::read(value)?,
             "pin_limit" => self.pin_limit = read_limit(value)?,
             "session_state" => self.session_state = Some(SessionState::read(value)?),

@@ -502,15 +502,33 @@ impl Config {
         }
     }
 
-    /// Clients are asked for certificates also where the mode does not demand one: a way to log in needs
-    /// them.
-    pub fn asks_for_certificates(&self) -> bool {
+    /// Whether handshakes ask clients for certificates, as a mode or a way to log in may need them, and
+    /// whether they end there for who has none, as every mode demands one.
+    pub fn wants_certificates(&self) -> (bool, bool) {
         let by_rule = || {
             self.hba
                 .as_ref()
                 .is_some_and(|hba| hba.asks_for_certificates())
         };
-        self.globals.auth_type == AuthType::Cert || by_rule()
+        let databases = self.databases.values().chain(&self.fallback);
+        let (mut some, mut all) = (false, true);
+        for mode in databases
+            .filter_map(|database| database.client_tls_sslmode)
+            .chain([self.globals.client_tls_sslmode])
+        {
+            some |= mode.is_verified();
+            all &= mode.is_verified();
+        }
+        let by_login = || self.globals.auth_type == AuthType::Cert || by_rule();
+        (some || by_login(), all)
+    }
+
+    /// What is demanded of the clients of a database that come over a network.
+    pub fn demanded_of_clients(&self, database: &str) -> SslMode {
+        let fallback = || self.fallback.as_ref().filter(|_| !is_console(database));
+        let database = self.databases.get(database).or_else(fallback);
+        let own = database.and_then(|database| database.client_tls_sslmode);
+        own.unwrap_or(self.tls.clients)
     }
 
     /// SHOW CONFIG.

@@ -10,7 +10,7 @@ use super::peer::Peer;
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
-use super::value::{AuthType, Kind, List, Value, read_number};
+use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
 use super::{
     Authority, CAUSES, CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr,
     is_console,
@@ -403,9 +403,28 @@ impl Resolver {
         }
     }
 
-    /// Logins by certificates alone are for nobody where clients need not show any.
+    /// Logins by certificates alone are for nobody where clients need not show any, and databases that
+    /// want TLS for nobody where there is none.
     fn judge_certificates(&mut self) {
         let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        for database in databases.filter(|_| globals.client_tls_sslmode == SslMode::Disable) {
+            if database
+                .client_tls_sslmode
+                .is_some_and(SslMode::is_required)
+            {
+                self.mistakes.push(Mistake {
+                    place: None,
+                    text: format!(
+                        "client_tls_sslmode of database {} wants TLS, which is switched off",
+                        database.name
+                    ),
+                    remedy:
+                        "set client_tls_sslmode = allow in [pgbouncer], with key and certificate"
+                            .into(),
+                });
+            }
+        }
         if globals.auth_type != AuthType::Cert || globals.client_tls_sslmode.is_verified() {
             return;
         }

@@ -483,6 +483,15 @@ pub static ENTRY: &[Setting] = &[
         "The client_encoding servers are opened with.",
     ),
     entry(
+        "client_tls_sslmode",
+        <SslMode as Value>::KIND,
+        None,
+        &[Database],
+        Built,
+        "What is demanded of TLS of this database's clients; missing means client_tls_sslmode. TLS \
+         must be switched on there. Not in PgBouncer.",
+    ),
+    entry(
         "connect_query",
         Kind::Text,
         None,

@@ -12,6 +12,8 @@ pub struct TlsInForce {
     pub servers: SslMode,
     /// Counts how often what servers are connected with has changed: those from before are replaced.
     pub generation: u64,
+    /// When our own certificates end, for clients and for servers: seconds since 1970.
+    pub ends: [Option<i64>; 2],
 }
 
 impl Default for TlsInForce {
@@ -21,6 +23,7 @@ impl Default for TlsInForce {
             clients: SslMode::Disable,
             servers: SslMode::Disable,
             generation: 0,
+            ends: [None; 2],
         }
     }
 }
@@ -32,6 +35,7 @@ impl TlsInForce {
             clients: config.globals.client_tls_sslmode,
             servers: config.globals.server_tls_sslmode,
             generation,
+            ends: [None; 2],
         }
     }
 }

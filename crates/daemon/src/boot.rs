@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use howdah_daemon::reserve;
 use howdah_daemon::tls::Contexts;
+use howdah_daemon::tls::contexts::TicketSeed;
 
 use crate::cli::Arguments;
 use crate::listen;
@@ -109,12 +110,13 @@ pub fn load_again(
     source: &Source,
     config: Config,
     contexts: Contexts,
+    tickets: TicketSeed,
     log: &Log,
 ) -> (Config, Contexts) {
     let Ok((mut newer, _)) = source.load(None) else {
         return (config, contexts);
     };
-    let contexts = match set_up_tls(&mut newer, log) {
+    let contexts = match set_up_tls(&mut newer, tickets, log) {
         Ok(contexts) => contexts,
         Err(Fatal(why)) => {
             log.say(Level::Error, why);
@@ -135,10 +137,13 @@ pub fn load_again(
 ///
 /// # Errors
 /// A file that the settings name can't be used, or a value.
-pub fn set_up_tls(config: &mut Config, log: &Log) -> Result<Contexts, Fatal> {
-    match Contexts::build(config) {
+pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result<Contexts, Fatal> {
+    match Contexts::build(config, tickets) {
         Ok(contexts) => {
-            config.tls = TlsInForce::asked(config, 0);
+            config.tls = TlsInForce {
+                ends: contexts.certificate_ends(),
+                ..TlsInForce::asked(config, 0)
+            };
             for ending in contexts.endings(crate::reload::now()) {
                 log.say(Level::Warning, ending);
             }
@@ -444,7 +449,7 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
         let remedy = "name a folder that is there and that Howdah may write to, or none";
         wrong("unix_socket_dir", text, remedy);
     }
-    if let Err(bad) = Contexts::build(config) {
+    if let Err(bad) = Contexts::build(config, TicketSeed::default()) {
         let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
         wrong(bad.setting, bad.text, remedy);
     }

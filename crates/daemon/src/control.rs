@@ -9,7 +9,7 @@ use howdah_daemon::driver::memory::Allocator;
 use howdah_daemon::driver::socket::{Listener, clock};
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_daemon::tls::Contexts;
-use howdah_daemon::tls::contexts::Look;
+use howdah_daemon::tls::contexts::{Look, TicketSeed};
 use howdah_pooler::balance::{Balancer, Load, Step};
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
@@ -102,6 +102,8 @@ pub struct Parts {
     pub config: Arc<Config>,
     /// Keys and certificates.
     pub contexts: Arc<Contexts>,
+    /// What the session tickets of these have their keys from.
+    pub tickets: TicketSeed,
     /// Finds hosts.
     pub resolver: Resolver,
     /// The workers' mailboxes, in their order.
@@ -162,6 +164,7 @@ impl Desk {
             source,
             config,
             contexts,
+            tickets,
             resolver,
             workers,
             listeners,
@@ -189,6 +192,7 @@ impl Desk {
             looking: false,
             config,
             contexts,
+            tickets_made: tickets,
             workers,
             ear,
             balancer: Balancer::new(count),
@@ -247,6 +251,8 @@ pub struct Control {
     pub config: Arc<Config>,
     /// What TLS sessions begin with.
     pub contexts: Arc<Contexts>,
+    /// What the session tickets of these have their keys from.
+    pub tickets_made: TicketSeed,
     /// How the files looked that this was made from.
     pub looks: Vec<Look>,
     /// Somebody looks at them.

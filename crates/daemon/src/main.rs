@@ -32,6 +32,7 @@ use boot::{Fatal, Source};
 use cli::{Arguments, Command};
 use dns::Resolver;
 use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::tls::contexts::TicketSeed;
 use howdah_pooler::config::Globals;
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::Freight;
@@ -88,7 +89,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     }
     leave::leave_on_panic(log);
     // Once another process has handed its connections over, nothing may fail any more.
-    let contexts = boot::set_up_tls(&mut config, log)?;
+    let shared_seed = workers::entropy()?;
+    let tickets = TicketSeed::at(shared_seed, reload::now());
+    let contexts = boot::set_up_tls(&mut config, tickets, log)?;
     let config = config;
     let globals = &config.globals;
     let resolver = Resolver::open(&globals.resolv_conf)?;
@@ -123,8 +126,12 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         Err(Fatal(why)) if freight.is_some() => log.say(Level::Warning, why),
         written => written?,
     }
+    // A successor's clients resume the sessions that they had with its predecessor.
+    let tickets = freight.as_ref().map_or(tickets, |(freight, _)| {
+        TicketSeed::at(freight.estate.lasting, reload::now())
+    });
     let (config, contexts) = match freight {
-        Some(_) => boot::load_again(&source, config, contexts, log),
+        Some(_) => boot::load_again(&source, config, contexts, tickets, log),
         None => (config, contexts),
     };
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
@@ -143,6 +150,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             driver_story,
             cores,
             tracer: tracer.clone(),
+            shared_seed,
         },
         freight,
     )?;
@@ -167,6 +175,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         source,
         config,
         contexts,
+        tickets,
         resolver,
         workers: boxes,
         listeners,

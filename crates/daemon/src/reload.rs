@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction};
 use howdah_daemon::tls::Contexts;
-use howdah_daemon::tls::contexts::Look;
+use howdah_daemon::tls::contexts::{Look, TicketSeed};
 use howdah_pooler::config::{Config, Warning};
 use howdah_pooler::event::Answer;
 use howdah_pooler::note::Level;
@@ -48,7 +48,7 @@ impl Control {
     pub fn loaded(&mut self, loaded: Loaded) {
         let loaded = loaded.and_then(|loaded| refuse_broken(loaded, &self.config));
         // A file that asks for certificates instead of passwords must not lose the passwords alone.
-        let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0) {
+        let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0, self.tickets()) {
             Ok(_) => Ok(loaded),
             Err(wrong) => Err(vec![format!("TLS setup failed: {wrong}")]),
         });
@@ -119,26 +119,40 @@ impl Control {
         });
     }
 
-    /// How files of TLS look now; they are all read anew if one was replaced.
+    /// How files of TLS look now; they are all read anew if one was replaced. On a new day as well, as
+    /// session tickets have keys of their own each day, and to tell what ends soon.
     pub fn looked(&mut self, of: &Arc<Config>, looks: &[Look]) {
         self.looking = false;
-        if Arc::ptr_eq(of, &self.config) && *looks != *self.looks {
+        if !Arc::ptr_eq(of, &self.config) {
+            return;
+        }
+        let changed = *looks != *self.looks;
+        if changed {
             self.say("a file of TLS has changed, reading certificates and keys anew");
+            self.say("a file of TLS has changed, reading certificates and keys anew");
+        }
+        if changed || self.tickets().day != self.tickets_made.day {
             let same = (*self.config).clone();
             // What can't be used is in the log, and looked at again when a file changes again.
             let _ = self.put_in_force(same);
         }
     }
 
+    /// What the keys of session tickets come from today.
+    fn tickets(&self) -> TicketSeed {
+        TicketSeed::at(self.tickets_made.secret, now())
+    }
+
     /// What TLS begins with is made anew; if that fails, the old stays.
     fn set_up_tls(&mut self, config: &mut Config) -> Result<(), String> {
         self.looks = Contexts::looks(config);
+        self.tickets_made = self.tickets();
         let old = self.config.tls;
         config.tls = old;
         for doubt in Contexts::doubts(config) {
             self.log.say(Level::Warning, doubt);
         }
-        let contexts = match Contexts::build(config) {
+        let contexts = match Contexts::build(config, self.tickets_made) {
             Ok(contexts) => contexts,
             Err(wrong) => {
                 let text = format!("TLS setup failed: {wrong}");
@@ -150,7 +164,10 @@ impl Control {
             self.log.say(Level::Warning, ending);
         }
         let changed = contexts.of_servers != self.contexts.of_servers;
-        config.tls = TlsInForce::asked(config, old.generation + u64::from(changed));
+        config.tls = TlsInForce {
+            ends: contexts.certificate_ends(),
+            ..TlsInForce::asked(config, old.generation + u64::from(changed))
+        };
         if changed || contexts.of_clients != self.contexts.of_clients {
             self.contexts = Arc::new(contexts);
             let contexts = || Letter::Order(Instruction::Contexts(self.contexts.clone()));

@@ -49,6 +49,8 @@ pub struct Common {
     pub cores: usize,
     /// Where spans go.
     pub tracer: Tracer,
+    /// [`PoolerSetup::shared_seed`].
+    pub shared_seed: [u8; 32],
 }
 
 /// Chooses how to talk to the kernel, and says why.
@@ -103,7 +105,6 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     if let Some(freight) = freight {
         inherit(freight, &boxes);
     }
-    let shared_seed = entropy()?;
     let numbers = Arc::default();
     for (number, mailbox) in (0..count).zip(mailboxes) {
         let seat = Seat {
@@ -112,7 +113,6 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
             mailbox,
             boxes: boxes.clone(),
             seed: entropy()?,
-            shared_seed,
             numbers: Arc::clone(&numbers),
             common: common.clone(),
         };
@@ -157,7 +157,11 @@ pub fn adopt(freight: Freight, boxes: &[PostBox]) {
     }
 }
 
-fn entropy() -> Result<[u8; 32], Fatal> {
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The system has none.
+pub fn entropy() -> Result<[u8; 32], Fatal> {
     let mut seed = [0; 32];
     let got = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
     match got {
@@ -177,7 +181,6 @@ struct Seat {
     mailbox: Mailbox,
     boxes: Vec<PostBox>,
     seed: [u8; 32],
-    shared_seed: [u8; 32],
     numbers: Arc<AtomicU64>,
     common: Common,
 }
@@ -218,6 +221,7 @@ impl Seat {
             driver_story,
             cores,
             tracer,
+            shared_seed,
             ..
         } = self.common;
         let options = socket_options(&config.globals);
@@ -230,7 +234,7 @@ impl Seat {
             usable: u16::try_from(cores).unwrap_or(u16::MAX),
             config,
             seed: self.seed,
-            shared_seed: self.shared_seed,
+            shared_seed,
             started: wall_clock_at_origin(),
             driver: driver_story,
             uid: rustix::process::geteuid().as_raw(),

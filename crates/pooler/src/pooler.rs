@@ -29,6 +29,7 @@ use crate::spread::Spread;
 use crate::statement::Interner;
 use crate::table::Table;
 use crate::timers::Timers;
+use crate::tls::Handshakes;
 use crate::{Seeded, seeded};
 
 /// What a `Pooler` must be told at its birth.
@@ -124,6 +125,8 @@ pub struct Pooler {
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
     pub(crate) moves: Moves,
+    /// Those with clients, and with servers.
+    pub(crate) handshakes: [Handshakes; 2],
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
     /// Who asked the control thread, by ticket.
@@ -192,6 +195,7 @@ impl Pooler {
             janitor: Janitor::default(),
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
             moves: Moves::default(),
+            handshakes: Default::default(),
             random,
             seeded,
             asks: HashMap::with_hasher(seeded),

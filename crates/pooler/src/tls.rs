@@ -54,6 +54,46 @@ pub struct TlsFacts {
     pub binding: Option<Box<[u8]>>,
     /// The other side's certificate, if it showed one that an authority of ours has signed.
     pub peer: Option<Box<PeerCertificate>>,
+    /// An earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// Handshakes with clients, or with servers, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Handshakes {
+    /// Those that were done in full.
+    pub full: u64,
+    /// Those that resumed an earlier session.
+    pub resumed: u64,
+    /// Those that one of the two sides refused.
+    pub failed: u64,
+}
+
+impl Handshakes {
+    /// One more.
+    pub(crate) fn count(&mut self, result: &Result<Box<TlsFacts>, String>) {
+        match result {
+            Ok(facts) if facts.resumed => self.resumed += 1,
+            Ok(_) => self.full += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    /// The same of another worker is added.
+    pub(crate) fn add(&mut self, other: &Handshakes) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.failed += other.failed;
+    }
+}
+
+/// What is told of TLS: of clients first, of servers second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TlsTold {
+    /// Handshakes so far.
+    pub handshakes: [Handshakes; 2],
+    /// [`TlsInForce::ends`].
+    pub ends: [Option<i64>; 2],
 }
 
 /// A certificate that was verified: whom it names.

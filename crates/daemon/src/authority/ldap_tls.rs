@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use howdah_daemon::tls::contexts::SYSTEM_BUNDLES;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -29,14 +30,6 @@ const KEYS: [&str; 5] = [
     "TLS_REQCERT",
     "TLS_CRLCHECK",
     "TLS_CRLFILE",
-];
-
-/// Where systems keep the authorities they trust.
-const SYSTEM_BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
 ];
 
 /// Whom to trust, as was read last.

@@ -10,12 +10,21 @@ use openssl::ssl::{
     SslSessionCacheMode, SslVerifyMode, select_next_proto,
 };
 use openssl::x509::X509;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
+use super::library::{self, TICKET_KEYS};
 use super::session::stack;
 
 /// Seconds.
 const DAY: i64 = 86_400;
+
+/// Where systems keep the authorities they trust.
+pub const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// The protocol's name in ALPN, as the wire has it.
 const ALPN: &[u8] = b"\x0apostgresql";
@@ -39,6 +48,45 @@ impl fmt::Debug for Contexts {
     /// Keys don't belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Contexts")
+    }
+}
+
+/// What the keys of session tickets come from, besides settings and files.
+#[derive(Clone, Copy, Default)]
+pub struct TicketSeed {
+    /// Known to this process and its successors only.
+    pub secret: [u8; 32],
+    /// Since 1970: no ticket is worth anything on the next.
+    pub day: i64,
+}
+
+impl fmt::Debug for TicketSeed {
+    /// Keys don't belong in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketSeed")
+    }
+}
+
+impl TicketSeed {
+    /// Of this secret, at a moment (seconds since 1970).
+    pub fn at(secret: [u8; 32], now: i64) -> TicketSeed {
+        let day = now.div_euclid(DAY);
+        TicketSeed { secret, day }
+    }
+
+    /// The keys for who has all that was hashed: the same in each process that has the same.
+    fn keys(&self, of_clients: &[u8; 32]) -> [u8; TICKET_KEYS] {
+        let mut keys = [0; TICKET_KEYS];
+        for (at, part) in keys.chunks_mut(64).enumerate() {
+            let block = Sha512::new()
+                .chain_update(b"howdah session tickets")
+                .chain_update(self.secret)
+                .chain_update(of_clients)
+                .chain_update(self.day.to_be_bytes())
+                .chain_update([at as u8]);
+            part.copy_from_slice(&block.finalize()[..part.len()]);
+        }
+        keys
     }
 }
 
@@ -75,12 +123,12 @@ impl Contexts {
     ///
     /// # Errors
     /// What is wrong first.
-    pub fn build(config: &Config) -> Result<Contexts, Wrong> {
+    pub fn build(config: &Config, tickets: TicketSeed) -> Result<Contexts, Wrong> {
         let globals = &config.globals;
         let mut contexts = Contexts::default();
         if globals.client_tls_sslmode != SslMode::Disable {
             let mut side = Side::clients(globals);
-            contexts.clients = Some(side.for_clients(globals, config.asks_for_certificates())?);
+            contexts.clients = Some(side.for_clients(config, tickets)?);
             contexts.of_clients = side.hash.finalize().into();
             contexts.ends.append(&mut side.ends);
         }
@@ -113,6 +161,14 @@ impl Contexts {
             days => format!("the certificate in {setting} ends in {days} days"),
         })
         .collect()
+    }
+
+    /// When our certificates for clients and for servers end.
+    pub fn certificate_ends(&self) -> [Option<i64>; 2] {
+        ["client_tls_cert_file", "server_tls_cert_file"].map(|file| {
+            let found = self.ends.iter().find(|(setting, _)| *setting == file);
+            found.map(|(_, end)| *end)
+        })
     }
 
     /// How the files that the settings name look from outside: by this it is seen that one was
@@ -192,7 +248,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn for_clients(&mut self, globals: &Globals, asks: bool) -> Result<SslContext, Wrong> {
+    fn for_clients(&mut self, config: &Config, seed: TicketSeed) -> Result<SslContext, Wrong> {
+        let globals = &config.globals;
         for (_, path) in [self.key, self.certificate] {
             if path.is_empty() {
                 let setting = "client_tls_sslmode";
@@ -206,16 +263,23 @@ impl<'a> Side<'a> {
         self.show_certificate(&mut builder)?;
         self.choose_curve(&mut builder, &globals.client_tls_ecdhcurve)?;
         let mode = globals.client_tls_sslmode;
-        self.hash.update(format!("{mode:?}{asks}"));
-        if mode.is_verified() || asks {
+        let (asks, demands) = config.wants_certificates();
+        self.hash.update(format!("{mode:?}{asks}{demands}"));
+        let blame = |why: String| wrong("client_tls_sslmode", "could not set TLS up", &why);
+        if asks {
             self.trust(&mut builder)?;
-            let must = match mode.is_verified() {
+            let must = match demands {
                 true => SslVerifyMode::FAIL_IF_NO_PEER_CERT,
                 false => SslVerifyMode::NONE,
             };
             builder.set_verify(SslVerifyMode::PEER | must);
+        } else {
+            // A session that is resumed has whom it had, so where certificates count, there is none.
+            self.hash.update(seed.day.to_be_bytes());
+            builder.clear_options(SslOptions::NO_TICKET);
+            let keys = seed.keys(&self.hash.clone().finalize().into());
+            library::set_ticket_keys(&mut builder, &keys).map_err(|why| blame(stack(&why)))?;
         }
-        let blame = |why: String| wrong("client_tls_sslmode", "could not set TLS up", &why);
         builder
             .set_session_id_context(b"howdah")
             .map_err(|why| blame(stack(&why)))?;
@@ -255,7 +319,7 @@ impl<'a> Side<'a> {
     }
 
     /// Versions and ciphers, and what holds for all sessions: buffers are given back when they are
-    /// empty; no renegotiation, no compression, no tickets.
+    /// empty; no renegotiation, no compression, no early data; no tickets until told otherwise.
     fn begin(&mut self, method: SslMethod) -> Result<SslContextBuilder, Wrong> {
         let (name, protocols) = self.protocols;
         let mut builder = SslContextBuilder::new(method)
@@ -394,9 +458,14 @@ impl<'a> Side<'a> {
         if path.is_empty() {
             self.hash.update("the system's authorities");
             let text = "could not read the system's authorities";
-            return builder
-                .set_default_verify_paths()
-                .map_err(|why| wrong(name, text, &stack(&why)));
+            // As a whole and now: a folder is looked into in the midst of handshakes.
+            let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
+            let bundle = SYSTEM_BUNDLES.iter().find(|path| look(path).is_some());
+            return match bundle.filter(|_| named == [None, None]) {
+                Some(bundle) => builder.set_ca_file(bundle),
+                None => builder.set_default_verify_paths(),
+            }
+            .map_err(|why| wrong(name, text, &stack(&why)));
         }
         let text = self.read(self.authorities)?;
         let authorities = X509::stack_from_pem(&text).map_err(|why| unread(&stack(&why)))?;

@@ -8,6 +8,8 @@ use openssl::nid::Nid;
 use openssl::ssl::{NameType, SslRef, SslVerifyMode};
 use openssl::x509::{X509NameEntryRef, X509NameRef, X509Ref, X509VerifyResult};
 
+use super::library;
+
 /// The facts of a session. `verified` says that the other side's certificate, if there is one, was
 /// verified.
 pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
@@ -21,20 +23,19 @@ pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
     TlsFacts {
         version: ssl.version_str().into(),
         cipher: ssl.current_cipher().map_or("", |c| c.name()).into(),
-        group: None,
+        group: library::group(ssl).map(Into::into),
         sni: sni.or_else(asked),
         alpn: ssl.selected_alpn_protocol().map(text),
         binding: served.and_then(|certificate| binding(&certificate)),
         peer: verified(ssl),
+        resumed: ssl.session_reused(),
     }
 }
 
 /// `tls-server-end-point` of RFC 5929: the certificate's hash by the hash of its signature, but never
 /// by MD5 or SHA-1.
 fn binding(certificate: &X509Ref) -> Option<Box<[u8]>> {
-    let signature = certificate.signature_algorithm().object().nid();
-    let digest = match signature.signature_algorithms()?.digest {
-        Nid::UNDEF => return None,
+    let digest = match library::signature_digest(certificate)? {
         Nid::MD5 | Nid::SHA1 => MessageDigest::sha256(),
         digest => MessageDigest::from_nid(digest)?,
     };

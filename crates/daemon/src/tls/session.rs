@@ -13,6 +13,7 @@ use openssl::x509::X509VerifyResult;
 
 use super::Contexts;
 use super::facts::facts;
+use super::library;
 
 /// The most of one record's plain bytes.
 const RECORD: usize = 16 * 1024;
@@ -182,7 +183,10 @@ impl Session {
             Err(_) => Stage::Over,
         };
         match done {
-            Ok(facts) => Step::Done(facts),
+            Ok(facts) => {
+                library::shed(ssl);
+                Step::Done(facts)
+            }
             Err(why) => Step::Failed(why),
         }
     }

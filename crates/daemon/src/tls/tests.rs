@@ -15,110 +15,10 @@ use openssl::symm::Cipher;
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509Builder, X509NameBuilder};
 
-use super::contexts::versions;
+use super::contexts::{TicketSeed, versions};
+use super::samples::{Folder, certificate, config, contexts, elliptic, read, to};
 use super::session::{Opened, Step};
 use super::{Contexts, Session};
-
-/// A folder of its own for each test, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("howdah-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path.to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn elliptic() -> PKey<Private> {
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
-    PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()
-}
-
-/// A certificate for a common name and alternative names, signed by itself.
-fn certificate(key: &PKey<Private>, version: i32, names: &[&str]) -> X509 {
-    let mut subject = X509NameBuilder::new().unwrap();
-    subject.append_entry_by_text("O", "Test, Inc").unwrap();
-    subject.append_entry_by_text("CN", "localhost").unwrap();
-    let subject = subject.build();
-    let mut builder = X509Builder::new().unwrap();
-    builder.set_version(version - 1).unwrap();
-    let number = BigNum::from_u32(7).unwrap().to_asn1_integer().unwrap();
-    builder.set_serial_number(&number).unwrap();
-    builder.set_subject_name(&subject).unwrap();
-    builder.set_issuer_name(&subject).unwrap();
-    builder.set_pubkey(key).unwrap();
-    builder
-        .set_not_before(&Asn1Time::days_from_now(0).unwrap())
-        .unwrap();
-    builder
-        .set_not_after(&Asn1Time::days_from_now(9).unwrap())
-        .unwrap();
-    if version == 3 {
-        let constraints = BasicConstraints::new().ca().build().unwrap();
-        builder.append_extension(constraints).unwrap();
-    }
-    if !names.is_empty() {
-        let mut all = SubjectAlternativeName::new();
-        for name in names {
-            match name.parse::<std::net::IpAddr>() {
-                Ok(_) => all.ip(name),
-                Err(_) => all.dns(name),
-            };
-        }
-        let extension = all.build(&builder.x509v3_context(None, None)).unwrap();
-        builder.append_extension(extension).unwrap();
-    }
-    let digest = match key.id() {
-        openssl::pkey::Id::ED25519 => MessageDigest::null(),
-        _ => MessageDigest::sha384(),
-    };
-    builder.sign(key, digest).unwrap();
-    builder.build()
-}
-
-/// Both sides' contexts with one certificate, which is its own authority.
-fn contexts(folder: &Folder, key: &PKey<Private>, certificate: &X509, more: &str) -> Contexts {
-    Contexts::build(&config(folder, key, certificate, more)).unwrap()
-}
-
-fn config(folder: &Folder, key: &PKey<Private>, certificate: &X509, more: &str) -> Config {
-    let key = folder.write("key", &key.private_key_to_pem_pkcs8().unwrap());
-    let chain = folder.write("chain", &certificate.to_pem().unwrap());
-    read(&format!(
-        "client_tls_sslmode = require\nclient_tls_key_file = {key}\n\
-         client_tls_cert_file = {chain}\nclient_tls_ca_file = {chain}\n\
-         server_tls_sslmode = verify-full\nserver_tls_ca_file = {chain}\n\
-         server_tls_key_file = {key}\nserver_tls_cert_file = {chain}\n{more}"
-    ))
-}
-
-fn read(settings: &str) -> Config {
-    let text = format!("[pgbouncer]\nauth_type = trust\n{settings}");
-    Config::load("x.ini", &text, &mut |_| Ok(String::new()))
-        .unwrap()
-        .0
-}
-
-fn to(host: &str, mode: SslMode) -> TlsConnect {
-    TlsConnect {
-        mode,
-        host: host.into(),
-        direct: false,
-    }
-}
 
 type Shaken = Result<Box<TlsFacts>, String>;
 
@@ -494,7 +394,8 @@ fn mistakes_in_settings_and_files_are_named() {
             "failed to set the curve",
         ),
     ] {
-        let wrong = Contexts::build(&config(&folder, &key, &own, &more)).unwrap_err();
+        let wrong = Contexts::build(&config(&folder, &key, &own, &more), TicketSeed::default())
+            .unwrap_err();
         assert_eq!(wrong.setting, setting, "{more}: {wrong}");
         assert!(wrong.text.contains(text), "{more}: {wrong}");
     }
@@ -556,57 +457,21 @@ fn versions_are_named_as_pgbouncer_names_them() {
     assert!(versions("tls").unwrap_err().contains("\"tls\""));
 }
 
-/// Whatever is changed, cut off or put between in a handshake: there is a session that works, or none.
+/// What [`super::fuzz::handshake`] promises, over random input.
 #[test]
 fn tampered_handshakes_end_well() {
-    let folder = Folder::new("tampered");
-    let key = elliptic();
-    let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
     let mut state = 7u64;
-    let mut random = |below: usize| {
+    let mut random = || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (state >> 33) as usize % below
+        (state >> 33) as u8
     };
     let mut failed = 0;
     for _ in 0..150 {
-        let mut server = Session::accept(&contexts, false).unwrap();
-        let mut client = Session::connect(&contexts, to("localhost", SslMode::Require)).unwrap();
-        let tampered = random(4);
-        let mut done = [false; 2];
-        for flight in 0..8 {
-            let (from, to) = match flight % 2 {
-                0 => (&mut client, &mut server),
-                _ => (&mut server, &mut client),
-            };
-            for (side, session) in [(flight % 2, &mut *from), (1 - flight % 2, &mut *to)] {
-                match session.handshake() {
-                    Step::More => {}
-                    Step::Done(_) => done[side] = true,
-                    Step::Failed(_) => failed += 1,
-                }
-            }
-            let mut bytes = from.take_output().unwrap_or_default();
-            if flight == tampered && !bytes.is_empty() {
-                let at = random(bytes.len());
-                match random(3) {
-                    0 => bytes[at] ^= 1 << random(8),
-                    1 => bytes.truncate(at),
-                    _ => drop(bytes.splice(at..at, [0x16, 3, 3, 0, 1, 0])),
-                }
-            }
-            to.feed(&bytes);
-        }
-        let mut block = Vec::new();
-        if done == [true, true]
-            && let Ok(sealed) = client.seal(b"x", Vec::new())
-        {
-            server.feed(&sealed);
-            let mut len = 0;
-            let end = server.open(&mut block, &mut len);
-            assert!(end != Opened::More || &block[..len] == b"x");
-        }
+        let input: Vec<u8> = std::iter::repeat_with(&mut random).take(40).collect();
+        failed += usize::from(!super::fuzz::handshake(&input));
     }
     assert!(failed > 50, "{failed}");
+    assert!(super::fuzz::handshake(&[]));
 }

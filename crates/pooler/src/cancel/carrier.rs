@@ -116,6 +116,9 @@ impl Pooler {
         server.ends = Some(ends);
         let target = self.errand(id).map(|errand| errand.target);
         let target = target.and_then(|target| self.servers.get(target));
+        if let Some(why) = target.and_then(|target| self.stranger(id, target)) {
+            return self.carrier_failed(id, &why, out);
+        }
         let secured = target.is_some_and(Server::is_tls);
         match self.tls_to(id).filter(|_| secured) {
             None => self.carrier_ready(id, out),
@@ -130,6 +133,16 @@ impl Pooler {
                 out.send_with(Peer::Server(id), write::ssl_request);
             }
         }
+    }
+
+    /// Whoever runs the server behind a unix socket was let be by `requirepeer`. Nobody else is told the
+    /// server's key.
+    fn stranger(&self, id: ServerId, target: &Server) -> Option<String> {
+        let uid = |server: &Server| Some(server.ends.as_ref()?.unix_peer?.uid);
+        self.config
+            .require_peer(&self.pools.at(target.pool).terms.database)?;
+        let (now, then) = (uid(self.servers.get(id)?), uid(target));
+        (now != then).then(|| "requirepeer: another user runs the server now".to_string())
     }
 
     fn errand(&mut self, id: ServerId) -> Option<&mut Errand> {

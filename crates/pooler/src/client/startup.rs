@@ -6,6 +6,7 @@ use howdah_wire::startup::{FirstPacket, Startup, length, read};
 use howdah_wire::write;
 
 use super::{Client, Replication, State};
+use crate::auth::CERT_REQUIRED;
 use crate::config::{AuthType, SessionState, SslMode};
 use crate::console;
 use crate::event::{
@@ -155,9 +156,25 @@ impl Pooler {
         self.config.tls.clients != SslMode::Disable && self.clients.get(id).is_some_and(tcp)
     }
 
-    /// A client must have TLS, and has none.
-    fn lacks_tls(&self, id: ClientId) -> bool {
-        self.config.tls.clients.is_required() && self.takes_tls(id) && !self.is_tls(id)
+    /// What a client lacks of what is demanded for the database it wants.
+    fn lacks_tls(&self, id: ClientId, startup: &Startup<'_>) -> Option<Fault> {
+        let client = self.clients.get(id)?;
+        if !matches!(client.ends.remote, Address::Tcp(..)) {
+            return None;
+        }
+        let named = |key| startup.get(key).filter(|name: &&[u8]| !name.is_empty());
+        let database = named("database").or_else(|| named("user")).unwrap_or(b"");
+        let mode = match std::str::from_utf8(database) {
+            Ok(name) => self.config.demanded_of_clients(name),
+            Err(_) => self.config.tls.clients,
+        };
+        match &client.tls {
+            None if mode.is_required() => Some(Fault::TlsRequired),
+            Some(tls) if mode.is_verified() && tls.peer.is_none() => {
+                Some(Fault::LoginFailed(CERT_REQUIRED))
+            }
+            _ => None,
+        }
     }
 
     /// A client has begun with a handshake, without SSLRequest.
@@ -193,6 +210,7 @@ impl Pooler {
         if !matches!(client.state, State::Handshake) {
             return;
         }
+        self.handshakes[0].count(&result);
         match result {
             Ok(facts) => {
                 client.tls = Some(Arc::from(facts));
@@ -240,13 +258,13 @@ impl Pooler {
             Ok(FirstPacket::Unsupported(major, minor)) => {
                 self.disconnect(id, Fault::Protocol(major, minor), out);
             }
-            Ok(FirstPacket::Startup(_)) if self.lacks_tls(id) => {
-                self.disconnect(id, Fault::TlsRequired, out);
+            Ok(FirstPacket::Startup(startup)) => {
+                let lack = self.lacks_tls(id, &startup);
+                match lack.map_or_else(|| self.wish(id, startup), Err) {
+                    Err(fault) => self.disconnect(id, fault, out),
+                    Ok(wish) => self.place(id, wish, packet, out),
+                }
             }
-            Ok(FirstPacket::Startup(startup)) => match self.wish(id, startup) {
-                Err(fault) => self.disconnect(id, fault, out),
-                Ok(wish) => self.place(id, wish, packet, out),
-            },
         }
     }
 

@@ -42,6 +42,7 @@ impl Show {
             Show::Stats => STATS,
             Show::StatsAverages => STATS_AVERAGES,
             Show::StatsTotals => STATS_TOTALS,
+            Show::Tls => TLS,
             Show::Totals => &[("name", 's'), ("value", 'n')],
             Show::Users => USERS,
             Show::Version => &[("version", 's')],
@@ -63,6 +64,17 @@ pub const TOTALS: [&str; 11] = [
     "ps_client_parse_count",
     "ps_server_parse_count",
     "ps_bind_count",
+];
+
+const TLS: Columns = &[
+    ("side", 's'),
+    ("sslmode", 's'),
+    ("certificate", 's'),
+    ("ends", 's'),
+    ("days_left", 'i'),
+    ("handshakes", 'n'),
+    ("resumed", 'n'),
+    ("failed", 'n'),
 ];
 
 const WORKERS: Columns = &[

@@ -21,7 +21,7 @@ use crate::queries::tally::Told;
 use crate::server::{self, Server};
 use crate::stats::Stats;
 use crate::times::Times;
-use crate::tls::TlsFacts;
+use crate::tls::{TlsFacts, TlsTold};
 
 /// Addresses of a client's names: equal for equal names, as a rule.
 type Login = (*const u8, *const u8);
@@ -165,6 +165,8 @@ pub struct Holdings {
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
     pub suspended: bool,
+    /// TLS.
+    pub tls: TlsTold,
 }
 
 /// A server's state in the console.
@@ -257,6 +259,10 @@ impl Pooler {
             unlogged: self.queries.quota.unlogged,
             paused: self.janitor.is_paused_all(),
             suspended: self.janitor.holds(),
+            tls: TlsTold {
+                handshakes: self.handshakes,
+                ends: self.config.tls.ends,
+            },
             window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),
         }
     }

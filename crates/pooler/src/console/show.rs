@@ -6,17 +6,18 @@ use std::sync::Arc;
 use super::command::has_host_list;
 use super::gather::{ClientRow, Holdings, PoolShare, States};
 use super::lines::{Holder, show_holders};
-use super::rows::{Row, Table, number, text};
+use super::rows::{Row, Table, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::survey::Want;
 use super::{VERSION, names};
 use crate::client::Client;
-use crate::config::{CONSOLE, Database};
-use crate::event::KnownNames;
+use crate::config::{CONSOLE, Database, SslMode};
+use crate::event::{KnownNames, Time};
 use crate::pool::{Pool, PoolKey};
 use crate::pooler::Pooler;
 use crate::queries::tally::{Told, merged};
 use crate::server::Server;
+use crate::tls::Handshakes;
 
 /// What SHOW can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +62,8 @@ pub enum Show {
     StatsAverages,
     /// Counts of databases.
     StatsTotals,
+    /// TLS of clients and of servers.
+    Tls,
     /// Counts and averages of everything.
     Totals,
     /// Users.
@@ -95,6 +98,7 @@ impl Show {
             "stats" => Show::Stats,
             "stats_averages" => Show::StatsAverages,
             "stats_totals" => Show::StatsTotals,
+            "tls" => Show::Tls,
             "totals" => Show::Totals,
             "users" => Show::Users,
             "version" => Show::Version,
@@ -171,6 +175,7 @@ impl Pooler {
             }),
             Show::StatsAverages => of_databases(&holdings, |counts| counts.averages().into()),
             Show::StatsTotals => of_databases(&holdings, |counts| counts.totals().into()),
+            Show::Tls => self.show_tls(&holdings),
             Show::Totals => show_totals(&holdings),
             Show::Users => self.show_users(&holdings),
             Show::Version => vec![vec![text(VERSION)]],
@@ -180,6 +185,34 @@ impl Pooler {
             columns: show.columns().to_vec(),
             rows,
         }
+    }
+
+    /// Clients' side and servers': what is in force, when our certificate ends, handshakes so far.
+    fn show_tls(&self, holdings: &[Holdings]) -> Vec<Row> {
+        let (globals, in_force) = (&self.config.globals, &self.config.tls);
+        let now = self.started + self.now.0 as f64 / 1e9;
+        let sides = [
+            ("clients", in_force.clients, &globals.client_tls_cert_file),
+            ("servers", in_force.servers, &globals.server_tls_cert_file),
+        ];
+        let row = |(at, (side, mode, file)): (usize, (&str, SslMode, &String))| {
+            let end = in_force.ends[at];
+            let mut sum = Handshakes::default();
+            for holding in holdings {
+                sum.add(&holding.tls.handshakes[at]);
+            }
+            vec![
+                text(side),
+                number(mode.word()),
+                end.and_then(|_| text(file)),
+                end.map(|end| date_time(end as f64, Time(0))),
+                end.and_then(|end| number(((end as f64 - now) / 86_400.0).floor())),
+                number(sum.full),
+                number(sum.resumed),
+                number(sum.failed),
+            ]
+        };
+        sides.into_iter().enumerate().map(row).collect()
     }
 
     fn show_config(&self) -> Vec<Row> {

@@ -13,6 +13,7 @@ use crate::queries::tally::{Told, merged};
 use crate::server::Server;
 use crate::stats::Stats;
 use crate::times::Times;
+use crate::tls::TlsTold;
 
 /// What the process tells of itself.
 #[derive(Clone, Debug, Default)]
@@ -224,6 +225,8 @@ pub struct Sight {
     pub paused: bool,
     /// SUSPEND, or a successor takes over.
     pub suspended: bool,
+    /// TLS.
+    pub tls: TlsTold,
     /// The last minutes, oldest first.
     pub history: Vec<Point>,
     /// What pools did in the last second, by the order of `pools`.
@@ -263,6 +266,10 @@ impl Sight {
             queries.push(holding.queries);
             sight.paused |= holding.paused;
             sight.suspended |= holding.suspended;
+            sight.tls.ends = holding.tls.ends;
+            for (sum, part) in sight.tls.handshakes.iter_mut().zip(holding.tls.handshakes) {
+                sum.add(&part);
+            }
             for share in holding.pools {
                 let (key, mode, size) = (share.key.clone(), share.mode, share.size);
                 let pool = pools

@@ -6,6 +6,7 @@ use super::sight::{Levels, PoolSight, Sight, WorkerSight};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
 use crate::times::{BOUNDS, Histogram};
+use crate::tls::Handshakes;
 
 /// The version that `howdah_info` tells.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -81,6 +82,14 @@ fn truth(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
+fn handshakes(counts: &Handshakes) -> ByWord {
+    vec![
+        ("full", counts.full as f64),
+        ("resumed", counts.resumed as f64),
+        ("failed", counts.failed as f64),
+    ]
+}
+
 static METRICS: &[Metric] = &[
     metric(
         "howdah_info",
@@ -147,6 +156,30 @@ static METRICS: &[Metric] = &[
                 .collect()
         }),
         "Memory of the tables of SHOW MEM.",
+    ),
+    metric(
+        "howdah_client_tls_handshakes_total",
+        Counter,
+        ProcessBy("result", |s| handshakes(&s.tls.handshakes[0])),
+        "TLS handshakes with clients: in full, resumed, or refused by one of the two sides.",
+    ),
+    metric(
+        "howdah_server_tls_handshakes_total",
+        Counter,
+        ProcessBy("result", |s| handshakes(&s.tls.handshakes[1])),
+        "TLS handshakes with servers.",
+    ),
+    metric(
+        "howdah_tls_certificate_end_seconds",
+        Gauge,
+        ProcessBy("setting", |s| {
+            ["client_tls_cert_file", "server_tls_cert_file"]
+                .into_iter()
+                .zip(s.tls.ends)
+                .filter_map(|(setting, end)| Some((setting, end? as f64)))
+                .collect()
+        }),
+        "When the certificate of this setting ends, in seconds since 1970.",
     ),
     metric(
         "howdah_late_samples_total",

@@ -63,6 +63,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         unlogged: 0,
         paused: false,
         suspended: false,
+        tls: Default::default(),
     }
 }
 

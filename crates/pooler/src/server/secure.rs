@@ -169,6 +169,7 @@ impl Pooler {
         let Some(server) = self.servers.get_mut(id) else {
             return;
         };
+        self.handshakes[1].count(&result);
         let facts = match result {
             Ok(facts) => facts,
             Err(why) => {

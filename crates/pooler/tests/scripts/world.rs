@@ -6,7 +6,8 @@
 //! - `a Q(select 1) S`: a client sends messages. `a [7] Q(...)`: only so many bytes of them; then
 //!   `a rest`.
 //! - `s1 up`: PostgreSQL takes a connection and logs us in. `s1 connected`, `s1 refused`,
-//!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them.
+//!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them. `s1 connected to a stranger`:
+//!   another user of the system is behind the socket.
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
 //! - In what PostgreSQL says `#1` stands for the server's name of a statement.
 //! - `a connect`: a client connects and says nothing yet; `a login` logs it in. `a ssl request`,
@@ -36,7 +37,7 @@ use howdah_pooler::auth::Secret;
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{
     Action, Address, Answer, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
-    WorkerId,
+    UnixPeer, WorkerId,
 };
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
@@ -380,6 +381,14 @@ impl World {
                 );
             }
             "connected" => self.handle(at, Event::Connected(id, Ok(ends(5432))), &[]),
+            "connected to a stranger" => {
+                let unix_peer = Some(UnixPeer { pid: 1, uid: 7 });
+                let ends = Ends {
+                    unix_peer,
+                    ..ends(5432)
+                };
+                self.handle(at, Event::Connected(id, Ok(ends)), &[]);
+            }
             "refused" => self.handle(at, Event::Connected(id, Err("refused".into())), &[]),
             "reset" => self.handle(at, Event::Lost(peer, Some("reset".into())), &[]),
             _ => self.lesser(name, what, at, peer),

@@ -1,6 +1,6 @@
 //! tokio-postgres with its defaults: every statement named, all requests of a connection pipelined,
 //! types looked up in the catalogue. The server is told by PGHOST, PGPORT, PGUSER, PGPASSWORD and
-//! PGDATABASE. Prints one line "behaviour count" for each behaviour that went as it must.
+//! PGDATABASE; with PGSSLROOTCERT it is reached over TLS, with the channel bound. Prints one line "behaviour count" for each behaviour that went as it must.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::{SinkExt, TryStreamExt};
+use openssl::ssl::{SslConnector, SslMethod};
+use postgres_openssl::MakeTlsConnector;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Kind;
-use tokio_postgres::{AsyncMessage, Client, Error, NoTls};
+use tokio_postgres::config::{ChannelBinding, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Error};
 
 const CLIENTS: usize = 8;
 
@@ -31,16 +34,31 @@ fn refused<T>(result: Result<T, Error>, wanted: &SqlState, what: &str) {
     same(code.as_ref(), Some(wanted), what);
 }
 
+/// TLS that knows the authority of PGSSLROOTCERT and checks the server's name.
+fn tls() -> MakeTlsConnector {
+    let mut builder = SslConnector::builder(SslMethod::tls_client()).expect("TLS");
+    if let Ok(authority) = std::env::var("PGSSLROOTCERT") {
+        builder.set_ca_file(authority).expect("an authority");
+    }
+    MakeTlsConnector::new(builder.build())
+}
+
 async fn connect_hearing(index: usize, heard: Heard) -> Client {
     let of = |name| std::env::var(name).expect("PGHOST and its kin are set");
+    let (mode, binding) = match std::env::var("PGSSLROOTCERT") {
+        Ok(_) => (SslMode::Require, ChannelBinding::Require),
+        Err(_) => (SslMode::Disable, ChannelBinding::Disable),
+    };
     let (client, mut connection) = tokio_postgres::Config::new()
+        .ssl_mode(mode)
+        .channel_binding(binding)
         .host(of("PGHOST"))
         .port(of("PGPORT").parse().expect("a port"))
         .user(of("PGUSER"))
         .password(of("PGPASSWORD"))
         .dbname(of("PGDATABASE"))
         .application_name(format!("tokio {index}"))
-        .connect(NoTls)
+        .connect(tls())
         .await
         .expect("connects");
     tokio::spawn(async move {
@@ -278,7 +296,7 @@ async fn cancels(conns: &mut Vec<Client>) {
                     }
                 }
                 conn.cancel_token()
-                    .cancel_query(NoTls)
+                    .cancel_query(tls())
                     .await
                     .expect("cancels");
             };

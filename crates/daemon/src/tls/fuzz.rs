@@ -1,0 +1,88 @@
+//! The body of the fuzz target `handshake`; a unit test runs it, too.
+
+use std::sync::OnceLock;
+
+use howdah_pooler::config::SslMode;
+
+use super::samples::{Folder, certificate, contexts, elliptic, to};
+use super::session::Step;
+use super::{Contexts, Session};
+
+/// Flights of a handshake, and what may follow it.
+const FLIGHTS: usize = 8;
+/// More is not said in a handshake, whatever the other side says.
+const FLIGHT_MAX: usize = 64 << 10;
+
+fn shared() -> &'static Contexts {
+    static CONTEXTS: OnceLock<Contexts> = OnceLock::new();
+    CONTEXTS.get_or_init(|| {
+        let folder = Folder::new("fuzz");
+        let key = elliptic();
+        contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "")
+    })
+}
+
+/// What is done to a flight on its way, by the next bytes of the input: nothing, a bit changed, an end
+/// cut off, or bytes put between.
+fn tamper(bytes: &mut Vec<u8>, input: &mut impl Iterator<Item = u8>) {
+    let Some(what) = input.next() else { return };
+    let mut number = || usize::from(input.next().unwrap_or(0));
+    let at = (number() << 8 | number()) % (bytes.len() + 1);
+    match what % 8 {
+        0 => {
+            let mask = 1 << (number() % 8);
+            bytes.get_mut(at).map(|byte| *byte ^= mask);
+        }
+        1 => bytes.truncate(at),
+        2 => {
+            let count = number();
+            let more: Vec<u8> = input.by_ref().take(count).collect();
+            drop(bytes.splice(at..at, more));
+        }
+        _ => {}
+    }
+}
+
+/// Two sides shake hands, and what they say is tampered with as the input has it. There is a session
+/// that works, or none: no panic, no endless talk, and nothing is opened that was not said. Gives back
+/// whether there is one on both sides.
+pub fn handshake(input: &[u8]) -> bool {
+    let mut input = input.iter().copied();
+    let direct = input.next().is_some_and(|byte| byte & 1 != 0);
+    let contexts = shared();
+    let mut server = Session::accept(contexts, direct).expect("a certificate");
+    let mut client =
+        Session::connect(contexts, to("localhost", SslMode::Require)).expect("contexts");
+    let mut done = [false; 2];
+    for flight in 0..FLIGHTS {
+        let (from, to) = match flight % 2 {
+            0 => (&mut client, &mut server),
+            _ => (&mut server, &mut client),
+        };
+        for (side, session) in [(flight % 2, &mut *from), (1 - flight % 2, &mut *to)] {
+            match session.handshake() {
+                Step::More => {}
+                Step::Done(_) => done[side] = true,
+                Step::Failed(why) => {
+                    assert!(!why.is_empty() && session.seal(b"x", Vec::new()).is_err());
+                }
+            }
+        }
+        let mut bytes = from.take_output().unwrap_or_default();
+        assert!(bytes.len() < FLIGHT_MAX);
+        tamper(&mut bytes, &mut input);
+        to.feed(&bytes);
+    }
+    let stands = done == [true, true];
+    for (from, to) in [(&mut client, &mut server), (&mut server, &mut client)] {
+        // What was put between may still wait to be opened.
+        let Ok(sealed) = from.seal(b"said", Vec::new()) else {
+            continue;
+        };
+        to.feed(&sealed);
+        let (mut block, mut len) = (Vec::new(), 0);
+        to.open(&mut block, &mut len);
+        assert!(b"said".starts_with(&block[..len]));
+    }
+    stands
+}

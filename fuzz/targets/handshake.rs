@@ -1,0 +1,4 @@
+#![no_main]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    howdah_daemon::tls::fuzz::handshake(bytes);
+});
