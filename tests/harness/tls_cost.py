@@ -82,14 +82,15 @@ class Costs:
                       secrets={USER: wire.scram_secret(PASSWORD)}, auth_type=auth,
                       client_tls_sslmode="require", client_tls_key_file=site.key,
                       client_tls_cert_file=site.chain, server_tls_sslmode=servers,
-                      log_connections=0, log_disconnections=0, max_client_conn=12000,
-                      files=25000, **settings)
+                      log_connections=0, log_disconnections=0,
+                      max_client_conn=self.options.clients + 100, **settings)
 
     def pgbench(self, pooler, *arguments):
         """Runs it to its end over TLS."""
         machine.run([self.programs.path("pgbench"), "-n", "-S", *map(str, arguments), "-U", USER,
                      "-h", pooler.host, "-p", str(pooler.port), "postgres"],
-                    env={**os.environ, "PGSSLMODE": "require", "PGPASSWORD": PASSWORD})
+                    env={**os.environ, "HOME": self.scratch, "PGSSLMODE": "require",
+                         "PGPASSWORD": PASSWORD})
 
     def compare(self, title, poolers, count, work):
         """Each pooler does the work in turn; tells microseconds for each of `count`."""
@@ -120,11 +121,12 @@ class Costs:
     def memory(self):
         """Resident memory of idle clients that have run one transaction."""
         count = self.options.clients
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count + 2000, count + 2000))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the poolers' as well
         context = ssl.create_default_context(cafile=self.authority.certificate)
         for name, program in self.poolers.items():
             for kind, tls in (("plain", None), ("TLS", context)):
-                pooler = self.start(program, **({} if tls else {"servers": "disable"}))
+                pooler = self.start(program)
                 if not tls:
                     pooler.stop()
                     pooler.write(client_tls_sslmode="disable")

@@ -198,19 +198,6 @@ impl Contexts {
                 globals.client_tls_dheparams
             ));
         }
-        if cfg!(feature = "aws-lc") {
-            for (name, suites) in [
-                ("client_tls13_ciphers", &globals.client_tls13_ciphers),
-                ("server_tls13_ciphers", &globals.server_tls13_ciphers),
-            ] {
-                if let Some(suites) = suites.as_ref().filter(|suites| !suites.is_empty()) {
-                    doubts.push(format!(
-                        "{name} = {suites}: this build chooses TLS 1.3 suites itself, all of them \
-                         are offered"
-                    ));
-                }
-            }
-        }
         doubts
     }
 }
@@ -367,14 +354,11 @@ impl<'a> Side<'a> {
                 .set_cipher_list(list)
                 .map_err(|why| wrong(name, &text, &stack(&why)))?;
         }
-        #[cfg(not(feature = "aws-lc"))]
         if let (name, Some(suites)) = self.suites
             && !suites.is_empty()
         {
             let text = format!("failed to set the TLSv1.3 cipher suites: {name} = {suites}");
-            builder
-                .set_ciphersuites(suites)
-                .map_err(|why| wrong(name, &text, &stack(&why)))?;
+            library::set_suites(builder, suites).map_err(|why| wrong(name, &text, &stack(&why)))?;
         }
         Ok(())
     }

@@ -35,12 +35,34 @@ pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
 /// `tls-server-end-point` of RFC 5929: the certificate's hash by the hash of its signature, but never
 /// by MD5 or SHA-1.
 fn binding(certificate: &X509Ref) -> Option<Box<[u8]>> {
-    let digest = match library::signature_digest(certificate)? {
+    let signature = certificate.signature_algorithm().object().nid();
+    let digest = match signature.signature_algorithms()?.digest {
+        Nid::UNDEF if signature == Nid::RSASSAPSS => pss_digest(&certificate.to_der().ok()?)?,
+        Nid::UNDEF => return None,
         Nid::MD5 | Nid::SHA1 => MessageDigest::sha256(),
         digest => MessageDigest::from_nid(digest)?,
     };
     let hash = certificate.digest(digest).ok()?;
     Some(Box::from(&*hash))
+}
+
+/// The hash that RSA-PSS has signed a certificate with: it stands among the signature's parameters.
+fn pss_digest(certificate: &[u8]) -> Option<MessageDigest> {
+    // id-RSASSA-PSS, and the joint beginning of the SHA-2 family's names.
+    const PSS: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a";
+    const SHA_2: &[u8] = b"\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02";
+    // Its parameters begin with the heads of three things inside each other, of two bytes each.
+    const LENGTHS: usize = 3 * 2;
+    let at = certificate
+        .windows(PSS.len())
+        .position(|part| part == PSS)?;
+    let parameters = certificate.get(at + PSS.len() + LENGTHS..)?;
+    match parameters.strip_prefix(SHA_2)?.first()? {
+        1 => Some(MessageDigest::sha256()),
+        2 => Some(MessageDigest::sha384()),
+        3 => Some(MessageDigest::sha512()),
+        _ => None,
+    }
 }
 
 /// The other side's certificate, if it was verified.

@@ -74,7 +74,11 @@ pub fn handshake(input: &[u8]) -> bool {
         to.feed(&bytes);
     }
     let stands = done == [true, true];
-    for (from, to) in [(&mut client, &mut server), (&mut server, &mut client)] {
+    for turn in 0..2 {
+        let (from, to) = match turn {
+            0 => (&mut client, &mut server),
+            _ => (&mut server, &mut client),
+        };
         // What was put between may still wait to be opened.
         let Ok(sealed) = from.seal(b"said", Vec::new()) else {
             continue;

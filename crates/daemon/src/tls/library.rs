@@ -3,11 +3,9 @@
 
 use foreign_types::ForeignTypeRef;
 use openssl::error::ErrorStack;
-use openssl::nid::Nid;
 use openssl::ssl::{SslContextBuilder, SslRef};
-use openssl::x509::X509Ref;
 
-pub(super) use imports::{set_ticket_keys, shed};
+pub(super) use imports::{set_suites, set_ticket_keys, shed};
 
 /// How many bytes session tickets' keys are made of: name, MAC and cipher.
 #[cfg(feature = "aws-lc")]
@@ -27,24 +25,6 @@ pub(super) fn group(ssl: &SslRef) -> Option<String> {
     })
 }
 
-/// The hash of a certificate's signature, which for RSA-PSS is among its parameters; `None` where the
-/// signature has none of its own (Ed25519).
-pub(super) fn signature_digest(certificate: &X509Ref) -> Option<Nid> {
-    let mut digest = 0;
-    // SAFETY: the certificate is borrowed, so it lives; one number is written, and null says that the
-    // others are not wanted.
-    let known = unsafe {
-        imports::X509_get_signature_info(
-            certificate.as_ptr(),
-            &mut digest,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
-    };
-    (known == 1 && digest != Nid::UNDEF.as_raw()).then(|| Nid::from_raw(digest))
-}
-
 fn done(result: i64) -> Result<(), ErrorStack> {
     match result {
         1 => Ok(()),
@@ -54,10 +34,9 @@ fn done(result: i64) -> Result<(), ErrorStack> {
 
 #[cfg(feature = "aws-lc")]
 mod imports {
-    use std::ffi::CStr;
+    use std::ffi::{CStr, CString};
 
     use openssl_sys as library;
-    pub(super) use openssl_sys::X509_get_signature_info;
 
     use super::*;
 
@@ -87,6 +66,19 @@ mod imports {
         }))
     }
 
+    /// Chooses the suites of TLS 1.3, by a list of names.
+    pub(in super::super) fn set_suites(
+        builder: &mut SslContextBuilder,
+        list: &str,
+    ) -> Result<(), ErrorStack> {
+        let list = CString::new(list).unwrap_or_default();
+        // SAFETY: the context belongs to the builder, which is borrowed; the list ends with a zero, and
+        // is copied.
+        done(i64::from(unsafe {
+            library::SSL_CTX_set_ciphersuites(builder.as_ptr(), list.as_ptr())
+        }))
+    }
+
     /// Gives back what only a handshake needs. There must be none under way, and what belongs to the
     /// configuration (the certificate we showed, how we verify) can't be asked for afterwards.
     pub(in super::super) fn shed(ssl: &SslRef) {
@@ -107,6 +99,7 @@ mod imports {
     use std::ffi::c_int;
     use std::ptr::null_mut;
 
+    use openssl::nid::Nid;
     use openssl_sys as library;
 
     use super::*;
@@ -115,16 +108,6 @@ mod imports {
     const GET_NEGOTIATED_GROUP: c_int = 134;
     /// A group without a NID: its number in TLS stands below this.
     const WITHOUT_NID: i64 = 0x0100_0000;
-
-    unsafe extern "C" {
-        pub(super) fn X509_get_signature_info(
-            certificate: *mut library::X509,
-            digest: *mut c_int,
-            key: *mut c_int,
-            bits: *mut c_int,
-            flags: *mut u32,
-        ) -> c_int;
-    }
 
     pub(super) fn group(ssl: &SslRef) -> Option<String> {
         // SAFETY: the session is borrowed, so it lives; this request takes no pointer.
@@ -162,6 +145,14 @@ mod imports {
                 keys.as_mut_ptr().cast(),
             )
         })
+    }
+
+    /// Chooses the suites of TLS 1.3, by a list of names.
+    pub(in super::super) fn set_suites(
+        builder: &mut SslContextBuilder,
+        list: &str,
+    ) -> Result<(), ErrorStack> {
+        builder.set_ciphersuites(list)
     }
 
     /// Gives back what only a handshake needs: OpenSSL keeps it.

@@ -17,7 +17,7 @@ use super::Contexts;
 use super::contexts::TicketSeed;
 
 /// A folder of its own for each test, which goes with it.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
     pub(super) fn new(name: &str) -> Folder {

@@ -1,22 +1,14 @@
 //! Sessions over an in-memory pair: ours on one side, the library's own on the other.
 
-use std::path::PathBuf;
-
-use howdah_pooler::config::{Config, SslMode};
-use howdah_pooler::tls::{TlsConnect, TlsFacts};
-use openssl::asn1::Asn1Time;
-use openssl::bn::BigNum;
-use openssl::ec::{EcGroup, EcKey};
+use howdah_pooler::config::SslMode;
+use howdah_pooler::tls::TlsFacts;
 use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
-use openssl::pkey::{PKey, Private};
+use openssl::pkey::PKey;
 use openssl::rsa::Rsa;
 use openssl::symm::Cipher;
-use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
-use openssl::x509::{X509, X509Builder, X509NameBuilder};
 
 use super::contexts::{TicketSeed, versions};
-use super::samples::{Folder, certificate, config, contexts, elliptic, read, to};
+use super::samples::{Folder, certificate, config, contexts, elliptic, to};
 use super::session::{Opened, Step};
 use super::{Contexts, Session};
 
