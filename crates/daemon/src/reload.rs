@@ -129,7 +129,6 @@ impl Control {
         let changed = *looks != *self.looks;
         if changed {
             self.say("a file of TLS has changed, reading certificates and keys anew");
-            self.say("a file of TLS has changed, reading certificates and keys anew");
         }
         if changed || self.tickets().day != self.tickets_made.day {
             let same = (*self.config).clone();
