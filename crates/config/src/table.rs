@@ -162,7 +162,9 @@ globals! {
         GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
     auth_query_cache: Duration = "0", G, reload, Built,
-        "For how long what auth_query told of a user is believed without asking again, on each worker; 0 for not at all. A wrong password has it asked anew, for the next login. Not in PgBouncer.";
+        "For how long what auth_query told of a user is believed without asking again, on \
+         each worker; 0 asks at each login. After a failed login the next login of that user \
+         asks again. Not in PgBouncer.";
     auth_type: AuthType = "md5", G, reload, Built,
         "How clients prove who they are.";
     auth_user: Option<String> = unset, GD, reload, Built,
@@ -259,7 +261,8 @@ globals! {
     max_packet_size: u32 = "2147483647", G, reload, Built,
         "The longest message taken from either side, in bytes.";
     max_prepared_statements: u32 = "200", G, reload, Built,
-        "How many prepared statements are kept on a server; 0 relays them without a look.";
+        "How many prepared statements are kept on a server. 0 switches their support off: in \
+         transaction mode clients then can't use them.";
     max_user_client_connections: u32 = "0", GU, reload, Built,
         "How many clients of one user may be connected; 0 sets no limit.";
     max_user_connections: u32 = "0", GU, reload, Built,
@@ -269,8 +272,8 @@ globals! {
     min_pool_size: u32 = "0", GD, reload, Built,
         "Servers kept open in a pool that is in use.";
     peer_id: u32 = "0", G, reload, Built,
-        "Our number among the peers of `[peers]`, from 1 to 16383; cancel keys carry it, so that a \
-         cancel request that reaches another peer is forwarded to us. 0: we are nobody's peer.";
+        "Our number among the peers of `[peers]`, from 1 to 16383; cancel keys carry it, so \
+         that a cancel request that reaches another peer is forwarded to us. 0: no peering.";
     pidfile: String = "", G, fixed, Built,
         "The file to write the process id to; empty means none.";
     pin_idle_timeout: Duration = "0", GU, reload, Built,
@@ -383,8 +386,8 @@ globals! {
     stats_users: List = "", G, reload, Built,
         "Users who may look at the console, but change nothing.";
     suspend_timeout: Duration = "10", G, reload, Built,
-        "How long SUSPEND waits for buffers to empty, and a process that is taken over from (`-R`) \
-         for who does not read what it is sent.";
+        "How long SUSPEND and `-R` wait for clients and servers that do not read what they \
+         are sent.";
     syslog: bool = "0", G, reload, Built,
         "Logs to syslog, too: to the datagram socket /dev/log.";
     syslog_facility: Facility = "daemon", G, reload, Built,
@@ -392,9 +395,9 @@ globals! {
     syslog_ident: String = "pgbouncer", G, reload, Built,
         "The name under which syslog shows us.";
     takeover_timeout: Duration = "0", G, reload, Built,
-        "How long who could not follow to the next process after -R (in a transaction, or over TLS) \
-         is served by the old one, before it is told and disconnected; 0: until it leaves. Not in \
-         PgBouncer.";
+        "After `-R`, clients that could not move (an open transaction, TLS) stay on the old \
+         process. This long after the takeover it disconnects them; 0 waits until they leave. \
+         Not in PgBouncer.";
     tcp_defer_accept: u32 = "1", G, reload, Built,
         "Seconds the kernel waits for a client's first byte before it hands the connection over; \
          1 means 45, 0 hands it over at once.";
@@ -430,7 +433,7 @@ globals! {
     user: Option<String> = unset, G, fixed, Built,
         "The system user to become after start as root.";
     verbose: u32 = unset, G, reload, Built,
-        "How much to log: 0 to 3.";
+        "How much to log: 0 is normal, 1 has more about connections, 2 has everything.";
     workers: u32 = "0", G, fixed, Built,
         "Worker threads, at most 1024; 0 takes as many as there are cores to use. Not in PgBouncer.";
 }
