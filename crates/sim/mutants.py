@@ -5,6 +5,7 @@ sources, builds it apart, plays seeds until one fails, and prints which checker 
     ./sim mutants                all of them
     ./sim mutants NAME...        those whose names contain one of these words
     ./sim mutants --runs 20000   so many seeds at most (10000)
+    ./sim mutants --check        only whether each still applies; nothing is built
     ./sim mutants --at-random N  N more, made by chance from the sources of the decisions: a line
                                  is left out or a condition turned round, by --seed (1)
 
@@ -139,6 +140,20 @@ def apply_here(patch):
     return ran.returncode == 0
 
 
+def check_patches(options):
+    """Whether each fits the sources: one that does not says nothing of the simulation."""
+    fresh_copy()
+    missed = 0
+    for patch in patches(options.words):
+        text = patch.read_text()
+        if apply(text):
+            fresh_copy()
+        else:
+            print(f"OUTDATED  {patch.stem}", flush=True)
+            missed += 1
+    return missed
+
+
 def run_patches(options):
     missed = 0
     for patch in patches(options.words):
@@ -211,10 +226,13 @@ def main():
     parser.add_argument("--runs", type=int, default=10000)
     parser.add_argument("--at-random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     if shutil.which("cargo") is None:
         sys.exit("cargo is needed")
     keep_original()
+    if options.check:
+        sys.exit(min(check_patches(options), 100))
     print(f"{'mutation':<44} {'noticed by':<12} {'runs':>6}")
     if options.at_random:
         sys.exit(min(run_at_random(options), 100))

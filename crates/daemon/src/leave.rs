@@ -1,6 +1,5 @@
 //! What must be gone when the process is: the pid file, the unix socket, and whatever listens.
 
-use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::survive::is_asked;
 use howdah_pooler::note::Level;
 use rustix::process::Pid;
 
@@ -106,25 +106,6 @@ pub fn leave(code: i32) -> ! {
     std::process::exit(code)
 }
 
-thread_local! {
-    /// A panic on this thread ends what `survive` was asked to call, and nothing else.
-    static SURVIVES: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Calls a function of a library that panics at what strangers may send it: `None` if it did, and
-/// the log says so. What it worked on must not be used again.
-#[cfg(feature = "ldap")]
-pub fn survive<T>(call: impl FnOnce() -> T) -> Option<T> {
-    SURVIVES.set(true);
-    let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
-    SURVIVES.set(false);
-    survived.ok()
-}
-
-/// Without unwinding, the process would end at what a stranger sends.
-#[cfg(all(feature = "ldap", panic = "abort"))]
-compile_error!("the Cargo feature ldap needs panics that unwind: panic = \"unwind\"");
-
 /// Has a panic on any thread logged and the process ended, but for what is to survive: a worker
 /// that is gone would leave its clients waiting for ever.
 pub fn leave_on_panic(log: &Log) {
@@ -141,7 +122,7 @@ pub fn leave_on_panic(log: &Log) {
             .copied()
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no reason given");
-        if SURVIVES.get() {
+        if is_asked() {
             log.say(
                 Level::Warning,
                 format!("{name} survives a panic{place}: {text}"),
@@ -257,7 +238,10 @@ mod tests {
     fn panics() {
         leave_on_panic(&Log::new(false, 0));
         #[cfg(feature = "ldap")]
-        assert_eq!(survive::<()>(|| panic!("at a stranger's answer")), None);
+        assert_eq!(
+            howdah_daemon::survive::survive::<()>(|| panic!("at a stranger's answer")),
+            None
+        );
         let worker = std::thread::Builder::new().name("worker 7".into());
         let _ = worker
             .spawn(|| panic!("the ledger is {}", "broken"))

@@ -11,6 +11,7 @@ mod output;
 pub mod reserve;
 pub mod secure;
 pub mod sockets;
+pub mod survive;
 pub mod tls;
 pub mod vitals;
 pub mod worker;

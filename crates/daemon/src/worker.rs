@@ -12,6 +12,7 @@ use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
 use crate::secure::Plain;
 use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
+use crate::survive::survive;
 use crate::vitals::{ThreadTimes, Vitals};
 
 /// What a worker asks for decisions: [`Pooler`], or something smaller in tests of the layers
@@ -26,6 +27,13 @@ pub trait Decide {
     fn check(&self) {}
     /// What the worker's thread did since it was last asked for a load.
     fn measured(&mut self, _signals: Signals) {}
+    /// The handling of an event of this connection has panicked: it must end, and nothing else.
+    ///
+    /// # Panics
+    /// More than that is out of order.
+    fn give_up(&mut self, _peer: Peer, _out: &mut Out) {
+        panic!("a mistake that can't be survived");
+    }
     /// How much work that is: about how many things are looked at.
     fn check_work(&self) -> usize {
         0
@@ -51,6 +59,10 @@ impl Decide for Pooler {
 
     fn measured(&mut self, signals: Signals) {
         Pooler::measured(self, signals);
+    }
+
+    fn give_up(&mut self, peer: Peer, out: &mut Out) {
+        Pooler::give_up(self, peer, out);
     }
 }
 
@@ -95,6 +107,26 @@ pub struct Worker<P, D> {
     vitals: Option<Vitals>,
     /// When a load was last told, how long the loop had waited, and what the kernel said.
     told: (Time, u64, ThreadTimes),
+    /// A mistake in handling an event ends the connection that the event is of, not the process.
+    survives: bool,
+}
+
+/// Handles an event; a panic ends the connection that the event is of, if that can be told.
+fn handle<P: Decide>(
+    decisions: &mut P,
+    now: Time,
+    event: Event<'_>,
+    out: &mut Out,
+    survives: bool,
+) {
+    match event.blamed() {
+        Some(peer) if survives => {
+            if survive(|| decisions.handle(now, event, out)).is_none() {
+                decisions.give_up(peer, out);
+            }
+        }
+        _ => decisions.handle(now, event, out),
+    }
 }
 
 /// What the event at hand lends to its actions.
@@ -133,7 +165,14 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             waited: 0,
             vitals: None,
             told: (now, 0, ThreadTimes::default()),
+            survives: false,
         }
+    }
+
+    /// Mistakes of our own end one link. Without this they end the process, as tests want it.
+    pub fn surviving(mut self) -> Self {
+        self.survives = true;
+        self
     }
 
     /// The kernel is asked what this thread does.
@@ -219,7 +258,13 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         match happening {
             Happening::Received(peer, chunk) => {
                 let event = Event::Received(peer, self.sockets.bytes(&chunk));
-                self.decisions.handle(self.now, event, &mut self.out);
+                handle(
+                    &mut self.decisions,
+                    self.now,
+                    event,
+                    &mut self.out,
+                    self.survives,
+                );
                 self.act(AtHand {
                     received: Some(&chunk),
                     ..AtHand::default()
@@ -235,7 +280,13 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             }
             Happening::Opened(peer, plain) => {
                 let event = Event::Received(peer, plain.bytes());
-                self.decisions.handle(self.now, event, &mut self.out);
+                handle(
+                    &mut self.decisions,
+                    self.now,
+                    event,
+                    &mut self.out,
+                    self.survives,
+                );
                 self.act(AtHand {
                     opened: Some(&plain),
                     ..AtHand::default()
@@ -269,7 +320,13 @@ impl<P: Decide, D: Driver> Worker<P, D> {
     }
 
     fn decide(&mut self, event: Event<'_>, at_hand: AtHand<'_>) {
-        self.decisions.handle(self.now, event, &mut self.out);
+        handle(
+            &mut self.decisions,
+            self.now,
+            event,
+            &mut self.out,
+            self.survives,
+        );
         self.act(at_hand);
     }
 
@@ -344,5 +401,64 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 self.decisions.check();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_pooler::event::ClientId;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Panics at everything.
+    #[derive(Default)]
+    struct Broken {
+        given_up: Vec<Peer>,
+    }
+
+    impl Decide for Broken {
+        fn handle(&mut self, _now: Time, _event: Event<'_>, _out: &mut Out) {
+            panic!("a mistake");
+        }
+
+        fn next_deadline(&self) -> Option<Time> {
+            None
+        }
+
+        fn give_up(&mut self, peer: Peer, _out: &mut Out) {
+            self.given_up.push(peer);
+        }
+    }
+
+    #[test]
+    fn a_mistake_ends_the_connection_that_it_can_be_blamed_for() {
+        let (mut broken, mut out) = (Broken::default(), Out::default());
+        let peer = Peer::Client(ClientId {
+            index: 7,
+            generation: 0,
+        });
+        let mut ends = |event: Event<'_>, survives| {
+            let handled = || handle(&mut broken, Time(1), event, &mut out, survives);
+            let ends = catch_unwind(AssertUnwindSafe(handled)).is_err();
+            (ends, std::mem::take(&mut broken.given_up))
+        };
+        assert_eq!(ends(Event::Received(peer, b"x"), true), (false, vec![peer]));
+        assert_eq!(ends(Event::Congested(peer), true), (false, vec![peer]));
+        assert_eq!(
+            ends(Event::Tick, true),
+            (true, vec![]),
+            "whose it is nobody knows"
+        );
+        let begins = Event::Closed { peer, gone: true };
+        assert_eq!(
+            ends(begins, true),
+            (true, vec![]),
+            "there is nothing left to end"
+        );
+        assert_eq!(
+            ends(Event::Received(peer, b"x"), false),
+            (true, vec![]),
+            "in tests"
+        );
     }
 }

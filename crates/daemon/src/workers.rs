@@ -252,6 +252,11 @@ impl Seat {
             workers: self.boxes,
         };
         let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
+        // Where mistakes are looked for, they are to be seen.
+        let worker = match cfg!(debug_assertions) {
+            true => worker,
+            false => worker.surviving(),
+        };
         worker.with_vitals(Vitals::of_this_thread()).run();
     }
 }

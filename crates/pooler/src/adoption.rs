@@ -99,9 +99,7 @@ impl Pooler {
             let entered = ToBroker::ClientEntered { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return id;
-        };
+        let client = self.clients.at_mut(id);
         client.inbox.held = passenger.held;
         client.request = passenger.request;
         client.quiet = passenger.quiet;
@@ -213,17 +211,13 @@ impl Pooler {
 
     /// Gives a client its place in its pool.
     fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.welcomed = standing == Standing::Ready;
         let Some(pool_id) = self.join_pool(id, out) else {
             return;
         };
         let welcomed = self.pools.at(pool_id).welcome.is_some();
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.state = client::State::Idle;
             self.keep_key(id, key);

@@ -4,6 +4,7 @@
 mod pins;
 mod places;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -268,6 +269,36 @@ impl Broker {
     /// Clients that keep servers, or wait for that.
     pub fn pins(&self) -> usize {
         self.pools.values().map(|pool| pool.pins.len()).sum()
+    }
+
+    /// Verifies that what is counted by bound is what the pools have.
+    pub fn check(&self) {
+        let mut databases: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut users: BTreeMap<&str, u32> = BTreeMap::new();
+        for (key, pool) in &self.pools {
+            let held: i64 = pool.held.iter().map(|held| i64::from(*held)).sum();
+            assert_eq!(held, i64::from(pool.total), "permits of a pool");
+            *databases.entry(&key.database).or_default() += pool.total;
+            *users.entry(&key.user).or_default() += pool.total;
+        }
+        for (counted, had) in [
+            (&self.database_servers, &databases),
+            (&self.user_servers, &users),
+        ] {
+            let all: u32 = counted.values().sum();
+            assert_eq!(all, had.values().sum::<u32>(), "permits under all bounds");
+            for (name, count) in counted {
+                assert_eq!(had.get(&**name), Some(count), "permits under a bound");
+            }
+        }
+        let (of_users, of_databases) = (&self.user_clients, &self.database_clients);
+        let of_users: u32 = of_users.values().sum();
+        assert_eq!(
+            of_users,
+            of_databases.values().sum::<u32>(),
+            "clients by bound"
+        );
+        assert!(self.clients <= of_users, "clients");
     }
 
     /// How many workers wait for servers of some pool.

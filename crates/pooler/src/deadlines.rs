@@ -57,18 +57,14 @@ impl Pooler {
         let Some((at, _)) = self.client_deadline(id) else {
             return;
         };
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         self.timers.arm(Peer::Client(id), at, &mut client.timer);
     }
 
     /// Makes sure that a linked client comes up before any deadline that may begin to count while
     /// it is linked: nothing that happens then need touch the timers.
     pub(crate) fn watch_link(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let Some(pool) = client.pool else { return };
         let shortest = self.pools.at(pool).terms.shortest;
         let at = Time(self.now.0.saturating_add(shortest));
@@ -80,17 +76,13 @@ impl Pooler {
         let Some((at, _)) = self.server_deadline(id) else {
             return;
         };
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 
     /// A client's entry has come up: it may be an old one, or corrected since.
     pub(crate) fn client_due(&mut self, id: ClientId, at: Time, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         if client.timer != at {
             return;
         }
@@ -205,9 +197,7 @@ impl Pooler {
 
     /// Likewise a server's.
     pub(crate) fn server_due(&mut self, id: ServerId, at: Time, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         if server.timer != at {
             return;
         }
@@ -220,9 +210,7 @@ impl Pooler {
     }
 
     fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         match server.state {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
             server::State::Resolving

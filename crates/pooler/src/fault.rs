@@ -104,6 +104,10 @@ pub enum Fault {
     /// The administrator asked for it.
     Forced,
 
+    // Our own fault.
+    /// Something that can't be.
+    Mistake,
+
     // The configuration's fault.
     /// No such database.
     NoDatabase(String),
@@ -169,6 +173,7 @@ impl Fault {
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
+            Mistake => "XX000",
             Protocol(..) | QueriesRefused | PinsInStatementMode => "0A000",
             _ => "08P01",
         }
@@ -190,7 +195,7 @@ impl Fault {
     pub fn level(&self) -> Level {
         use Fault::*;
         match self {
-            Config(_) | ServerBytes(_) => Level::Error,
+            Config(_) | ServerBytes(_) | Mistake => Level::Error,
             ServerLogin(..) | ServerParameter(..) => Level::Warning,
             _ => Level::Log,
         }
@@ -289,6 +294,7 @@ impl fmt::Display for Fault {
             AuthDatabaseDisabled(name) => {
                 write!(f, "authentication database \"{name}\" is disabled")
             }
+            Mistake => f.write_str("internal error of the pooler"),
             Config(_) => f.write_str("bouncer config error"),
             ServerBytes(error) => write!(f, "unexpected bytes from server: {error}"),
             ServerLogin(_, text) => f.write_str(text),

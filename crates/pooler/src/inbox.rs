@@ -1,11 +1,5 @@
 //! Where a stream of messages stands: what is held, and what of the current message passes on.
 
-/// How much a client or a server may have held back before it is no longer read from, in bytes.
-pub const HELD_MAX: usize = 256 << 10;
-
-/// The same for a client that waits for a server: there may be thousands.
-pub const WAITING_MAX: usize = 64 << 10;
-
 /// What becomes of the rest of a message that is passing through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fate {

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::command::Alters;
+use crate::effect::first::Alters;
 use crate::event::Time;
 use crate::queries::Watched;
 use crate::statement::{Named, Statement};
@@ -90,22 +90,14 @@ impl Part {
 }
 
 /// One entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Entry {
     /// What it awaits.
     pub reply: Reply,
     /// The reply is ours to read and not the client's to see.
     pub swallow: bool,
-    /// The first of [`Ledger::name_ops`] takes effect with it.
-    pub name_op: bool,
-    /// The first of [`Ledger::set_ops`] takes effect with it.
-    pub set_op: bool,
     /// The client's Parse of its unnamed statement, which drops the old one even if it fails.
     pub unnamed: bool,
-    /// The first of [`Ledger::unnamed_ops`] takes effect with it.
-    pub unnamed_op: bool,
-    /// The first of [`Ledger::described`] is what it describes.
-    pub describes: bool,
     /// It may make PostgreSQL forget statements, or parse texts as something else: nothing that
     /// names one may pass before its end.
     pub barrier: bool,
@@ -122,6 +114,46 @@ pub struct Entry {
     /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
     /// portal's number. Else 0.
     pub named: u64,
+    /// What takes effect when PostgreSQL has agreed, and with it.
+    pub effects: Effects,
+}
+
+/// What an entry changes once it is answered: nothing, as a rule.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Of its client's names.
+    pub name: Option<Box<NameOp>>,
+    /// Of the server's statements.
+    pub set: Option<Box<SetOp>>,
+    /// Of the server's unnamed statement.
+    pub unnamed: Option<UnnamedOp>,
+    /// What is known of the statement that it describes.
+    pub described: Option<Box<Described>>,
+}
+
+/// How many entries have effects of each kind: where there are none, none is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Carried {
+    names: u32,
+    sets: u32,
+    unnamed: u32,
+    described: u32,
+}
+
+impl Carried {
+    fn add(&mut self, effects: &Effects) {
+        self.names += u32::from(effects.name.is_some());
+        self.sets += u32::from(effects.set.is_some());
+        self.unnamed += u32::from(effects.unnamed.is_some());
+        self.described += u32::from(effects.described.is_some());
+    }
+
+    fn take(&mut self, effects: &Effects) {
+        self.names -= u32::from(effects.name.is_some());
+        self.sets -= u32::from(effects.set.is_some());
+        self.unnamed -= u32::from(effects.unnamed.is_some());
+        self.described -= u32::from(effects.described.is_some());
+    }
 }
 
 impl Entry {
@@ -130,17 +162,14 @@ impl Entry {
         Entry {
             reply,
             swallow: false,
-            name_op: false,
-            set_op: false,
             unnamed: false,
-            unnamed_op: false,
-            describes: false,
             barrier: false,
             alters: Alters::Nothing,
             inside: false,
             part: Part::Whole,
             watched: false,
             named: 0,
+            effects: Effects::default(),
         }
     }
 
@@ -193,7 +222,7 @@ pub enum Refusal {
 }
 
 /// What was sent that changes a server's statements, once PostgreSQL has agreed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SetOp {
     /// Under which key.
     pub key: u128,
@@ -246,14 +275,7 @@ pub struct CopyIn {
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: VecDeque<Entry>,
-    /// Changes of the client's names that entries carry, in order.
-    pub name_ops: VecDeque<NameOp>,
-    /// Changes of the server's statements that entries carry, in order.
-    pub set_ops: VecDeque<SetOp>,
-    /// Changes of the server's unnamed statement that entries carry, in order.
-    pub unnamed_ops: VecDeque<UnnamedOp>,
-    /// What entries describe, in order.
-    pub described: VecDeque<Described>,
+    carried: Carried,
     /// Queries that entries run and somebody wants to know of, in order.
     pub watched: VecDeque<Watched>,
     /// Those that have ended since they were last looked at.
@@ -282,8 +304,13 @@ impl Ledger {
     }
 
     /// What PostgreSQL answers now.
-    pub fn front(&self) -> Option<Entry> {
-        self.entries.front().copied()
+    pub fn front(&self) -> Option<&Entry> {
+        self.entries.front()
+    }
+
+    /// What is known of the statement that PostgreSQL describes now, if that is kept.
+    pub fn described(&mut self) -> Option<&mut Described> {
+        self.entries.front_mut()?.effects.described.as_deref_mut()
     }
 
     /// Changes how much of the answer under way the client sees.
@@ -378,16 +405,14 @@ impl Ledger {
         };
         self.flushed = false;
         self.barriers += u32::from(entry.barrier);
+        self.carried.add(&entry.effects);
         self.entries.push_back(entry);
     }
 
     /// The entry in front is answered.
     pub fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
-        self.barriers -= u32::from(entry.barrier);
-        if matches!(entry.reply, Reply::Query | Reply::Sync) {
-            self.readies -= 1;
-        }
+        self.forget(&entry);
         if entry.watched {
             self.ended.extend(self.watched.pop_front());
         }
@@ -419,14 +444,21 @@ impl Ledger {
         }
     }
 
+    /// An entry is taken out.
+    fn forget(&mut self, entry: &Entry) {
+        self.barriers -= u32::from(entry.barrier);
+        self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
+        self.carried.take(&entry.effects);
+    }
+
     /// The Query in front failed: what it would have changed of the client's names stays.
     pub fn keep_names(&mut self) {
         let Some(front) = self.entries.front_mut() else {
             return;
         };
-        if front.name_op && self.name_ops.front().is_some_and(|op| !op.name.is_empty()) {
-            front.name_op = false;
-            self.name_ops.pop_front();
+        let named = |op: &mut Box<NameOp>| !op.name.is_empty();
+        if front.effects.name.take_if(named).is_some() {
+            self.carried.names -= 1;
         }
     }
 
@@ -437,7 +469,7 @@ impl Ledger {
             return None;
         }
         let entry = self.pop();
-        let watched = entry.is_some_and(|entry| entry.watched);
+        let watched = entry.as_ref().is_some_and(|entry| entry.watched);
         if watched
             && self
                 .ended
@@ -477,7 +509,13 @@ impl Ledger {
         let breaks = (1..reach).find(|at| !copies(&self.entries[*at]));
         let simple = self.front().is_some_and(|e| e.reply == Reply::Query);
         if let (Some(at), true) = (breaks, simple) {
-            self.take_out(at);
+            let watched = self.entries.iter().take(at).filter(|e| e.watched).count();
+            if let Some(entry) = self.entries.remove(at) {
+                self.forget(&entry);
+                if entry.watched {
+                    self.watched.remove(watched);
+                }
+            }
         }
         let reach = breaks.unwrap_or(reach);
         let mut at = 0;
@@ -507,53 +545,50 @@ impl Ledger {
         }
     }
 
-    /// Takes out an entry and what it carries.
-    fn take_out(&mut self, at: usize) {
-        let before = |carries: fn(&Entry) -> bool| {
-            carries(&self.entries[at])
-                .then(|| self.entries.iter().take(at).filter(|e| carries(e)).count())
-        };
-        let (name, set, unnamed) = (
-            before(|e| e.name_op),
-            before(|e| e.set_op),
-            before(|e| e.unnamed_op),
-        );
-        let described = before(|e| e.describes);
-        if let Some(at) = before(|e| e.watched) {
-            self.watched.remove(at);
-        }
-        if let Some(at) = name {
-            self.name_ops.remove(at);
-        }
-        if let Some(at) = set {
-            self.set_ops.remove(at);
-        }
-        if let Some(at) = unnamed {
-            self.unnamed_ops.remove(at);
-        }
-        if let Some(at) = described {
-            self.described.remove(at);
-        }
-        if let Some(entry) = self.entries.remove(at) {
-            self.barriers -= u32::from(entry.barrier);
-            self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
-        }
-    }
-
     /// The client is gone: nothing that is owed has anyone to see it.
     pub fn orphan(&mut self) {
         for entry in &mut self.entries {
             entry.swallow = true;
-            entry.name_op = false;
             entry.watched = false;
+            entry.effects.name = None;
         }
-        self.name_ops.clear();
+        self.carried.names = 0;
         self.watched.clear();
+    }
+
+    /// Changes of the client's names are on their way.
+    pub fn changes_names(&self) -> bool {
+        self.carried.names > 0
+    }
+
+    fn described_all(&self) -> impl Iterator<Item = &Described> {
+        let some = self.carried.described > 0;
+        let entries = self.entries.iter().filter(move |_| some);
+        entries.filter_map(|entry| entry.effects.described.as_deref())
+    }
+
+    /// What the server's unnamed statement is to be, when all is answered that changes it.
+    pub fn unnamed(&self) -> Option<&UnnamedOp> {
+        if self.carried.unnamed == 0 {
+            return None;
+        }
+        let mut latest = self.entries.iter().rev();
+        latest.find_map(|entry| entry.effects.unnamed.as_ref())
+    }
+
+    /// A statement is to be parsed on the server under a key.
+    pub fn adds(&self, key: u128) -> bool {
+        let mut sets = self.entries.iter().filter_map(|e| e.effects.set.as_deref());
+        self.carried.sets > 0 && sets.any(|op| op.key == key && op.add)
     }
 
     /// The latest pending change of a name.
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
-        let changes = self.name_ops.iter().rev();
+        if self.carried.names == 0 {
+            return None;
+        }
+        let latest = self.entries.iter().rev();
+        let changes = latest.filter_map(|entry| entry.effects.name.as_deref());
         changes
             .filter(|op| !matches!(op.change, Change::Nothing | Change::Refused(_)))
             .find(|op| *op.name == *name)
@@ -561,39 +596,36 @@ impl Ledger {
 
     /// What the statement under a key is on the server is being found out.
     pub fn checks(&self, key: u128) -> bool {
-        self.described
-            .iter()
+        self.described_all()
             .any(|d| d.asked.is_none() && d.key == key)
     }
 
     /// What the client's statement of this number is, it is about to be told.
     pub fn tells(&self, number: u64) -> bool {
-        let mut asked = self.described.iter().filter_map(|d| d.asked.as_ref());
+        let mut asked = self.described_all().filter_map(|d| d.asked.as_ref());
         asked.any(|asked| asked.number == number)
     }
 
     /// The named statement that a pending definition makes.
     pub fn pending_definition(&mut self, number: u64) -> Option<&mut Named> {
-        self.name_ops
+        self.entries
             .iter_mut()
+            .filter_map(|entry| entry.effects.name.as_deref_mut())
             .find_map(|op| match &mut op.change {
                 Change::Define(named) if named.number == number => Some(named),
                 _ => None,
             })
     }
 
-    /// For invariants: the operations that entries carry are those that wait.
+    /// For invariants: what is counted is what the entries have.
     pub fn check(&self) {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
-        assert_eq!(count(|e| e.name_op), self.name_ops.len(), "name operations");
-        assert_eq!(count(|e| e.set_op), self.set_ops.len(), "set operations");
-        assert_eq!(count(|e| e.describes), self.described.len(), "described");
+        let mut carried = Carried::default();
+        for entry in &self.entries {
+            carried.add(&entry.effects);
+        }
+        assert_eq!(carried, self.carried, "effects of entries");
         assert_eq!(count(|e| e.watched), self.watched.len(), "watched");
-        assert_eq!(
-            count(|e| e.unnamed_op),
-            self.unnamed_ops.len(),
-            "unnamed operations"
-        );
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
         assert_eq!(readies, self.readies as usize, "readies");

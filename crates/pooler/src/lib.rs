@@ -4,6 +4,18 @@
 //! [`event::Action`]s out. Time, entropy and settings are arguments.
 #![forbid(unsafe_code)]
 
+/// What was found of a connection that may be gone meanwhile: what was to be done with it (a late
+/// answer, a timer, mail) is not done. A connection that must be there is looked for with
+/// [`table::Table::at`].
+macro_rules! gone {
+    ($found:expr) => {
+        match $found {
+            Some(found) => found,
+            None => return Default::default(),
+        }
+    };
+}
+
 pub mod adoption;
 pub mod balance;
 pub mod broker;
@@ -11,23 +23,24 @@ pub mod cancel;
 pub mod census;
 pub mod certificate;
 pub mod client;
-pub mod command;
 pub mod console;
 pub mod deadlines;
 pub mod effect;
 pub mod event;
 pub mod fault;
-mod forced_user;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod inbox;
+mod invariants;
 pub mod janitor;
 pub mod ledger;
+pub mod limits;
 pub mod link;
 mod literal;
 pub mod lookup;
 pub mod mail;
 pub mod metrics;
+mod mistake;
 pub mod moving;
 pub mod note;
 pub mod orders;

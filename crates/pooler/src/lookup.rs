@@ -20,13 +20,11 @@ use crate::config::{Database, nanos};
 use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
+use crate::limits;
 use crate::note::Level;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::{self, Unnamed};
-
-/// The longest message accepted in answer, in bytes: passwords have up to 64 KB.
-const MESSAGE_MAX: usize = 1 << 20;
+use crate::server;
 
 /// A lookup under way on a server.
 pub struct Lookup {
@@ -48,9 +46,6 @@ impl std::fmt::Debug for Lookup {
 /// What the query told: name and secret, each may be NULL.
 type Row = (Option<String>, Option<String>);
 
-/// How many users' secrets are remembered on a worker, at most.
-const KNOWN_MAX: usize = 10_000;
-
 /// What auth_query has told lately: see the setting `auth_query_cache`.
 #[derive(Debug)]
 pub struct Known {
@@ -67,10 +62,10 @@ impl Known {
     }
 
     fn learn(&mut self, who: PoolKey, secret: Option<Secret>, now: Time, until: Time) {
-        if self.secrets.len() >= KNOWN_MAX {
+        if self.secrets.len() >= limits::KNOWN_USERS {
             self.secrets.retain(|_, (_, until)| *until > now);
         }
-        if self.secrets.len() < KNOWN_MAX {
+        if self.secrets.len() < limits::KNOWN_USERS {
             self.secrets.insert(who, (secret, until));
         }
     }
@@ -98,9 +93,7 @@ pub enum Found {
 impl Pooler {
     /// True if PostgreSQL must be asked who this client's user is.
     pub(crate) fn needs_lookup(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
+        let client = gone!(self.clients.get(id));
         let listed = self.config.user(&client.user).is_some_and(|u| u.listed);
         !listed && self.auth_user(&client.database).is_some()
     }
@@ -114,9 +107,7 @@ impl Pooler {
 
     /// Begins to look a client's user up: the client waits for a server.
     pub(crate) fn look_up(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let name = client.database.clone();
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
@@ -189,16 +180,12 @@ impl Pooler {
 
     /// A server is there for a client that waits to be looked up.
     pub(crate) fn ask_who(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
-        let Some(client) = self.clients.get(client_id) else {
-            return;
-        };
+        let client = self.clients.at(client_id);
         let own = self.config.database(&client.database);
         let query = own.and_then(|own| own.auth_query.clone());
         let query = query.unwrap_or_else(|| self.config.globals.auth_query.clone());
         let user = client.user.clone();
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.state = server::State::Lookup(Box::new(Lookup {
             client: client_id,
             row: None,
@@ -206,16 +193,14 @@ impl Pooler {
         }));
         (server.since, server.request) = (self.now, self.now);
         server.served = true;
-        server.unnamed = Unnamed::Unknown;
+        server.doubt_unnamed();
         out.send_with(Peer::Server(id), |buf| ask(buf, &query, &user));
         self.watch_server(id);
     }
 
     /// Bytes of a server that looks somebody up.
     pub(crate) fn lookup_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state, server::State::Lookup(_)) {
@@ -228,7 +213,7 @@ impl Pooler {
             let held = &server.inbox.held;
             let header = match header(held) {
                 None => return,
-                Some(Ok(header)) if header.total() <= MESSAGE_MAX => header,
+                Some(Ok(header)) if header.total() <= limits::LOOKUP_MESSAGE => header,
                 Some(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
             };
             if held.len() < header.total() {
@@ -247,9 +232,7 @@ impl Pooler {
             }
             return;
         }
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let server::State::Lookup(lookup) = &mut server.state else {
             return;
         };
@@ -272,9 +255,7 @@ impl Pooler {
 
     /// PostgreSQL has told all: the server goes back, the client goes on.
     fn looked_up(&mut self, id: ServerId, idle: bool, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         let state = std::mem::replace(&mut server.state, server::State::Draining);
         let server::State::Lookup(lookup) = state else {
             return;
@@ -290,9 +271,7 @@ impl Pooler {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
         let waits = |client: &client::Client| matches!(client.state, client::State::Lookup);
-        let Some(client) = self.clients.get_mut(lookup.client).filter(|c| waits(c)) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(lookup.client).filter(|c| waits(c)));
         if let Some(pool) = client.pool.take() {
             self.leave_lookup(pool);
         }

@@ -307,9 +307,7 @@ impl Pooler {
         if self.janitor.holds() || self.janitor.is_shutting_down() {
             return false;
         }
-        let Some(client) = self.clients.get_mut(id).filter(|c| may_leave(c)) else {
-            return false;
-        };
+        let client = gone!(self.clients.get_mut(id).filter(|c| may_leave(c)));
         // A reload took its database away: clients that are there may stay, nobody may come.
         if self.config.database(&client.database).is_none() {
             return false;
@@ -427,9 +425,7 @@ impl Pooler {
 
     /// A client that waits has done so since that time, elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let (client::State::Waiting, Some(pool)) = (&client.state, client.pool) else {
             return;
         };
@@ -528,5 +524,5 @@ fn may_leave(client: &Client) -> bool {
         && client.inbox.at_boundary()
         && !client.replication.any()
         && !(client.leaving || client.stalled || client.parked)
-        && !(client.paused || client.congested)
+        && !(client.is_paused() || client.congested)
 }

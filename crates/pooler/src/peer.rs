@@ -30,15 +30,13 @@ use crate::cancel::{Keys, OldKey};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
 use crate::fault::Fault;
+use crate::limits;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
 use crate::pooler::{Asker, Pooler};
 
 /// How often a request may be forwarded.
 const TTL_MASK: u8 = 3;
-
-/// Requests that may wait for one peer: anybody may send some, and a peer may hang.
-const WAITING_MAX: usize = 10_000;
 
 /// A key in the form that peers share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -238,9 +236,7 @@ impl Pooler {
     /// The client of this worker that a key belongs to.
     pub(crate) fn key_holder(&self, pid: u32, secret: &[u8]) -> Option<ClientId> {
         let plain = self.clients.key_at(Keys::slot(pid)).filter(|id| {
-            let Some(client) = self.clients.get(*id) else {
-                return false;
-            };
+            let client = gone!(self.clients.get(*id));
             let (ours, mine, length) = self.keys.of(*id, client.long_key);
             let has_this_form = client.old_key.is_none() && !self.peering.keys_of.contains_key(id);
             has_this_form && ours == pid && bool::from(secret.ct_eq(&mine[..length]))
@@ -362,7 +358,7 @@ impl Pooler {
         };
         let until = Time(self.now.0.saturating_add(limit));
         let pool = self.peering.pools.entry(peer).or_default();
-        if pool.waiting.len() >= WAITING_MAX {
+        if pool.waiting.len() >= limits::FORWARDS_WAITING {
             let (worker, client) = from;
             return out.push(Action::Post(worker, Mail::Cancelled(client, false)));
         }

@@ -137,6 +137,8 @@ pub struct Pooler {
     pub(crate) numbers: Arc<AtomicU64>,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
+    /// Of our own that were survived.
+    pub(crate) mistakes: u64,
 }
 
 /// Who asked the control thread.
@@ -203,6 +205,7 @@ impl Pooler {
             tickets: 0,
             numbers: setup.numbers,
             spare: Vec::new(),
+            mistakes: 0,
         };
         pooler.peers_changed();
         pooler
@@ -416,72 +419,6 @@ impl Pooler {
         due.into_iter().flatten().min()
     }
 
-    /// How many things [`Pooler::check`] looks at.
-    pub fn check_work(&self) -> usize {
-        (self.clients.len() + self.servers.len()) * (1 + self.pools.iter().count())
-    }
-
-    /// Verifies every invariant; panics with its name if one does not hold.
-    pub fn check(&self) {
-        for (id, server) in self.servers.iter() {
-            server.link.check();
-            if let Some(client) = server.client() {
-                let client = self.clients.get(client).expect("a linked client exists");
-                assert_eq!(client.link(), Some(id), "a link is seen from both sides");
-            }
-        }
-        for (id, client) in self.clients.iter() {
-            if let Some(server) = client.link() {
-                let server = self.servers.get(server).expect("a linked server exists");
-                assert_eq!(server.client(), Some(id), "a link is seen from both sides");
-            }
-        }
-        for (pool_id, pool) in self.pools.iter() {
-            let of_pool = |f: fn(&crate::server::State) -> bool| {
-                let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
-                states.filter(|(_, s)| f(&s.state)).count()
-            };
-            use crate::server::State;
-            let testing = of_pool(|s| matches!(s, State::Checking));
-            assert_eq!(testing, pool.testing as usize, "servers being tested");
-            assert_eq!(of_pool(|_| true), pool.servers as usize, "servers");
-            let connecting = of_pool(|s| {
-                use State::{ConnectQuery, Connecting, Login, Resolving, Securing};
-                matches!(
-                    s,
-                    Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
-                )
-            });
-            assert_eq!(connecting, pool.connecting as usize, "servers connecting");
-            let clients = self.clients.iter();
-            let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
-            assert_eq!(clients, pool.clients as usize, "clients");
-            let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
-            let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
-            let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
-            for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
-                assert!(
-                    pool.pin_line.iter().any(|(waiter, _)| *waiter == id),
-                    "who waits for leave stands in line"
-                );
-            }
-            assert_eq!(
-                pinned, pool.pinned as usize,
-                "clients that keep their server"
-            );
-            for id in &pool.idle {
-                let server = self.servers.get(*id).expect("an idle server exists");
-                assert!(!server.link.is_owed(), "an idle server owes nothing");
-                // It may be in the middle of a notice, which goes nowhere.
-                assert!(
-                    !server.inbox.relaying(),
-                    "an idle server is between messages"
-                );
-                assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
-            }
-        }
-    }
-
     /// The next number for the console: one sequence for the clients and servers of all workers,
     /// from 1.
     pub(crate) fn number(&self) -> u64 {
@@ -493,9 +430,7 @@ impl Pooler {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let name = |name: &str, none: &'static str| match name {
             "" => none.to_string(),
             name => name.to_string(),
@@ -520,9 +455,7 @@ impl Pooler {
         if level > Level::Log && !self.noisy(level) {
             return;
         }
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         let key = &self.pools.at(server.pool).key;
         let ends = server.ends.as_ref();
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);

@@ -7,8 +7,8 @@ use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
 use crate::event::{Action, Address, Close, Out};
 use crate::fault::Fault;
-use crate::forced_user::is_forsaken;
 use crate::mail::{Mail, ToBroker};
+use crate::pool::route::is_forsaken;
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Server};
@@ -153,7 +153,7 @@ impl Pooler {
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 _ => {
-                    server.ending.get_or_insert(Ending::Ordered(why));
+                    server.must_close_too(Ending::Ordered(why));
                     let linked = server.client();
                     if linked.is_some() {
                         self.settle(server_id, out);

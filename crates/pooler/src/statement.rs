@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use std::hash::BuildHasher;
 
 use crate::Seeded;
-use crate::command::{Alters, Forgets, Resets, alters, forgets, is_planned, resets};
+use crate::effect::{Effects, First, effects, first};
 use crate::event::WorkerId;
+use crate::limits;
 use crate::params::Meaning;
 use crate::queries::text::{QueryText, Texts};
 
@@ -24,28 +25,6 @@ pub const VOID: &[u8] = b"howdah_void";
 
 /// A name on servers that no statement ever has.
 pub const UNKNOWN: &[u8] = b"howdah_unknown";
-
-/// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
-pub const PARSE_MAX: u32 = 64 << 20;
-
-/// The longest Parse of the unnamed statement that is held to be remembered, in bytes. A longer one is
-/// passed on, and lasts as long as its transaction.
-pub const UNNAMED_MAX: u32 = 8 << 20;
-
-/// The texts that a client has named may take this many bytes.
-pub const CLIENT_MAX: usize = 64 << 20;
-
-/// All texts of a worker may.
-const WORKER_MAX: usize = 256 << 20;
-
-/// A server that has texts of more bytes loses those used longest ago when it next gets a client.
-const SERVER_MAX: usize = 16 << 20;
-
-/// Texts that nobody has any more may take this many bytes, or as many as those in use do.
-const PURGE_BYTES: usize = 16 << 20;
-
-/// Less is not worth tidying, in bytes.
-const TIDY_BYTES: usize = 1 << 20;
 
 /// A statement's text and parameter types, once per worker however many clients have it.
 #[derive(Debug)]
@@ -63,16 +42,10 @@ pub struct Statement {
     /// [`Interner::schema`] has them:
     /// what tells it from the same text parsed before.
     pub schema: u64,
-    /// What running it forgets.
-    pub forgets: Forgets,
-    /// Which settings running it resets.
-    pub resets: Resets,
-    /// What running it does to what others mean.
-    pub alters: Alters,
-    /// PostgreSQL refuses it once its rows have changed.
-    pub planned: bool,
+    /// What follows from its first command.
+    pub first: First,
     /// What running it may do to its session, if anything.
-    pub effects: Option<Box<crate::effect::Effects>>,
+    pub effects: Option<Box<Effects>>,
     key: OnceLock<u128>,
     /// Its text without constants, once somebody wants to know of its queries.
     query_text: OnceLock<Arc<QueryText>>,
@@ -90,11 +63,8 @@ impl Statement {
             constants,
             private: false,
             schema,
-            forgets: forgets(text),
-            resets: resets(text),
-            alters: alters(text),
-            planned: is_planned(text),
-            effects: Some(crate::effect::effects(text))
+            first: first(text),
+            effects: Some(effects(text))
                 .filter(|effects| !effects.is_nothing())
                 .map(Box::new),
             key: OnceLock::new(),
@@ -322,7 +292,7 @@ impl Interner {
             private: 0,
             bytes: 0,
             added: 0,
-            purge_at_bytes: PURGE_BYTES,
+            purge_at_bytes: limits::UNUSED_TEXTS,
         }
     }
 
@@ -428,26 +398,26 @@ impl Interner {
         self.purge_at = (self.statements.len() * 2).max(1024);
         let kept = self.statements.iter().map(|s| s.definition.len());
         self.bytes = kept.sum();
-        self.purge_at_bytes = self.bytes.max(PURGE_BYTES);
+        self.purge_at_bytes = self.bytes.max(limits::UNUSED_TEXTS);
         self.added = 0;
     }
 
     /// Whether a text of so many bytes more may be remembered.
     pub fn has_room(&mut self, size: usize) -> bool {
-        if self.bytes + size > WORKER_MAX && self.added > 0 {
+        if self.bytes + size > limits::WORKER_TEXTS && self.added > 0 {
             self.purge();
         }
-        self.bytes + size <= WORKER_MAX
+        self.bytes + size <= limits::WORKER_TEXTS
     }
 
     /// There are so many bytes of texts that it matters whose they are.
     pub fn is_large(&self) -> bool {
-        self.bytes > PURGE_BYTES
+        self.bytes > limits::UNUSED_TEXTS
     }
 
     /// There may be much that nobody has any more.
     pub fn is_untidy(&self) -> bool {
-        self.bytes > TIDY_BYTES
+        self.bytes > limits::TIDIED_TEXTS
     }
 
     /// Every now and then: what nobody has any more goes, where that may be much.
@@ -634,7 +604,7 @@ impl ServerSet {
     /// a smaller `max_prepared_statements` takes nothing away until something is added.
     pub fn outgrows(&mut self, max: usize) -> bool {
         let grown = std::mem::take(&mut self.grown);
-        grown && (self.entries.len() > max || self.bytes > SERVER_MAX)
+        grown && (self.entries.len() > max || self.bytes > limits::SERVER_TEXTS)
     }
 
     /// The key under which a statement is, or would go, and how sure it is that it is there.
@@ -730,10 +700,10 @@ impl ServerSet {
     /// used for longest, oldest first.
     pub fn surplus(&self, max: usize) -> Vec<u128> {
         let many = self.entries.len().saturating_sub(max);
-        if self.bytes <= SERVER_MAX {
+        if self.bytes <= limits::SERVER_TEXTS {
             return self.oldest(many);
         }
-        let mut too_much = self.bytes - SERVER_MAX;
+        let mut too_much = self.bytes - limits::SERVER_TEXTS;
         let mut keys = self.oldest(self.entries.len());
         let enough = keys.iter().position(|key| {
             let size = self.entries[key].statement.definition.len();

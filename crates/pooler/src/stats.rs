@@ -40,6 +40,8 @@ pub struct Stats {
     /// Servers closed to make room for another pool's: under a bound that both share, or at
     /// PostgreSQL's `max_connections`.
     pub evictions: u64,
+    /// Links that ended by a mistake of our own.
+    pub mistakes: u64,
 }
 
 impl Stats {
@@ -81,6 +83,7 @@ impl Stats {
         }
         self.slow_queries += other.slow_queries;
         self.evictions += other.evictions;
+        self.mistakes += other.mistakes;
     }
 
     /// PgBouncer's line in the log about what was counted in so many seconds.
@@ -123,6 +126,7 @@ impl Stats {
             pins_for: std::array::from_fn(|at| self.pins_for[at] - earlier.pins_for[at]),
             slow_queries: self.slow_queries - earlier.slow_queries,
             evictions: self.evictions - earlier.evictions,
+            mistakes: self.mistakes - earlier.mistakes,
         }
     }
 }

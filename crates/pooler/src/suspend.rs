@@ -98,9 +98,7 @@ impl Pooler {
             return;
         }
         use client::State;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let concerned = !matches!(
             client.state,
             State::Console(_)
@@ -114,9 +112,10 @@ impl Pooler {
         let between = client.inbox.at_boundary();
         let link = client.link();
         if concerned {
-            let stop = between && !client.paused;
-            client.paused |= stop;
-            self.suspend_peer(Peer::Client(id), between, stop, out);
+            if between {
+                client.pause(id, out);
+            }
+            self.suspend_peer(Peer::Client(id), between, out);
         }
         if let Some(server) = link {
             self.flush_again(Peer::Server(server), out);
@@ -129,9 +128,7 @@ impl Pooler {
             return;
         }
         use server::State;
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         // Logins and cancels end by themselves, and nobody has begun anything there.
         let concerned = !matches!(
             server.state,
@@ -148,22 +145,20 @@ impl Pooler {
         let between = server.inbox.at_boundary();
         let link = server.client();
         if concerned {
-            let stop = between && !server.paused;
-            server.paused |= stop;
-            self.suspend_peer(Peer::Server(id), between, stop, out);
+            if between {
+                server.pause(id, out);
+            }
+            self.suspend_peer(Peer::Server(id), between, out);
         }
         if let Some(client) = link {
             self.flush_again(Peer::Client(client), out);
         }
     }
 
-    fn suspend_peer(&mut self, peer: Peer, between: bool, stop: bool, out: &mut Out) {
+    fn suspend_peer(&mut self, peer: Peer, between: bool, out: &mut Out) {
         let Some(suspension) = &mut self.janitor.suspension else {
             return;
         };
-        if stop {
-            out.push(Action::Receive { peer, on: false });
-        }
         let step = suspension.peers.entry(peer).or_insert(Step::Reading);
         if *step == Step::Reading && between {
             *step = Step::Flushing;

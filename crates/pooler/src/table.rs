@@ -103,6 +103,30 @@ impl<K: Key, T> Table<K, T> {
         slot.value.as_deref_mut()
     }
 
+    /// The value under a key that must be there: its end is an event of its own, and comes later.
+    ///
+    /// # Panics
+    /// It is not: a mistake of our own.
+    #[track_caller]
+    pub fn at(&self, key: K) -> &T {
+        match self.get(key) {
+            Some(value) => value,
+            None => missing(),
+        }
+    }
+
+    /// Likewise, to change.
+    ///
+    /// # Panics
+    /// It is not there: a mistake of our own.
+    #[track_caller]
+    pub fn at_mut(&mut self, key: K) -> &mut T {
+        match self.get_mut(key) {
+            Some(value) => value,
+            None => missing(),
+        }
+    }
+
     /// The key now valid for a slot, whatever its generation.
     pub fn key_at(&self, index: u32) -> Option<K> {
         let slot = self.slots.get(index as usize)?;
@@ -147,6 +171,12 @@ impl<K: Key, T> Table<K, T> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+#[cold]
+#[track_caller]
+fn missing() -> ! {
+    panic!("a connection that is spoken of is gone")
 }
 
 #[cfg(test)]

@@ -256,9 +256,7 @@ impl Pooler {
     /// True if the server travels.
     fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
         use server::State;
-        let Some(server) = self.servers.get_mut(id) else {
-            return false;
-        };
+        let server = gone!(self.servers.get_mut(id));
         match server.state {
             // A session's keys stay in the process they were made in.
             State::Idle if server.may_travel() && !server.is_tls() => {
@@ -283,9 +281,7 @@ impl Pooler {
     /// True if the client travels.
     fn pack_client(&mut self, id: ClientId) -> bool {
         use client::State;
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let standing = match &client.state {
             _ if client.leaving || client.replication.any() || client.is_tls() => None,
             // Who is slow to read would hold up all others: that client follows in a later round.
@@ -398,9 +394,7 @@ impl Pooler {
 
     /// Likewise of a server, which is in the table still.
     pub(crate) fn server_packed(&mut self, id: ServerId, socket: LooseSocket, out: &mut Out) {
-        let Some(pool) = self.servers.get(id).map(|server| server.pool) else {
-            return;
-        };
+        let pool = gone!(self.servers.get(id).map(|server| server.pool));
         let session = self.session_of(id);
         if session.is_some_and(|(_, there)| there)
             && self.servers.get(id).is_some_and(Server::is_in_a_message)

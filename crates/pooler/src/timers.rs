@@ -28,6 +28,11 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
+    /// All entries, old ones among them.
+    pub fn entries(&self) -> impl Iterator<Item = (Time, Peer)> {
+        self.heap.iter().map(|Reverse(entry)| *entry)
+    }
+
     /// Takes out one entry that is due. It may be an old one: compare it with the connection's.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, Peer)> {
         let Reverse((at, _)) = self.heap.peek()?;

@@ -27,7 +27,7 @@ use ldap3::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::leave::survive;
+use howdah_daemon::survive::survive;
 
 /// How long connecting to one address may take, as in PgBouncer.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);

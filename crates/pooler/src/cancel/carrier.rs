@@ -52,9 +52,7 @@ impl Pooler {
             return;
         }
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
-        let Some(server) = self.servers.get_mut(target) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(target));
         let (Some(ends), Some(_)) = (&server.ends, &server.key) else {
             if let Some((worker, client)) = asker {
                 out.push(Action::Post(worker, Mail::Cancelled(client, true)));
@@ -70,12 +68,13 @@ impl Pooler {
             sent: false,
             asked: false,
         };
-        let carrier = self.servers.insert(|_| Server {
-            number,
-            to: crate::place::whole(&to).into(),
-            state: server::State::Cancel(Box::new(errand)),
-            host,
-            ..Server::blank(pool, seeded, now)
+        let carrier = self.servers.insert(|_| {
+            let mut carrier = Server::blank(pool, seeded, now);
+            carrier.number = number;
+            carrier.to = crate::place::whole(&to).into();
+            carrier.state = server::State::Cancel(Box::new(errand));
+            carrier.host = host;
+            carrier
         });
         self.pools.at_mut(pool).servers += 1;
         out.push(Action::Connect(carrier, to));
@@ -103,9 +102,7 @@ impl Pooler {
         result: Result<Ends, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let ends = match result {
             Ok(ends) => ends,
             Err(error) => {
@@ -211,9 +208,7 @@ impl Pooler {
     }
 
     fn end_errand(&mut self, id: ServerId, clean: bool, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         let server::State::Cancel(errand) = &mut server.state else {
             return;
         };
@@ -227,12 +222,10 @@ impl Pooler {
         for (worker, client) in askers {
             out.push(Action::Post(worker, Mail::Cancelled(client, true)));
         }
-        let Some(server) = self.servers.get_mut(target) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(target));
         server.cancels -= 1;
         if !clean {
-            server.ending.get_or_insert(Ending::CancelFailed);
+            server.must_close_too(Ending::CancelFailed);
         }
         if server.cancels > 0 {
             return;

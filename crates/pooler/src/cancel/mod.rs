@@ -137,9 +137,7 @@ impl Pooler {
     /// A client that waits for a server, or for its server to have its parameters, is told that its
     /// statement was cancelled, as if PostgreSQL had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         if !client.welcomed {
             return;
         }
@@ -165,9 +163,7 @@ impl Pooler {
             waiting.retain(|(waiter, _)| *waiter != id);
             self.give_leave_back(id, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let peer = Peer::Client(id);
         out.send_with(peer, |buf| {
             write::error(

@@ -15,9 +15,7 @@ use crate::server::{self, Ending};
 impl Pooler {
     /// Tells a client why, and lets it go.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         if matches!(client.state, State::Closing) {
             return;
         }
@@ -56,9 +54,7 @@ impl Pooler {
         if !self.config.globals.log_disconnections && level == Level::Log {
             return;
         }
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let age = self.now.0.saturating_sub(client.connected.0) / 1_000_000_000;
         self.note_client(
             level,
@@ -70,16 +66,12 @@ impl Pooler {
 
     /// Takes a client out of everything and closes it.
     fn end_client(&mut self, id: ClientId, how: Close, abrupt: bool, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = self.clients.at(id);
         let relaying = client.inbox.relaying();
         if let Some(server) = client.link() {
             self.abandon(id, server, relaying, abrupt, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let undo = match &client.state {
             State::Console(session) => session.undo(),
             State::Successor => Some(Order::GiveUp),
@@ -89,9 +81,7 @@ impl Pooler {
             self.order_everywhere(&undo, out);
         }
         self.give_leave_back(id, out);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let key = client.old_key.take();
         client.state = State::Closing;
         client.inbox = crate::inbox::Inbox::default();
@@ -126,9 +116,7 @@ impl Pooler {
     /// The client's stream ended or broke.
     pub(crate) fn client_lost(&mut self, id: ClientId, why: Option<String>, out: &mut Out) {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         // Lost instead of detached: it goes nowhere.
         match client.state {
             State::Moving(_) | State::Packed(_) => client.state = State::Startup,
@@ -150,9 +138,7 @@ impl Pooler {
     /// Terminate, or what is no message: what the client sent before is still carried out and
     /// answered, as PostgreSQL would.
     pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.leaving = true;
         client.parting = Some(Box::new(why));
         self.leave_when_answered(id, out);
@@ -160,9 +146,7 @@ impl Pooler {
 
     /// A client that is parting leaves once all it asked for is done.
     pub(crate) fn leave_when_answered(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let owes = client
             .link()
             .and_then(|server| self.servers.get(server))
@@ -203,9 +187,7 @@ impl Pooler {
             .is_some_and(|server| matches!(server.state, server::State::Linked(_)));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.since = self.now;
         // A cancel may hit what opens a transaction, and what is sent behind that would be kept
         // outside of it: of several requests all run, as they would with PostgreSQL alone.
@@ -219,7 +201,7 @@ impl Pooler {
         }
         let left = server.link.undo(Peer::Server(id), group_failed, out);
         if left.is_doubtful {
-            server.ending = Some(Ending::CopyFailed);
+            server.must_close(Ending::CopyFailed);
         }
         if abrupt && runs && single && left.runs {
             self.cancel_for_us(id, out);
@@ -230,9 +212,7 @@ impl Pooler {
 
     /// The kernel has let go of a client's socket.
     pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         if !matches!(client.state, State::Closing) {
             // The driver ended what we did not: treated as lost.
             self.end_client(id, Close::Abort, true, out);
@@ -251,13 +231,11 @@ impl Pooler {
 
     /// A server is gone or going: so is the client that is bound to it.
     pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, told: bool, out: &mut Out) {
-        let Some(client) = self.servers.get(id).and_then(|server| server.client()) else {
+        let Some(client) = self.servers.at(id).client() else {
             return;
         };
         self.break_off_query(client, id, "its server was lost", out);
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         // The server is not brought to rest any more: the link is cut first.
         let between = !server.inbox.relaying();
         server.state = server::State::Draining;
@@ -268,7 +246,12 @@ impl Pooler {
         if between && !told {
             return self.disconnect(client, fault, out);
         }
-        self.note_leaving(client, &fault.to_string(), Level::Log, out);
-        self.end_client(client, Close::Flush, false, out);
+        self.cut_short(client, fault, out);
+    }
+
+    /// A client that can't be told anything, as a message to it may be cut off, is closed.
+    pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
+        self.note_leaving(id, &fault.to_string(), fault.level(), out);
+        self.end_client(id, Close::Flush, false, out);
     }
 }

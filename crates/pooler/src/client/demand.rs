@@ -104,9 +104,7 @@ impl Pooler {
             self.note_client(Level::Error, id, text, out);
             Err(Fault::LoginFailed(CERT_FAILED))
         };
-        let Some(client) = self.clients.get(id) else {
-            return Err(Fault::LoginFailed(CERT_FAILED));
-        };
+        let client = self.clients.at(id);
         let Some(tls) = &client.tls else {
             return refuse("TLS connection required", out);
         };
@@ -199,9 +197,7 @@ impl Pooler {
         let Some(found) = self.known_secret(id, found, PEER_FAILED, out) else {
             return;
         };
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.state = State::Login(Box::new(Login {
             proof: Proof::Peer(map),
             found,
@@ -217,9 +213,7 @@ impl Pooler {
             return;
         };
         let (map, found) = (map.clone(), login.found.take());
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let user = &*client.user;
         let refusal = match (name, map) {
             (Err(why), _) => Some((Level::Error, why)),

@@ -19,6 +19,7 @@ use crate::auth::{
 use crate::config::{AuthType, Authority, Database, IdentMap};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
+use crate::limits;
 use crate::lookup::Found;
 use crate::note::Level;
 use crate::params::Tracked;
@@ -27,12 +28,6 @@ use crate::pooler::{Asker, Pooler};
 use crate::session::settings;
 use crate::spelling::{canonical, cut_name, reported};
 use crate::standby;
-
-/// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
-/// some room).
-const PASSWORD_MAX: u32 = 70_000;
-/// The same with its header.
-pub(crate) const PASSWORD_PACKET_MAX: usize = HEADER + PASSWORD_MAX as usize;
 
 /// A login under way.
 pub struct Login {
@@ -109,9 +104,7 @@ impl Pooler {
     /// Begins the proof itself, against what auth_query has told, if it was asked, or else what
     /// auth_file says.
     fn begin_proof(&mut self, id: ClientId, demand: Demand, found: Option<Found>, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let user = client.user.clone();
         let method = match demand {
             Demand::Exchange(method) => method,
@@ -145,9 +138,7 @@ impl Pooler {
             nonce: &nonce,
             binding: tls.as_ref().and_then(|tls| tls.binding.as_deref()),
         });
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.state = State::Login(Box::new(Login {
             proof: Proof::Exchange {
                 exchange: Box::new(exchange),
@@ -223,15 +214,13 @@ impl Pooler {
 
     /// Bytes of a client that is proving who it is.
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         if !matches!(client.state, State::Login(_)) {
             // It needed no answer: what it has sent behind its start-up packet is no password.
             return;
         }
         client.inbox.held.extend_from_slice(bytes);
-        if client.inbox.held.len() > PASSWORD_PACKET_MAX + bytes.len() {
+        if client.inbox.held.len() > limits::PASSWORD_PACKET + bytes.len() {
             // Nobody has so much to say before the answer.
             return self.disconnect(id, Fault::TooEarly, out);
         }
@@ -252,7 +241,7 @@ impl Pooler {
             if header.tag != frontend::PASSWORD {
                 return self.disconnect(id, Fault::TooEarly, out);
             }
-            if header.body > PASSWORD_MAX {
+            if header.body > limits::PASSWORD {
                 let error = WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,
@@ -270,9 +259,7 @@ impl Pooler {
 
     /// The client shall send the password that somebody else knows.
     fn ask_for_password(&mut self, id: ClientId, authority: Arc<Authority>, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.state = State::Login(Box::new(Login {
             proof: Proof::Authority {
                 authority,
@@ -287,9 +274,7 @@ impl Pooler {
 
     /// The client has sent it: whether it is right is asked.
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let (user, remote) = (client.user.clone(), client.ends.remote.clone());
         let State::Login(login) = &mut client.state else {
             return;
@@ -388,9 +373,7 @@ impl Pooler {
         if self.is_console_client(id) {
             return self.open_console(id, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         client.state = State::Welcome;
         let (name, user) = (client.database.clone(), client.user.clone());
         let Some(database) = self.config.database(&name) else {
@@ -422,16 +405,12 @@ impl Pooler {
         let absent = pool.failure.as_ref().is_some_and(Failure::is_absent);
         let may_wait = welcomed || (full && self.workers > 1);
         let learns = absent || !may_wait;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.pool = Some(pool_id);
         if let Some(fault) = self.hopeless(pool_id).filter(|_| learns) {
             return self.disconnect(id, fault, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         if client.replication.any() {
             // It gets a server of its own, and is welcomed with what that says.
             client.state = State::Waiting;
@@ -456,9 +435,7 @@ impl Pooler {
 
     /// Tells a client that it is logged in, with its pool's parameters and its own on top.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         if !matches!(client.state, State::Welcome) {
             return;
         }
@@ -475,9 +452,7 @@ impl Pooler {
     }
 
     fn send_welcome(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let Some(pool_id) = client.pool else { return };
         let pool = self.pools.at_mut(pool_id);
         let Some(welcome) = pool.welcome.clone() else {

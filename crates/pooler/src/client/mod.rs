@@ -15,8 +15,9 @@ pub mod startup;
 
 use std::sync::Arc;
 
-use crate::event::{Ends, ServerId, Time, WorkerId};
-use crate::inbox::{HELD_MAX, Inbox, WAITING_MAX};
+use crate::event::{Action, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::inbox::Inbox;
+use crate::limits;
 use crate::params::{Meaning, Params};
 use crate::pool::PoolId;
 use crate::statement::{Names, Statement};
@@ -106,7 +107,7 @@ pub struct Client {
     /// A successor takes over: its session is between two transactions and stays there.
     pub parked: bool,
     /// Receiving from it is off.
-    pub paused: bool,
+    paused: bool,
     /// Its server's replies fill its send queue.
     pub congested: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
@@ -157,6 +158,31 @@ impl Client {
         self.tls.is_some()
     }
 
+    /// Receiving from it is off.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Nothing is received from it until further notice.
+    pub(crate) fn pause(&mut self, id: ClientId, out: &mut Out) {
+        if !std::mem::replace(&mut self.paused, true) {
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: false,
+            });
+        }
+    }
+
+    /// It is received from again.
+    pub(crate) fn unpause(&mut self, id: ClientId, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            out.push(Action::Receive {
+                peer: Peer::Client(id),
+                on: true,
+            });
+        }
+    }
+
     /// It stands in its pool's line.
     pub fn waits(&self) -> bool {
         matches!(self.state, State::Waiting | State::Lookup)
@@ -193,8 +219,8 @@ impl Client {
     /// How much of what it has sent is held before it is not read from any more, in bytes.
     pub fn held_max(&self) -> usize {
         match self.state {
-            State::Waiting => WAITING_MAX,
-            _ => HELD_MAX,
+            State::Waiting => limits::WAITING,
+            _ => limits::HELD,
         }
     }
 

@@ -14,21 +14,18 @@ use crate::event::{
 };
 use crate::fault::Fault;
 use crate::inbox::Inbox;
+use crate::limits;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
 use crate::note::Level;
 use crate::params::{Meaning, Params};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
-use crate::session::settings::{SETTINGS_MAX, Settings, at_login};
+use crate::session::settings::{Settings, at_login};
 use crate::statement::Names;
 use crate::tls::{TlsFacts, TlsStart};
 
 /// The newest minor version of protocol 3 that we speak.
 pub const MINOR: u16 = 2;
-
-/// PgBouncer's limits on names, in bytes.
-const DATABASE_MAX: usize = 63;
-const USER_MAX: usize = 127;
 
 /// The first byte of a TLS handshake: a record's type. As a length, it would be one of 369 MB.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -102,9 +99,7 @@ impl Pooler {
 
     /// Bytes of a client whose first packet is awaited.
     pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.inbox.held.extend_from_slice(bytes);
         if self.begins_with_tls(id) {
             return self.accept_tls(id, true, out);
@@ -188,9 +183,7 @@ impl Pooler {
 
     /// The handshake of a client begins.
     fn accept_tls(&mut self, id: ClientId, direct: bool, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.state = State::Handshake;
         let received = std::mem::take(&mut client.inbox.held);
         let start = Box::new(TlsStart::Accept { direct, received });
@@ -204,9 +197,7 @@ impl Pooler {
         result: Result<Box<TlsFacts>, String>,
         out: &mut Out,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         if !matches!(client.state, State::Handshake) {
             return;
         }
@@ -279,10 +270,10 @@ impl Pooler {
             .get("database")
             .filter(|name| !name.is_empty())
             .unwrap_or(user);
-        if user.len() > USER_MAX {
+        if user.len() > limits::USER_NAME {
             return Err(Fault::NameTooLong("user"));
         }
-        if database.len() > DATABASE_MAX {
+        if database.len() > limits::DATABASE_NAME {
             return Err(Fault::NameTooLong("database"));
         }
         let mut wish = Wish {
@@ -329,7 +320,7 @@ impl Pooler {
         if self.ignores(name) {
             return true;
         }
-        let room = keeps && wish.settings.len() < SETTINGS_MAX;
+        let room = keeps && wish.settings.len() < limits::SETTINGS;
         let Some(name) = at_login(name).filter(|_| room) else {
             return false;
         };
@@ -390,9 +381,7 @@ impl Pooler {
     }
 
     fn add_host(&self, id: ClientId, params: &mut Params) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = self.clients.at(id);
         let Some(position) = self.shared.tracked.position(b"application_name") else {
             return;
         };
@@ -465,9 +454,7 @@ impl Pooler {
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id);
         self.suspend_client(id, out);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.tls = parcel.tls;
         if self.janitor.takeover.holds() {
             client.inbox.held = parcel.bytes;
@@ -498,9 +485,7 @@ impl Pooler {
         let database = self.consoles.name(&wish.database);
         let login = PoolKey::new(database, self.consoles.name(&wish.user));
         let params = self.shared.params.intern(wish.params);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         client.long_key = wish.minor >= 2;
         client.replication = wish.replication;
         client.server_options = wish.server_options;

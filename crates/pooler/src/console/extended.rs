@@ -16,10 +16,8 @@ use super::command::{self, Unread};
 use super::rows::{Row, Table, wire_column};
 use crate::client::State;
 use crate::event::{ClientId, Out, Peer};
+use crate::limits;
 use crate::pooler::Pooler;
-
-/// How many statements, and how many portals, an administrator may have at a time.
-const MOST: usize = 256;
 
 /// What an administrator has prepared and bound.
 #[derive(Debug, Default)]
@@ -194,7 +192,7 @@ impl Pooler {
                 let why = format!("prepared statement \"{name}\" already exists");
                 return Err(("42P05", why));
             }
-            if extended.statements.len() >= MOST {
+            if extended.statements.len() >= limits::CONSOLE_STATEMENTS {
                 return Err(("53400", "too many prepared statements".into()));
             }
         }
@@ -255,7 +253,7 @@ impl Pooler {
             let name = String::from_utf8_lossy(name);
             return Err(("42P03", format!("cursor \"{name}\" already exists")));
         }
-        if extended.portals.len() >= MOST {
+        if extended.portals.len() >= limits::CONSOLE_STATEMENTS {
             return Err(("53400", "too many portals".into()));
         }
         extended.portals.insert(name.into(), portal);

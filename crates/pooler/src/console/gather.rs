@@ -483,7 +483,7 @@ impl Pooler {
             connected: server.connected,
             request: server.request,
             wait: 0,
-            close_needed: server.ending.is_some(),
+            close_needed: server.ending().is_some(),
             number: server.number,
             link: client.map(|client| client.number),
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),

@@ -114,9 +114,7 @@ impl Pooler {
     /// True for the user `pgbouncer` over a unix socket from a process with our user id: it needs
     /// no password on the console.
     pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
+        let client = self.clients.at(id);
         is_console(&client.database)
             && &*client.user == "pgbouncer"
             && client
@@ -130,9 +128,7 @@ impl Pooler {
         let own = self.is_our_own_user(id);
         let globals = &self.config.globals;
         let any = globals.auth_type == crate::config::AuthType::Any;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let admin = own || globals.admin_users.has(&client.user);
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);

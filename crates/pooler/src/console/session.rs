@@ -14,14 +14,11 @@ use crate::client::State;
 use crate::config::table;
 use crate::event::{Action, ClientId, Order, Out, Peer, WorkerId};
 use crate::fault::Fault;
-use crate::inbox::HELD_MAX;
+use crate::limits;
 use crate::mail::Mail;
 use crate::note::{Level, Note};
 use crate::parcel::Standing;
 use crate::pooler::Pooler;
-
-/// The longest message accepted from an administrator, in bytes.
-const MESSAGE_MAX: u32 = 64 << 10;
 
 /// Why SET of a setting that is read at start only does nothing.
 const TAKES_A_RESTART: &str = "it takes a restart, write it into the configuration file";
@@ -124,30 +121,21 @@ impl Session {
 impl Pooler {
     /// Bytes of an administrator.
     pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.inbox.held.extend_from_slice(bytes);
         self.console_run(id, out);
         if let Some(client) = self.clients.get_mut(id)
             && matches!(client.state, State::Console(_))
-            && client.inbox.held.len() > HELD_MAX
-            && !client.paused
+            && client.inbox.held.len() > limits::HELD
         {
-            client.paused = true;
-            out.push(Action::Receive {
-                peer: Peer::Client(id),
-                on: false,
-            });
+            client.pause(id, out);
         }
     }
 
     /// Goes on with what an administrator has sent, as far as it goes now.
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
-            let Some(client) = self.clients.get_mut(id) else {
-                return;
-            };
+            let client = gone!(self.clients.get_mut(id));
             let State::Console(session) = &mut client.state else {
                 return;
             };
@@ -162,12 +150,8 @@ impl Pooler {
                 let status = session.status();
                 out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
             }
-            if client.paused && client.inbox.held.len() <= HELD_MAX {
-                client.paused = false;
-                out.push(Action::Receive {
-                    peer: Peer::Client(id),
-                    on: true,
-                });
+            if client.inbox.held.len() <= limits::HELD {
+                client.unpause(id, out);
             }
             if self.pack_console(id, out) || !self.console_message(id, out) {
                 return;
@@ -178,9 +162,7 @@ impl Pooler {
     /// Runs a statement, or begins to.
     pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
         let now = self.now;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.request = now;
         if let State::Console(session) = &mut client.state {
             session.serial += 1;
@@ -192,13 +174,11 @@ impl Pooler {
 
     /// Takes in the next message, if there is a whole one and the administrator stays.
     fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
+        let client = self.clients.at_mut(id);
         let held = &mut client.inbox.held;
         let header = match header(held) {
             None => return false,
-            Some(Ok(header)) if header.body <= MESSAGE_MAX => header,
+            Some(Ok(header)) if header.body <= limits::CONSOLE_MESSAGE => header,
             Some(error) => {
                 let error = match error {
                     Ok(long) => WireError::Length {
@@ -256,9 +236,7 @@ impl Pooler {
     }
 
     pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         let State::Console(session) = &mut client.state else {
             return;
         };

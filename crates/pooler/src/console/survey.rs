@@ -180,7 +180,7 @@ impl Pooler {
             Want::Closed(database) => !self
                 .servers
                 .iter()
-                .any(|(_, server)| of(database, server) && server.ending.is_some()),
+                .any(|(_, server)| of(database, server) && server.ending().is_some()),
             _ => true,
         }
     }

@@ -9,6 +9,9 @@ const LONGEST: usize = 35;
 pub(super) fn is_harmless(text: &[u8]) -> bool {
     let end = text.iter().take(8).position(|b| !b.is_ascii_alphabetic());
     let (word, rest) = text.split_at(end.unwrap_or(text.len().min(8)));
+    if rest.first().is_some_and(|b| is_word(*b)) {
+        return false;
+    }
     let mut lower = [0; 8];
     for (to, from) in lower.iter_mut().zip(word) {
         *to = from | 0x20;

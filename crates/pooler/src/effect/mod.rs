@@ -8,19 +8,16 @@
 //! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places
 //! where an effect could stand.
 
+pub mod first;
 mod glance;
 pub(crate) mod token;
 
 #[cfg(test)]
 mod tests;
 
+use crate::limits;
+pub use first::{First, first};
 use token::{Pairs, Reading, Token, Tokens};
-
-/// Of how many settings one text may tell by name; beyond that it may set any.
-const MENTIONS_MAX: usize = 64;
-
-/// How deep strings in the bodies of DO are looked into.
-const DEPTH_MAX: u32 = 4;
 
 /// The longest name of a setting, in bytes; PostgreSQL cuts off what is longer.
 const NAME_MAX: usize = 63;
@@ -193,7 +190,7 @@ impl Effects {
     }
 
     fn mention(&mut self, mention: Mention) {
-        if self.settings.len() >= MENTIONS_MAX {
+        if self.settings.len() >= limits::MENTIONS {
             self.kinds.add(Kinds::SETS_ANY);
             return;
         }
@@ -435,7 +432,7 @@ impl<'a> Reader<'a> {
 
     /// What a string says that is run.
     fn body_of(&mut self, inside: &[u8]) {
-        if self.depth >= DEPTH_MAX {
+        if self.depth >= limits::DO_DEPTH {
             self.found.kinds.add(Kinds::DOUBT);
             return;
         }
@@ -511,7 +508,7 @@ impl<'a> Reader<'a> {
         if ahead.word(b"transaction") {
             return Kinds::ENDS;
         }
-        let (text, _) = read(ahead.rest(), self.tokens.reading(), false, DEPTH_MAX);
+        let (text, _) = read(ahead.rest(), self.tokens.reading(), false, limits::DO_DEPTH);
         let acts = Kinds::PINNING.and(Kinds::SETS).and(Kinds::SETS_ANY);
         match self.tokens.reading().raw || text.kinds.any(acts) {
             true => Kinds::PREPARES.and(Kinds::STAYS),

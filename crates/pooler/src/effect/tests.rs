@@ -246,7 +246,7 @@ fn settings_by_name() {
     }
     let many: String = (0..1000).map(|i| format!("set a{i} = 1;")).collect();
     let found = effects(many.as_bytes());
-    assert_eq!(found.settings.len(), MENTIONS_MAX);
+    assert_eq!(found.settings.len(), crate::limits::MENTIONS);
     assert!(found.kinds.any(Kinds::SETS_ANY));
 }
 

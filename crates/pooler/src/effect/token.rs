@@ -58,6 +58,7 @@ impl Pairs {
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
     reading: Reading,
+    cut: bool,
 }
 
 impl<'a> Tokens<'a> {
@@ -65,7 +66,13 @@ impl<'a> Tokens<'a> {
         Tokens {
             rest: text,
             reading,
+            cut: false,
         }
+    }
+
+    /// The text has ended between quotes: PostgreSQL refuses it.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// What is not read yet.
@@ -151,7 +158,8 @@ impl<'a> Tokens<'a> {
                 at += 1;
             }
         }
-        // Never closed: PostgreSQL refuses the text.
+        // Never closed.
+        self.cut = true;
         self.rest = &[];
         (&text[open.min(text.len())..], plain)
     }

@@ -9,7 +9,6 @@ mod world;
 
 pub use events::events;
 
-use crate::command::{Forgets, Resets, forgets, resets};
 use crate::config::Config;
 use crate::console::command::{Sentence, Unread, read, split};
 
@@ -129,18 +128,25 @@ pub fn sentences(input: &[u8]) {
     }
 }
 
-/// Any bytes are a text of SQL, of which we want to know what it forgets and resets. Blanks, a
-/// comment before it or a `;` behind it change nothing of that.
+/// Any bytes are a text of SQL, of which we want to know what follows from its first command. Blanks,
+/// or a comment before it, change nothing of that; and the first look does not pass over it.
 pub fn commands(input: &[u8]) {
-    let (forgotten, reset) = (forgets(input), resets(input));
-    if let Forgets::Name(name) = &forgotten {
+    use crate::effect::first::{First, Forgets, first, may_matter};
+    let found = first(input);
+    if let Forgets::Name(name) = &found.forgets {
         assert!(name.len() <= input.len());
     }
-    if forgotten != Forgets::Nothing || reset != Resets::Nothing {
+    let plain = First {
+        planned: found.planned,
+        alters: found.alters,
+        ..First::default()
+    };
+    if found != plain {
+        assert!(may_matter(input), "the first look has missed it");
         let before = [b" /* a */\n-- b\n", input].concat();
-        assert_eq!((&forgets(&before), &resets(&before)), (&forgotten, &reset));
+        assert_eq!(first(&before), found);
         let behind = [input, b" "].concat();
-        assert_eq!((&forgets(&behind), &resets(&behind)), (&forgotten, &reset));
+        assert_eq!(first(&behind), found);
     }
 }
 

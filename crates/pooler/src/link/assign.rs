@@ -4,7 +4,7 @@ use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use crate::client;
-use crate::event::{Action, ClientId, Out, Peer, ServerId};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
@@ -18,12 +18,8 @@ impl Pooler {
     /// server's parameters must be set first (the client's messages are held until then).
     pub(crate) fn link(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) -> bool {
         let now = self.now;
-        let (Some(client), Some(server)) = (
-            self.clients.get_mut(client_id),
-            self.servers.get_mut(server_id),
-        ) else {
-            return false;
-        };
+        let client = self.clients.at_mut(client_id);
+        let server = self.servers.at_mut(server_id);
         let pool = self.pools.at_mut(server.pool);
         server.link.waited = 0;
         if matches!(client.state, client::State::Waiting) {
@@ -54,19 +50,11 @@ impl Pooler {
             client.state = client::State::Preparing(server_id);
             server.state = server::State::Preparing(client_id);
         }
-        if server.congested && !client.paused {
-            client.paused = true;
-            out.push(Action::Receive {
-                peer: Peer::Client(client_id),
-                on: false,
-            });
+        if server.congested {
+            client.pause(client_id, out);
         }
         if client.congested {
-            server.paused = true;
-            out.push(Action::Receive {
-                peer: Peer::Server(server_id),
-                on: false,
-            });
+            server.pause(server_id, out);
         }
         if evict {
             self.evict_statements(server_id, max, out);
@@ -119,16 +107,14 @@ impl Pooler {
             return true;
         }
         out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
-        server.unnamed = server::Unnamed::Known(None);
+        server.has_unnamed(None);
         server.link.ledger.push(Entry::swallow(Reply::Query), true);
         false
     }
 
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {
         if self.noisy(Level::Debug) {
-            let Some(server) = self.servers.get(id) else {
-                return;
-            };
+            let server = self.servers.at(id);
             let client = server.client().and_then(|client| self.clients.get(client));
             let Some(wanted) = client.and_then(|client| client.params.as_ref()) else {
                 return;
@@ -143,9 +129,7 @@ impl Pooler {
     /// Closes the statements a server has too many of, those unused for longest first; the answers
     /// come with those to the client's own messages.
     fn evict_statements(&mut self, id: ServerId, max: usize, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         for key in server.set.surplus(max) {
             server.set.remove(key);
             let name = crate::statement::server_name(key);
@@ -159,9 +143,7 @@ impl Pooler {
     /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
     /// client's messages go.
     pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let server::State::Preparing(client_id) = server.state else {
             return;
         };

@@ -11,12 +11,13 @@ use howdah_wire::frontend::Target;
 use howdah_wire::tag::{backend as tag, frontend};
 use howdah_wire::write;
 
-use super::downstream::{self, Downstream, HELD_MESSAGE_MAX, Step};
+use super::downstream::{self, Downstream, Step};
 use super::portal::Bound;
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
+use crate::limits;
 use crate::statement::{Named, Shape, Told, server_name};
 
 /// What clients ask.
@@ -79,13 +80,12 @@ impl Upstream<'_> {
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
         });
-        self.linked().link.ledger.described.push_back(Described {
+        let mut entry = Entry::swallow(Reply::Describe);
+        entry.effects.described = Some(Box::new(Described {
             asked,
             key,
             parameters: None,
-        });
-        let mut entry = Entry::swallow(Reply::Describe);
-        entry.describes = true;
+        }));
         entry.named = number;
         self.push(entry);
     }
@@ -96,17 +96,17 @@ impl Downstream<'_> {
     /// What comes is the description of a statement that may become something else.
     pub(super) fn describes(&self) -> bool {
         let front = self.server.link.ledger.front();
-        front.is_some_and(|entry| entry.describes)
+        front.is_some_and(|entry| entry.effects.described.is_some())
     }
 
     /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
     /// server has. What can't be read (no PostgreSQL says so) is nothing to compare with.
     pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let body = chunk.rest().get(HEADER..header.total());
-        if body.is_none() && header.total() <= HELD_MESSAGE_MAX {
+        if body.is_none() && header.total() <= limits::HELD_MESSAGE {
             return Err(downstream::Flow::Partial);
         }
-        if let Some(described) = self.server.link.ledger.described.front_mut() {
+        if let Some(described) = self.server.link.ledger.described() {
             if header.tag == tag::PARAMETER_DESCRIPTION {
                 described.parameters = body.map(Box::from);
             } else {
@@ -161,9 +161,8 @@ impl Downstream<'_> {
 
     /// PostgreSQL refuses what stands in the place of a statement that can't be used here.
     pub(super) fn refusal(&self, fields: Fields<'_>) -> Option<Refusal> {
-        let ledger = &self.server.link.ledger;
-        let carries = ledger.front().is_some_and(|entry| entry.name_op);
-        match ledger.name_ops.front().filter(|_| carries)?.change {
+        let front = self.server.link.ledger.front()?;
+        match front.effects.name.as_ref()?.change {
             Change::Refused(why) if fields.sqlstate() == Some(b"26000") => Some(why),
             _ => None,
         }
@@ -178,9 +177,11 @@ impl Downstream<'_> {
         let front = self.server.link.ledger.front();
         let name = match front {
             // The client's own, which waits for ours.
-            Some(front) if front.describes && front.swallow => described(&client.inbox.held),
-            Some(front) if front.reply == Reply::Describe && front.name_op => {
-                self.server.link.ledger.name_ops.front().map(|op| &*op.name)
+            Some(front) if front.effects.described.is_some() && front.swallow => {
+                described(&client.inbox.held)
+            }
+            Some(front) if front.reply == Reply::Describe => {
+                front.effects.name.as_ref().map(|op| &*op.name)
             }
             _ => None,
         };

@@ -12,18 +12,12 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Refusal, Reply};
+use crate::limits;
 use crate::params::Params;
 use crate::server::{Ending, Server};
 use crate::standby;
 use crate::statement::SchemaId;
 use crate::{Seeded, Shared};
-
-/// The longest CommandComplete or the like that is held, in bytes.
-pub(super) const HELD_MESSAGE_MAX: usize = 1 << 20;
-
-/// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
-/// SQLSTATE come first) and the rest only passes.
-const ERROR_FRONT: usize = 64 << 10;
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
@@ -157,14 +151,14 @@ impl Downstream<'_> {
 
     /// Messages that are looked into.
     fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let long_error = header.tag == tag::ERROR && header.total() > ERROR_FRONT;
+        let long_error = header.tag == tag::ERROR && header.total() > limits::ERROR_FRONT;
         let needed = if long_error {
-            ERROR_FRONT
+            limits::ERROR_FRONT
         } else {
             header.total()
         };
         let Some(body) = chunk.rest().get(HEADER..needed) else {
-            if !long_error && header.total() > HELD_MESSAGE_MAX {
+            if !long_error && header.total() > limits::HELD_MESSAGE {
                 return Err(broken(WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,
@@ -290,7 +284,7 @@ impl Downstream<'_> {
             copy.end();
             self.out.send_with(Peer::Server(self.id), write::copy_fail);
             if copy.eaten() > 0 {
-                self.server.ending = Some(Ending::CopyFailed);
+                self.server.must_close(Ending::CopyFailed);
             }
         }
     }
@@ -324,28 +318,28 @@ impl Downstream<'_> {
     fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
         let front = self.server.link.ledger.front();
         let reply = front.map(|entry| entry.reply);
+        let part = front.map(|entry| entry.part);
+        let inside = front.is_some_and(|entry| entry.inside);
         // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
         // COPY seemed to have eaten when a cancel hit it.
         let unanswered = reply == Some(Reply::Query)
             && !self.server.link.answering
-            && self.server.ending == Some(Ending::CopyFailed);
+            && self.server.ending() == Some(Ending::CopyFailed);
         let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
         self.server.link.answering = false;
-        if stray && self.server.ending != Some(Ending::CopyFailed) {
+        if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
-        let part = front.map(|entry| entry.part);
         // What is behind it ends with the one that the client sees.
         let swallow = self.swallowing() || part == Some(Part::Begun);
         if matches!(part, Some(Part::Rest | Part::Both { .. })) {
             self.tell_parameters();
         }
-        let inside = front.is_some_and(|entry| entry.inside);
         if inside && self.server.status == Status::Idle && status != Status::Idle {
             // PostgreSQL 17 and newer keep the group's transaction, and when a Sync ends that, the
             // next statement fails: this client's, if it stays, but nobody else's.
             let server = &mut self.server;
-            server.ending.get_or_insert(Ending::QueryInGroup);
+            server.must_close_too(Ending::QueryInGroup);
         }
         self.server.status = status;
         self.changes_are_told(status);
@@ -381,12 +375,14 @@ impl Downstream<'_> {
         let Some(front) = self.server.link.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
+        let (swallow, part, reply) = (front.swallow, front.part, front.reply);
+        let watched = front.watched;
         self.may_alter(command);
-        if front.watched {
+        if watched {
             self.server.link.ledger.add_rows(rows(command));
         }
         match command {
-            b"DISCARD ALL" if front.swallow => {
+            b"DISCARD ALL" if swallow => {
                 self.server.session = None;
                 self.server.set.clear_sure();
             }
@@ -405,14 +401,14 @@ impl Downstream<'_> {
         self.pass(
             chunk,
             header.total(),
-            if front.swallow || front.part.is_ours() {
+            if swallow || part.is_ours() {
                 Fate::Drop
             } else {
                 Fate::Relay
             },
         );
-        self.server.link.ledger.set_part(front.part.next());
-        if front.reply == Reply::Execute {
+        self.server.link.ledger.set_part(part.next());
+        if reply == Reply::Execute {
             self.answered();
         }
         Ok(())
@@ -484,7 +480,7 @@ impl Downstream<'_> {
         let fields = Fields::new(body);
         self.server.link.ledger.note_error(fields.sqlstate());
         let concerned = self.client.as_ref().and_then(|(_, client)| {
-            let fits = header.total() <= ERROR_FRONT;
+            let fits = header.total() <= limits::ERROR_FRONT;
             concerned(
                 client,
                 self.server,
@@ -499,7 +495,7 @@ impl Downstream<'_> {
         }) = &concerned
         {
             if fields.sqlstate() == Some(b"26000") {
-                self.server.ending = Some(Ending::StatementsLost);
+                self.server.must_close(Ending::StatementsLost);
             }
             if self.is_stale(fields) && !self.server.link.changes.are_private() {
                 self.shared.statements.stale(self.schema, statement);
@@ -515,16 +511,16 @@ impl Downstream<'_> {
         if copy.eaten() > 0 || copy.is_broken() {
             // PostgreSQL may have failed before it ate what has no place in a COPY, and would
             // answer it yet: that answer must not meet another client.
-            self.server.ending = Some(Ending::CopyFailed);
+            self.server.must_close(Ending::CopyFailed);
         }
         if matches!(fields.severity(), b"FATAL" | b"PANIC") {
-            self.server.ending = Some(Ending::Crashed);
+            self.server.must_close(Ending::Crashed);
         }
         let broken_off = copy.is_broken() && fields.sqlstate() != Some(b"08P01");
         self.server.link.copy.fail();
-        let described = self.server.link.ledger.described.front();
         // In a transaction that has failed, PostgreSQL looks at that first.
         let failed_before = refusal.is_some() && self.server.status == Status::Failed;
+        let described = self.server.link.ledger.described();
         let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
         let changed = refusal == Some(Refusal::Changed);
         if (changed && !failed_before) || in_check {

@@ -10,19 +10,17 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use super::portal::Portal;
-use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
-use crate::command::{Alters, Among, Forgets, Resets, resets, resets_among};
+use super::upstream::{Flow, Upstream, whole};
+use crate::effect::First;
+use crate::effect::first::{Alters, Among, Forgets, Resets, resets_among};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Part, Reply};
+use crate::limits;
 use crate::params::set_one;
 use crate::statement::Statement;
 
 /// The name of the statements and portals that we run among a client's messages.
 const OURS: &[u8] = b"howdah_ours";
-
-/// The longest Query of several commands in which one that takes settings back is looked for, in
-/// bytes: what drivers send before they lend a session to somebody else is short.
-const SEVERAL_MAX: usize = 512;
 
 /// What sets settings back to a client's login, behind a command in a Query that resets them.
 #[derive(Debug)]
@@ -42,24 +40,24 @@ impl Upstream<'_> {
         &self,
         chunk: &Chunk<'_>,
         header: Header,
+        first: &First,
     ) -> Result<Option<Tail>, Flow> {
-        if self.client.asked.is_none() || header.total() > FRONT_MAX {
+        if self.client.asked.is_none() || header.total() > limits::FRONT {
             return Ok(None);
         }
         let body = &chunk.rest()[HEADER..];
         let body = &body[..body.len().min(header.body as usize)];
-        let several = header.total() <= SEVERAL_MAX && may_be_several(body);
-        if !may_reset(body) && !several {
+        let several = header.total() <= limits::SEVERAL && may_be_several(body);
+        if first.resets == Resets::Nothing && !several {
             return Ok(None);
         }
         let whole = whole(chunk, header).ok_or(Flow::Partial)?;
         let text = whole.strip_suffix(b"\0").unwrap_or(whole);
-        let alone = resets(text);
-        let apart = alone == Resets::Discard;
-        let among = match alone {
+        let apart = first.resets == Resets::Discard;
+        let among = match &first.resets {
             Resets::Nothing => resets_among(text).unwrap_or_default(),
             resets => vec![Among {
-                resets,
+                resets: resets.clone(),
                 end: text.len(),
                 commands: 1,
             }],
@@ -151,8 +149,8 @@ impl Upstream<'_> {
     /// Running a statement does something to its client that the server does not do by itself, or to
     /// texts that are parsed behind it.
     pub(super) fn has_effect(&mut self, statement: &Statement) -> bool {
-        match statement.alters {
-            Alters::Nothing => statement.forgets != Forgets::Nothing,
+        match statement.first.alters {
+            Alters::Nothing => statement.first.forgets != Forgets::Nothing,
             // Most end a transaction that has changed nothing of that kind.
             Alters::Ends => self.linked().link.changes.end_matters(),
             _ => true,
@@ -162,18 +160,17 @@ impl Upstream<'_> {
     /// The entry of an Execute that does something to the client, and statements to run behind it.
     pub(super) fn take_effect(&mut self, portal: &Portal) -> Result<(Entry, Vec<Vec<u8>>), Flow> {
         let mut entry = Entry::forward(Reply::Execute);
-        entry.alters = self.alters(portal.statement.text(), portal.statement.alters);
+        entry.alters = self.alters(&portal.statement.first);
         // Texts that are parsed behind it may mean something else.
         entry.barrier =
-            portal.statement.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;
-        if let (Forgets::Name(name), true) = (&portal.statement.forgets, portal.void) {
+            portal.statement.first.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;
+        if let (Forgets::Name(name), true) = (&portal.statement.first.forgets, portal.void) {
             self.wait_for(name)?;
             // It may be gone since it was bound: PostgreSQL says so.
             let change = self.void_or_nothing(name);
-            self.push_name_op(name.clone(), change);
-            entry.name_op = true;
+            entry.effects.name = Some(self.name_op(name.clone(), change));
         }
-        let tail = self.values_of_login(&portal.statement.resets);
+        let tail = self.values_of_login(&portal.statement.first.resets);
         if !tail.is_empty() {
             entry.part = Part::Begun;
         }
@@ -231,16 +228,4 @@ fn may_be_several(text: &[u8]) -> bool {
     front.map_or(!text.ends_with(b"\0"), |at| {
         !text[at + 1..].iter().all(blank)
     })
-}
-
-/// A first look at a text: false for nearly all that reset nothing.
-fn may_reset(text: &[u8]) -> bool {
-    let is = |word: &[u8; 3]| text.get(..3).is_none_or(|t| t.eq_ignore_ascii_case(word));
-    match text.first() {
-        Some(b's' | b'S') => is(b"set"),
-        Some(b'r' | b'R') => is(b"res"),
-        Some(b'd' | b'D') => is(b"dis"),
-        Some(b'-' | b'/' | b'\t'..=b'\r' | b' ') => true,
-        _ => text.is_empty(),
-    }
 }

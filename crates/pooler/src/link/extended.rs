@@ -9,10 +9,11 @@ use howdah_wire::write;
 use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
-use super::upstream::{FRONT_MAX, Flow, Step, Upstream, is_long_parse, whole};
+use super::upstream::{Flow, Step, Upstream, is_long_parse, whole};
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
-use crate::statement::{self, CLIENT_MAX, Named, Statement};
+use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
+use crate::limits;
+use crate::statement::{self, Named, Statement};
 
 impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
@@ -45,7 +46,7 @@ impl Upstream<'_> {
         let there = &chunk.rest()[HEADER..];
         let name = match cstr(there) {
             Some((name, _)) => name,
-            None if there.len() < FRONT_MAX => return Err(Flow::Partial),
+            None if there.len() < limits::FRONT => return Err(Flow::Partial),
             None => b"?",
         };
         self.counts.client_parses += 1;
@@ -71,9 +72,8 @@ impl Upstream<'_> {
         self.counts.server_parses += 1;
         self.parses_unnamed_once();
         entry.unnamed = true;
-        self.push_name_op(Box::default(), Change::Forget);
-        entry.name_op = true;
-        entry.unnamed_op = self.push_unnamed_op(None);
+        entry.effects.name = Some(self.name_op(Box::default(), Change::Forget));
+        entry.effects.unnamed = self.unnamed_op(None);
         self.relay(chunk, header, Some(entry));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Upstream<'_> {
         let own = self.client.names.values().map(Named::size);
         parse.name.is_empty()
             || !self.interner.is_large()
-            || own.sum::<usize>() + size <= CLIENT_MAX
+            || own.sum::<usize>() + size <= limits::CLIENT_TEXTS
     }
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
@@ -121,24 +121,23 @@ impl Upstream<'_> {
         self.parses_unnamed(&statement);
         let mut entry = Entry::forward(Reply::Parse);
         entry.unnamed = true;
-        entry.name_op = self.define_unnamed(&statement);
+        entry.effects.name = self.define_unnamed(&statement);
         self.counts.server_parses += 1;
-        entry.unnamed_op = self.push_unnamed_op(Some(statement));
+        entry.effects.unnamed = self.unnamed_op(Some(statement));
         self.relay(chunk, header, Some(entry));
     }
 
-    /// Returns whether the entry carries a change: it does not if the same is parsed again.
-    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> bool {
+    /// What that changes: nothing if the same is parsed again.
+    fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
         let same = self
             .client
             .unnamed
             .as_ref()
             .is_some_and(|u| Arc::ptr_eq(u, statement));
-        if same && self.linked().link.ledger.name_ops.is_empty() {
-            return false;
+        if same && !self.linked().link.ledger.changes_names() {
+            return None;
         }
-        self.push_definition(b"", statement);
-        true
+        Some(self.definition(b"", statement))
     }
 
     fn parse_named(
@@ -153,9 +152,8 @@ impl Upstream<'_> {
             // PostgreSQL looks at the text first and at the name last. Of a name that is there for
             // nothing else it says so in any state of the transaction.
             self.make_void();
-            self.push_name_op(parse.name.into(), Change::Nothing);
             let mut entry = Entry::forward(Reply::Parse);
-            entry.name_op = true;
+            entry.effects.name = Some(self.name_op(parse.name.into(), Change::Nothing));
             let to = self.to();
             self.push(entry);
             self.out.send_with(to, |buf| {
@@ -170,7 +168,7 @@ impl Upstream<'_> {
 
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
-        if self.linked().link.portals.is_empty() || header.total() > FRONT_MAX {
+        if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
             entry.watched = self.watch_execute(chunk, header)?;
             self.relay(chunk, header, Some(entry));
             return Ok(());
@@ -197,7 +195,7 @@ impl Upstream<'_> {
         let there = &chunk.rest()[HEADER..];
         let body = &there[..there.len().min(header.body as usize)];
         let Some(names) = BindNames::read(body) else {
-            if body.len() < header.body as usize && body.len() < FRONT_MAX {
+            if body.len() < header.body as usize && body.len() < limits::FRONT {
                 self.counts.binds -= 1;
                 return Err(Flow::Partial);
             }
@@ -257,11 +255,11 @@ impl Upstream<'_> {
         {
             check.note(statement.text());
         }
-        if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref()) {
-            if self.note_first(effects)? == Verdict::Refused {
-                self.linked().link.bound = None;
-                return Ok(Found::refused(Refusal::Pins));
-            }
+        if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref())
+            && self.note_first(effects)? == Verdict::Refused
+        {
+            self.linked().link.bound = None;
+            return Ok(Found::refused(Refusal::Pins));
         }
         let effect = match &found.statement {
             Some(statement) => self.has_effect(statement),
@@ -288,16 +286,13 @@ impl Upstream<'_> {
             ServerName::Unknown => Some(Change::Nothing),
             ServerName::Refused(why) => Some(Change::Refused(why)),
         };
-        if let Some(refused) = refused {
-            self.push_name_op(name.into(), refused);
-            entry.name_op = true;
-        }
+        entry.effects.name = refused.map(|refused| self.name_op(name.into(), refused));
         Some((server_name, entry))
     }
 
     pub(super) fn describe(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Describe);
-        if !self.renames || header.total() > FRONT_MAX {
+        if !self.renames || header.total() > limits::FRONT {
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -306,8 +301,11 @@ impl Upstream<'_> {
             Ok(Target::Statement(name)) => {
                 let found = self.statement(name)?;
                 if found.is_described() {
-                    entry.describes = true;
-                    self.client_describes(found.asked(name), found.key);
+                    entry.effects.described = Some(Box::new(Described {
+                        asked: Some(found.asked(name)),
+                        key: found.key,
+                        parameters: None,
+                    }));
                 }
                 self.renamed(entry, name, found)
             }
@@ -323,7 +321,7 @@ impl Upstream<'_> {
             Err(_) => None,
         };
         let Some((name, entry)) = renamed else {
-            self.relay(chunk, header, Some(entry));
+            self.relay(chunk, header, Some(Entry::forward(Reply::Describe)));
             return Ok(());
         };
         let to = self.to();
@@ -335,18 +333,9 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// The client is about to be told what a statement is.
-    fn client_describes(&mut self, asked: Asked, key: u128) {
-        self.linked().link.ledger.described.push_back(Described {
-            asked: Some(asked),
-            key,
-            parameters: None,
-        });
-    }
-
     pub(super) fn close(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Close);
-        if !self.renames || header.total() > FRONT_MAX {
+        if !self.renames || header.total() > limits::FRONT {
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -363,9 +352,8 @@ impl Upstream<'_> {
         };
         self.wait_for(name)?;
         if name.is_empty() {
-            entry.unnamed_op = self.push_unnamed_op(None);
-            self.push_name_op(Box::default(), Change::Forget);
-            entry.name_op = true;
+            entry.effects.unnamed = self.unnamed_op(None);
+            entry.effects.name = Some(self.name_op(Box::default(), Change::Forget));
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -377,8 +365,7 @@ impl Upstream<'_> {
         }
         let mut made = Entry::forward(Reply::MadeClose);
         if known {
-            self.push_name_op(name.into(), Change::Forget);
-            made.name_op = true;
+            made.effects.name = Some(self.name_op(name.into(), Change::Forget));
         }
         self.push(made);
         self.make();

@@ -82,16 +82,15 @@ impl Upstream<'_> {
         why: Refusal,
     ) {
         let to = self.to();
-        if std::mem::take(&mut entry.name_op) {
+        if let Some(forgets) = entry.effects.name.take() {
             // One entry carries one change: this goes with an entry that is there for it.
             let mut close = Entry::swallow(Reply::Close);
-            close.name_op = true;
+            close.effects.name = Some(forgets);
             self.out
                 .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
             self.push(close);
         }
-        self.push_name_op(Box::default(), Change::Refused(why));
-        entry.name_op = true;
+        entry.effects.name = Some(self.name_op(Box::default(), Change::Refused(why)));
         let simple = entry.reply == Reply::Query;
         self.push(entry);
         self.out.send_with(to, |buf| match simple {

@@ -8,19 +8,18 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use super::downstream::Downstream;
-use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
-use crate::command::{Alters, Setting, alters, changes_schema, drops, object, setting};
+use super::upstream::{Flow, Upstream};
+use crate::effect::First;
+use crate::effect::first::{Alters, Setting};
 use crate::event::{Out, Peer, ServerId};
-use crate::inbox::Chunk;
 use crate::ledger::{Entry, Reply};
 use crate::params::Params;
 use crate::pooler::Pooler;
-use crate::server::{Server, State, Unnamed};
+use crate::server::{Server, State};
 use crate::statement::{Constants, Statement, server_name};
 
 /// What a server's transaction has changed for texts that are parsed in it.
@@ -80,44 +79,26 @@ impl Changes {
 
 /// What is parsed.
 impl Upstream<'_> {
-    /// Whether a Query begins with a command that alters what PostgreSQL does not tell of by its
-    /// tag, or at the end of the Query.
-    pub(super) fn query_alters(
-        &mut self,
-        chunk: &Chunk<'_>,
-        header: Header,
-    ) -> Result<Alters, Flow> {
-        let body = &chunk.rest()[HEADER..];
-        let body = &body[..body.len().min(header.body as usize)];
-        let temporary = !self.linked().link.changes.temporary.is_empty();
-        let is = |text: &[u8], words: [&[u8]; 2]| {
-            words.iter().any(|word| text.eq_ignore_ascii_case(word))
-        };
-        let word =
-            |text: &[u8]| is(text, [b"cre", b"set"]) || temporary && is(text, [b"alt", b"dro"]);
-        let may = match body.first() {
-            Some(b'-' | b'/' | b'\t'..=b'\r' | b' ') => true,
-            _ => body.get(..3).is_none_or(word),
-        };
-        if !may || !self.renames || header.total() > FRONT_MAX {
-            return Ok(Alters::Nothing);
+    /// What a Query begins with that alters what PostgreSQL does not tell of by its tag, or at the end
+    /// of the Query.
+    pub(super) fn query_alters(&mut self, first: &First) -> Alters {
+        if !self.renames {
+            return Alters::Nothing;
         }
-        let whole = whole(chunk, header).ok_or(Flow::Partial)?;
-        let text = whole.strip_suffix(b"\0").unwrap_or(whole);
-        Ok(match self.alters(text, alters(text)) {
+        match self.alters(first) {
             // What PostgreSQL reports of settings it reports at the end of the Query.
             Alters::Settings | Alters::Ends => Alters::Nothing,
             other => other,
-        })
+        }
     }
 
     /// What a SET, RESET or the like does to texts behind it.
-    fn sets(&self, text: &[u8]) -> Alters {
+    fn sets(&self, setting: Option<&Setting>) -> Alters {
         let told = |name: &[u8]| self.tracked.position(name).is_some_and(Params::has_meaning);
-        match setting(text) {
+        match setting {
             Some(Setting::AllBack) => Alters::Settings,
-            Some(Setting::To(name) | Setting::Back(name)) if told(&name) => Alters::Settings,
-            Some(Setting::To(name) | Setting::Back(name)) if &*name == b"search_path" => {
+            Some(Setting::To(name) | Setting::Back(name)) if told(name) => Alters::Settings,
+            Some(Setting::To(name) | Setting::Back(name)) if **name == *b"search_path" => {
                 Alters::Path
             }
             _ => Alters::Nothing,
@@ -139,7 +120,7 @@ impl Upstream<'_> {
         let parsed = &mut server.link.changes.parsed;
         let parsed: Vec<Parsed> = parsed.extract_if(.., |p| over || p.late).collect();
         if std::mem::take(&mut server.link.changes.unnamed) {
-            server.unnamed = Unnamed::Unknown;
+            server.doubt_unnamed();
         }
         for Parsed { key, .. } in parsed {
             if let Some(statement) = self.linked().set.statement(key) {
@@ -185,10 +166,10 @@ impl Upstream<'_> {
     }
 
     /// What running a statement does to texts that are parsed behind it.
-    pub(super) fn alters(&mut self, text: &[u8], alters: Alters) -> Alters {
-        match alters {
-            Alters::Settings => self.sets(text),
-            Alters::Temporary | Alters::Schema => self.makes_or_drops(text, alters),
+    pub(super) fn alters(&mut self, first: &First) -> Alters {
+        match first.alters {
+            Alters::Settings => self.sets(first.setting.as_ref()),
+            Alters::Temporary | Alters::Schema => self.makes_or_drops(first),
             Alters::Ends => match &self.linked().link.changes {
                 changes if changes.settings || changes.unsettled => Alters::Settings,
                 changes if changes.end_matters() => Alters::Ends,
@@ -201,21 +182,19 @@ impl Upstream<'_> {
 
 impl Upstream<'_> {
     /// A text makes something temporary, or changes or drops something: that may be temporary as well.
-    fn makes_or_drops(&mut self, text: &[u8], alters: Alters) -> Alters {
-        let Some(name) = object(text) else {
-            return alters;
+    fn makes_or_drops(&mut self, first: &First) -> Alters {
+        let Some(object) = &first.object else {
+            return first.alters;
         };
         let made = &mut self.linked().link.changes.temporary;
-        if alters == Alters::Temporary {
-            let mut words = text.windows(6).rev();
-            let goes = words.any(|word| word.eq_ignore_ascii_case(b"t drop"));
-            made.push((name, goes));
-            return alters;
+        if first.alters == Alters::Temporary {
+            made.push((object.name.clone(), object.transient));
+            return first.alters;
         }
-        let Some(at) = made.iter().position(|(made, _)| *made == name) else {
-            return alters;
+        let Some(at) = made.iter().position(|(made, _)| *made == object.name) else {
+            return first.alters;
         };
-        if drops(text) {
+        if object.dropped {
             made.swap_remove(at);
         }
         Alters::Temporary
@@ -283,12 +262,10 @@ impl Downstream<'_> {
 impl Pooler {
     /// Closes what a server has parsed that nobody may find there. True if that takes a while.
     pub(crate) fn close_transient(&mut self, id: ServerId, out: &mut Out) -> bool {
-        let Some(server) = self.servers.get_mut(id) else {
-            return false;
-        };
+        let server = self.servers.at_mut(id);
         let changes = std::mem::take(&mut server.link.changes);
         if changes.unnamed {
-            server.unnamed = Unnamed::Unknown;
+            server.doubt_unnamed();
         }
         let mut closes = false;
         for Parsed { key, .. } in changes.parsed {
@@ -313,4 +290,15 @@ fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
     out.send_with(Peer::Server(id), |buf| {
         write::of_statement(buf, frontend::CLOSE, &server_name(key));
     });
+}
+
+/// True for a CommandComplete's tag of a command that may change what a text means that was parsed
+/// before. New indexes do not.
+fn changes_schema(tag: &[u8]) -> bool {
+    match tag.split_first_chunk::<5>() {
+        Some((b"ALTER", _)) => true,
+        Some((b"DROP ", _)) => true,
+        Some((b"CREAT", rest)) => rest != b"E INDEX",
+        _ => false,
+    }
 }

@@ -9,7 +9,7 @@ use howdah_wire::write;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
-use crate::command::Forgets;
+use crate::effect::first::Forgets;
 use crate::event::{Out, Peer};
 use crate::ledger::{Asked, Change, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::{Server, Unnamed};
@@ -110,7 +110,7 @@ impl Upstream<'_> {
         let effect = found.statement.clone().filter(|s| self.has_effect(s));
         let mut void = false;
         if let Some(statement) = &effect
-            && let Forgets::Name(name) = &statement.forgets
+            && let Forgets::Name(name) = &statement.first.forgets
         {
             self.wait_for(name)?;
             void = self.lookup(name).is_some() || statement::is_ours(name);
@@ -143,11 +143,11 @@ impl Upstream<'_> {
         let client = self.lookup(b"");
         let server = self.linked();
         let group = server.link.ledger.group();
-        let theirs = match server.link.ledger.unnamed_ops.back() {
+        let theirs = match server.link.ledger.unnamed() {
             // It may be skipped: what is there after that group is known only then.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
-            None => server.unnamed.clone(),
+            None => server.unnamed().clone(),
         };
         let has = match (&client, &theirs) {
             (Some(ours), Unnamed::Known(Some(theirs))) => ours.same(theirs),
@@ -162,7 +162,7 @@ impl Upstream<'_> {
             self.out
                 .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
             let mut entry = Entry::swallow(Reply::Close);
-            entry.unnamed_op = self.push_unnamed_op(None);
+            entry.effects.unnamed = self.unnamed_op(None);
             self.push(entry);
             return Ok(Found::of_unnamed(client));
         };
@@ -178,7 +178,7 @@ impl Upstream<'_> {
         self.counts.server_parses += 1;
         self.parses_unnamed(ours);
         let mut entry = Entry::swallow(Reply::Parse);
-        entry.unnamed_op = self.push_unnamed_op(Some(ours.clone()));
+        entry.effects.unnamed = self.unnamed_op(Some(ours.clone()));
         self.push(entry);
         Ok(Found::of_unnamed(client))
     }
@@ -233,13 +233,12 @@ impl Upstream<'_> {
         let sure = server.link.ledger.sure_of_transaction(server.not_failed());
         let (key, held) = server.set.find(statement);
         let mut entry = Entry::forward(Reply::Parse);
-        entry.name_op = true;
         match held {
             Some(Held::Coming(when) | Held::Going(when)) if when != group => {
                 return Err(self.stall());
             }
             Some(Held::Sure | Held::Coming(_)) if sure => {
-                self.push_definition(name, statement);
+                entry.effects.name = Some(self.definition(name, statement));
                 entry.reply = Reply::MadeParse;
                 self.push(entry);
                 self.make();
@@ -248,7 +247,7 @@ impl Upstream<'_> {
             Some(Held::Sure | Held::Coming(_)) => self.take_away(key, statement),
             Some(Held::Going(_)) | None => {}
         }
-        self.push_definition(name, statement);
+        entry.effects.name = Some(self.definition(name, statement));
         let definition = statement.definition.clone();
         self.add(key, statement, &definition, entry);
         Ok(())
@@ -260,12 +259,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Coming(group));
-        server
-            .link
-            .ledger
-            .set_ops
-            .push_back(SetOp { key, add: true });
-        entry.set_op = true;
+        entry.effects.set = Some(Box::new(SetOp { key, add: true }));
         self.send_parse(key, text, entry);
     }
 
@@ -284,13 +278,8 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Going(group));
-        server
-            .link
-            .ledger
-            .set_ops
-            .push_back(SetOp { key, add: false });
         let mut entry = Entry::swallow(Reply::Close);
-        entry.set_op = true;
+        entry.effects.set = Some(Box::new(SetOp { key, add: false }));
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::CLOSE, &server_name(key));
         });
@@ -328,15 +317,14 @@ pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
 }
 
 /// The entry in front is answered: takes it out, and what it carries takes effect.
-pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entry> {
-    let entry = server.link.ledger.pop()?;
+pub fn answered(client: Option<&mut Client>, server: &mut Server) {
+    let Some(entry) = server.link.ledger.pop() else {
+        return;
+    };
     if entry.reply == Reply::Close && entry.named != 0 {
         server.link.portals.retain(|p| p.number != entry.named);
     }
-    if entry.name_op
-        && let Some(op) = server.link.ledger.name_ops.pop_front()
-        && let Some(client) = client
-    {
+    if let (Some(op), Some(client)) = (entry.effects.name, client) {
         match op.change {
             Change::Define(named) if op.name.is_empty() => client.unnamed = Some(named.statement),
             Change::Define(named) => {
@@ -349,36 +337,14 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) -> Option<Entr
             Change::Nothing | Change::Refused(_) => {}
         }
     }
-    if entry.describes {
-        server.link.ledger.described.pop_front();
+    if let Some(op) = entry.effects.unnamed {
+        server.has_unnamed(op.statement);
     }
-    if entry.unnamed_op
-        && let Some(op) = server.link.ledger.unnamed_ops.pop_front()
-    {
-        server.unnamed = Unnamed::Known(op.statement);
-    }
-    if entry.set_op
-        && let Some(op) = server.link.ledger.set_ops.pop_front()
-    {
-        if op.add {
-            server.set.confirm(op.key)
-        } else {
-            gone(server, op.key)
-        }
-    }
-    Some(entry)
-}
-
-/// A Close took effect. The same statement may be coming again behind it.
-fn gone(server: &mut Server, key: u128) {
-    let again = server
-        .link
-        .ledger
-        .set_ops
-        .iter()
-        .any(|op| op.key == key && op.add);
-    if !again {
-        server.set.remove(key);
+    match entry.effects.set.as_deref() {
+        Some(&SetOp { key, add: true }) => server.set.confirm(key),
+        // The same statement may be coming again behind it.
+        Some(&SetOp { key, add: false }) if !server.link.ledger.adds(key) => server.set.remove(key),
+        _ => {}
     }
 }
 
@@ -387,24 +353,13 @@ fn gone(server: &mut Server, key: u128) {
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
-    if front.is_some_and(|entry| entry.unnamed_op && entry.reply == Reply::Parse) {
+    if front.is_some_and(|entry| entry.effects.unnamed.is_some() && entry.reply == Reply::Parse) {
         // PostgreSQL dropped the old one before it failed at the new one.
-        server.unnamed = Unnamed::Known(None);
+        server.has_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {
-        if entry.name_op {
-            server.link.ledger.name_ops.pop_front();
-        }
-        if entry.unnamed_op {
-            server.link.ledger.unnamed_ops.pop_front();
-        }
-        if entry.describes {
-            server.link.ledger.described.pop_front();
-        }
-        if entry.set_op
-            && let Some(op) = server.link.ledger.set_ops.pop_front()
-        {
+        if let Some(op) = entry.effects.set {
             // What was to be taken away is still there, even if it was to come again behind that.
             // What else was to be added is not.
             if !op.add {
@@ -455,13 +410,7 @@ pub fn concerned(
     statements: &mut Interner,
 ) -> Option<Concerned> {
     let front = server.link.ledger.front()?;
-    let op = server
-        .link
-        .ledger
-        .name_ops
-        .front()
-        .filter(|_| front.name_op);
-    let (name, statement) = match op {
+    let (name, statement) = match front.effects.name.as_deref() {
         Some(op) if op.name.is_empty() => return None,
         Some(op) => match &op.change {
             Change::Define(named) => (op.name.clone(), named.statement.clone()),
@@ -543,7 +492,7 @@ impl Found {
 
     /// Its client may be told of rows that are a promise.
     pub fn is_described(&self) -> bool {
-        self.named != 0 && self.statement.as_ref().is_some_and(|s| s.planned)
+        self.named != 0 && self.statement.as_ref().is_some_and(|s| s.first.planned)
     }
 
     /// What a description is of, by the client's name.

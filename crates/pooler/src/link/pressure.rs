@@ -1,6 +1,7 @@
 //! Back-pressure: who is not read from, because what it has sent can't be handled yet, or because the
 //! other side of its link reads too slowly.
 
+use crate::client::Client;
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
 use crate::pooler::Pooler;
 
@@ -11,9 +12,7 @@ impl Pooler {
             Some(client) if client.inbox.held.capacity() == 0 => Some(self.block()),
             _ => None,
         };
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         if let Some(block) = block {
             client.inbox.held = block;
         }
@@ -24,17 +23,22 @@ impl Pooler {
     /// A client whose bytes can't be handled for now is not read from beyond a bound; one message
     /// that must be whole may be longer.
     pub(crate) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.holds_back() && !client.paused && client.inbox.held.len() > client.held_max() {
-            client.paused = true;
+        let client = self.clients.at_mut(id);
+        if client.holds_back() && !client.is_paused() && client.inbox.held.len() > client.held_max() {
             // Doubled as it grew; it may wait for long.
             client.inbox.held.shrink_to_fit();
-            out.push(Action::Receive {
-                peer: Peer::Client(id),
-                on: false,
-            });
+            client.pause(id, out);
+        }
+    }
+
+    /// A client that waits for a server and is not read from may have gone: nothing else would tell.
+    pub(crate) fn look_for_ends(&self, out: &mut Out) {
+        for (_, pool) in self.pools.iter() {
+            for (id, _) in &pool.waiting {
+                if self.clients.get(*id).is_some_and(Client::is_paused) {
+                    out.push(Action::LookForEnd(Peer::Client(*id)));
+                }
+            }
         }
     }
 
@@ -51,14 +55,12 @@ impl Pooler {
 
     /// Reads from a client again, if nothing speaks against it.
     pub(crate) fn unpause_client(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = self.clients.at(id);
         // More than that may be held only of a message that must be whole, whose rest is wanted.
         if self.janitor.suspension.is_some() {
             return;
         }
-        if !client.paused || (client.holds_back() && client.inbox.held.len() > client.held_max()) {
+        if !client.is_paused() || (client.holds_back() && client.inbox.held.len() > client.held_max()) {
             return;
         }
         let full = client
@@ -68,13 +70,7 @@ impl Pooler {
         if full || client.congested {
             return;
         }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.paused = false;
-            out.push(Action::Receive {
-                peer: Peer::Client(id),
-                on: true,
-            });
-        }
+        self.clients.at_mut(id).unpause(id, out);
     }
 
     /// A send queue is full: the other side of the link is not read from. Nor is a client that does
@@ -82,37 +78,21 @@ impl Pooler {
     pub(crate) fn congested(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else {
-                    return;
-                };
+                let client = gone!(self.clients.get_mut(id));
                 client.congested = true;
                 let link = client.link();
                 // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
                 // reads no more than it can answer, either.
-                if !client.paused {
-                    client.paused = true;
-                    out.push(Action::Receive { peer, on: false });
-                }
-                if let Some(server) = link.and_then(|id| self.servers.get_mut(id))
-                    && !server.paused
-                {
-                    server.paused = true;
-                    let peer = Peer::Server(link.expect("just looked up"));
-                    out.push(Action::Receive { peer, on: false });
+                client.pause(id, out);
+                if let Some(server) = link {
+                    self.servers.at_mut(server).pause(server, out);
                 }
             }
             Peer::Server(id) => {
-                let Some(server) = self.servers.get_mut(id) else {
-                    return;
-                };
+                let server = gone!(self.servers.get_mut(id));
                 server.congested = true;
-                let link = server.client();
-                if let Some(client) = link.and_then(|id| self.clients.get_mut(id))
-                    && !client.paused
-                {
-                    client.paused = true;
-                    let peer = Peer::Client(link.expect("just looked up"));
-                    out.push(Action::Receive { peer, on: false });
+                if let Some(client) = server.client() {
+                    self.clients.at_mut(client).pause(client, out);
                 }
             }
         }
@@ -122,9 +102,7 @@ impl Pooler {
     pub(crate) fn drained(&mut self, peer: Peer, out: &mut Out) {
         match peer {
             Peer::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else {
-                    return;
-                };
+                let client = gone!(self.clients.get_mut(id));
                 client.congested = false;
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
@@ -133,9 +111,7 @@ impl Pooler {
                 self.console_run(id, out);
             }
             Peer::Server(id) => {
-                let Some(server) = self.servers.get_mut(id) else {
-                    return;
-                };
+                let server = gone!(self.servers.get_mut(id));
                 server.congested = false;
                 if let Some(client) = server.client() {
                     self.unpause_client(client, out);
@@ -145,15 +121,9 @@ impl Pooler {
     }
 
     pub(crate) fn unpause_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
-        if server.paused && self.janitor.suspension.is_none() {
-            server.paused = false;
-            out.push(Action::Receive {
-                peer: Peer::Server(id),
-                on: true,
-            });
+        let server = self.servers.at_mut(id);
+        if self.janitor.suspension.is_none() {
+            server.unpause(id, out);
         }
     }
 }

@@ -23,15 +23,11 @@ impl Pooler {
 
     /// Gives a server back if the release rule holds.
     pub(crate) fn settle(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = self.servers.at(id);
         let server::State::Linked(client_id) = server.state else {
             return;
         };
-        let Some(client) = self.clients.get(client_id) else {
-            return;
-        };
+        let client = self.clients.at(client_id);
         if !server.link.is_quiet() {
             return;
         }
@@ -41,9 +37,7 @@ impl Pooler {
         }
         if server.link.ledger.group_open() {
             // In a transaction that waits for its client.
-            if let Some(client) = self.clients.get_mut(client_id) {
-                client.quiet = self.now;
-            }
+            self.clients.at_mut(client_id).quiet = self.now;
             return;
         }
         let pool = self.pools.at(server.pool);
@@ -54,26 +48,23 @@ impl Pooler {
                 return;
             }
             let watched = pool.terms.watched;
-            if let Some(client) = self.clients.get_mut(client_id) {
-                client.quiet = self.now;
-            }
+            self.clients.at_mut(client_id).quiet = self.now;
             if watched {
                 self.watch_client(client_id);
             }
             return;
         }
         let session = mode == PoolMode::Session || client.replication.any();
-        if session && server.ending.is_some() && self.config.globals.server_fast_close {
+        if session && server.ending().is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);
             return;
         }
         if session {
             let watched = pool.terms.watched;
-            if let Some(client) = self.clients.get_mut(client_id) {
-                client.quiet = self.now;
-                // Its session goes to the successor as it is now.
-                client.parked |= self.janitor.takeover.holds() && !client.replication.any();
-            }
+            let client = self.clients.at_mut(client_id);
+            client.quiet = self.now;
+            // Its session goes to the successor as it is now.
+            client.parked |= self.janitor.takeover.holds() && !client.replication.any();
             if watched {
                 self.watch_client(client_id);
             }
@@ -90,25 +81,21 @@ impl Pooler {
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
         self.session_leaves(client_id, server_id, out);
-        if let Some(client) = self.clients.get_mut(client_id) {
-            client.state = client::State::Idle;
-            client.quiet = now;
-            client.stalled = false;
-            let watched = self
-                .pools
-                .at(client.pool.expect("a linked client has a pool"));
-            if watched.terms.client_idle_timeout > 0 {
-                self.watch_client(client_id);
-            }
+        let client = self.clients.at_mut(client_id);
+        client.state = client::State::Idle;
+        client.quiet = now;
+        client.stalled = false;
+        let server = self.servers.at_mut(server_id);
+        server.state = server::State::Draining;
+        server.link.ends();
+        let paused = server.is_paused();
+        if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
+            self.watch_client(client_id);
         }
-        if let Some(server) = self.servers.get_mut(server_id) {
-            server.state = server::State::Draining;
-            server.link.ends();
-            if server.paused {
-                self.unpause_server(server_id, out);
-            }
-            // If it was the server's congestion that kept it, it does no more.
-            self.unpause_client(client_id, out);
+        if paused {
+            self.unpause_server(server_id, out);
         }
+        // If it was the server's congestion that kept it, it does no more.
+        self.unpause_client(client_id, out);
     }
 }

@@ -1,15 +1,16 @@
 //! Bytes come from a client or a server: they are worked through, and what waited for them goes on.
 
 use howdah_wire::backend::Status;
+use howdah_wire::frame::header;
 
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client;
-use crate::client::login::PASSWORD_PACKET_MAX;
 use crate::config::PoolMode;
 use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::limits;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
@@ -29,9 +30,7 @@ enum After {
 impl Pooler {
     /// Bytes came from a client.
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         match client.state {
             client::State::Linked(_) | client::State::Idle => {
                 if let Some(pool) = client.pool {
@@ -62,7 +61,7 @@ impl Pooler {
             // Who is not let in yet has a password to say at most, and is listened to all the time,
             // so that its end is heard of.
             client::State::Welcome | client::State::Lookup
-                if client.inbox.held.len() + bytes.len() > PASSWORD_PACKET_MAX =>
+                if client.inbox.held.len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
@@ -94,9 +93,7 @@ impl Pooler {
 
     /// Works through what a client had held back.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         if client.parked || matches!(client.state, client::State::Preparing(_)) {
             return;
         }
@@ -125,6 +122,9 @@ impl Pooler {
     }
 
     fn upstream(&mut self, id: ClientId, chunk: &mut Chunk<'_>, out: &mut Out) -> After {
+        if self.needs_server(id, chunk) && !self.checkout(id, out) {
+            return After::Keep;
+        }
         loop {
             match self.run_upstream(id, chunk, out) {
                 None => return After::Gone,
@@ -150,6 +150,28 @@ impl Pooler {
                 }
             }
         }
+    }
+
+    /// Whether a client without a server begins with a message that is short, all there, and for a
+    /// server: then there is nothing to be found out without one.
+    fn needs_server(&self, id: ClientId, chunk: &Chunk<'_>) -> bool {
+        let client = self.clients.at(id);
+        let globals = &self.config.globals;
+        if !matches!(client.state, client::State::Idle)
+            || client.group_failed
+            || !client.inbox.at_boundary()
+            || globals.disable_pqexec
+        {
+            return false;
+        }
+        let rest = chunk.rest();
+        let Some(Ok(header)) = header(rest) else {
+            return false;
+        };
+        let most = rest.len().min(limits::SHORT as usize);
+        upstream::needs_server(header.tag)
+            && header.total() <= most
+            && header.body + 4 <= globals.max_packet_size
     }
 
     fn run_upstream(
@@ -213,9 +235,7 @@ impl Pooler {
 
     /// Bytes came from a server.
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         match server.state {
             server::State::Securing(_) => return self.securing_bytes(id, bytes, out),
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
@@ -262,9 +282,7 @@ impl Pooler {
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
         // On its way to a successor, what it says is still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let linked = match server.state {
             server::State::Linked(client) => Some(client),
             server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
@@ -372,16 +390,12 @@ impl Pooler {
 
     /// A server's bytes are worked through: what was waiting for them goes on.
     pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = self.servers.at(id);
         match server.state {
             server::State::Linked(client) => {
                 let stalled = self.clients.get(client).is_some_and(|entry| entry.stalled);
                 self.settle(id, out);
-                let Some(entry) = self.clients.get(client) else {
-                    return;
-                };
+                let entry = self.clients.at(client);
                 if entry.leaving {
                     self.leave_when_answered(client, out);
                 } else if stalled {
@@ -390,7 +404,7 @@ impl Pooler {
                 }
             }
             server::State::Idle | server::State::Used | server::State::BeingCancelled => {
-                if let Some(ending) = server.ending {
+                if let Some(ending) = server.ending() {
                     self.close_server(id, ending.text(), Close::Await, out);
                 }
             }

@@ -9,28 +9,16 @@ use howdah_wire::{WireError, tag as tags, write};
 
 use super::leave::Verdict;
 use crate::client::Client;
-use crate::command::{self, Forgets};
+use crate::effect::first::{self, First, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
+use crate::limits;
 use crate::params::Tracked;
 use crate::queries::Watching;
 use crate::server::Server;
 use crate::statement::{self, Interner, Named, SchemaId, Statement};
-
-/// The longest front of a message that is held to be looked into (names of a Bind, the first words
-/// of a Query), in bytes.
-pub(super) const FRONT_MAX: usize = 16 << 10;
-
-/// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
-/// bytes.
-const SHORT_MAX: u32 = 10_000;
-
-/// How many answers may be owed before a client's next message waits. Not all that it sends reaches
-/// PostgreSQL, which would hold it back by reading no more than it can answer; and what a name means
-/// is looked for among them.
-const OWED_MAX: usize = 4096;
 
 /// Why working through a client's bytes ended.
 #[derive(Debug)]
@@ -101,9 +89,6 @@ pub struct Upstream<'a> {
     pub counts: Counts,
 }
 
-/// The longest Query that may be found to be a BEGIN, in bytes.
-const BEGIN_MAX: usize = 128;
-
 /// What to do next within one chunk.
 pub(super) type Step = Result<(), Flow>;
 
@@ -158,7 +143,7 @@ impl Upstream<'_> {
         let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
         let length = header.body + 4;
         let error = WireError::Length { tag, length };
-        if tags::is_short(tag) && length > SHORT_MAX {
+        if tags::is_short(tag) && length > limits::SHORT {
             return Err(Flow::Broken(Fault::ClientLength(error)));
         }
         if length > self.packet_max && !tags::is_short(tag) {
@@ -179,7 +164,7 @@ impl Upstream<'_> {
         if self.server.is_none() {
             return self.unlinked(chunk, header);
         }
-        if self.linked().link.ledger.len() >= OWED_MAX {
+        if self.linked().link.ledger.len() >= limits::OWED {
             return Err(self.stall());
         }
         match tag {
@@ -261,7 +246,7 @@ impl Upstream<'_> {
                 let needed = if held_whole && !is_long_parse(chunk.rest(), header) {
                     header.total()
                 } else {
-                    header.total().min(FRONT_MAX)
+                    header.total().min(limits::FRONT)
                 };
                 Err(if chunk.rest().len() < needed {
                     Flow::Partial
@@ -312,24 +297,25 @@ impl Upstream<'_> {
     }
 
     fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        if self.renames
-            && let Some(name) = self.deallocated(chunk, header)?
+        let first = first_command(chunk, header)?;
+        if let (true, Forgets::Name(name)) = (self.renames, &first.forgets)
+            && self.deallocates_ours(name)?
         {
-            return self.deallocate(chunk, header, name);
+            return self.deallocate(chunk, header, name.clone());
         }
         self.front_to_watch(chunk, header)?;
         let verdict = self.note_query(chunk, header)?;
-        let tail = self.query_resets(chunk, header)?;
+        let tail = self.query_resets(chunk, header, &first)?;
         if let Some(check) = &mut self.linked().check {
             check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
         }
-        let alters = self.query_alters(chunk, header)?;
         let mut entry = self.query_entry();
         entry.watched = self.watch_query(chunk, header)?;
-        entry.barrier = !begins(chunk, header);
-        entry.alters = alters;
-        entry.name_op = self.forget_unnamed();
-        entry.unnamed_op = self.push_unnamed_op(None);
+        // Nothing that names a statement has to wait for the end of a BEGIN.
+        entry.barrier = !first.only_begins;
+        entry.alters = self.query_alters(&first);
+        entry.effects.name = self.forget_unnamed();
+        entry.effects.unnamed = self.unnamed_op(None);
         match tail {
             _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
@@ -345,58 +331,36 @@ impl Upstream<'_> {
         entry
     }
 
-    /// A Query ends the unnamed statement. Returns whether the entry carries that.
-    fn forget_unnamed(&mut self) -> bool {
+    /// A Query ends the unnamed statement.
+    fn forget_unnamed(&mut self) -> Option<Box<NameOp>> {
         let pending = self.linked().link.ledger.pending(b"").is_some();
         let had = self.renames && (self.client.unnamed.is_some() || pending);
-        if had {
-            self.push_name_op(Box::default(), Change::Forget);
-        }
-        had
+        had.then(|| self.name_op(Box::default(), Change::Forget))
     }
 
-    /// The name in a Query that is `DEALLOCATE name`, if it is one of the client's, or could be one
-    /// of ours.
-    fn deallocated(
-        &mut self,
-        chunk: &Chunk<'_>,
-        header: Header,
-    ) -> Result<Option<Box<[u8]>>, Flow> {
-        let body = &chunk.rest()[HEADER..];
-        let may = |b: &u8| matches!(b, b'd' | b'D' | b'-' | b'/' | b'\t'..=b'\r' | b' ');
-        match body.first() {
-            Some(first) if !may(first) => return Ok(None),
-            _ if header.total() > FRONT_MAX => return Ok(None),
-            _ => {}
-        }
-        let whole = whole(chunk, header).ok_or(Flow::Partial)?;
-        let Forgets::Name(name) = command::forgets(whole.strip_suffix(b"\0").unwrap_or(whole))
-        else {
-            return Ok(None);
-        };
-        self.wait_for(&name)?;
-        let known = self.lookup(&name).is_some();
-        Ok((known || statement::is_ours(&name)).then_some(name))
+    /// Whether the name in a `DEALLOCATE name` is one of the client's, or could be one of ours.
+    fn deallocates_ours(&mut self, name: &[u8]) -> Result<bool, Flow> {
+        self.wait_for(name)?;
+        Ok(self.lookup(name).is_some() || statement::is_ours(name))
     }
 
     /// Lets PostgreSQL deallocate a statement that is there for nothing else, so that its answer is
     /// PostgreSQL's own, whatever the transaction's state; or one that is not there.
     fn deallocate(&mut self, chunk: &mut Chunk<'_>, header: Header, name: Box<[u8]>) -> Step {
         let change = self.void_or_nothing(&name);
-        if self.forget_unnamed() {
+        if let Some(forgets) = self.forget_unnamed() {
             // One entry carries one change: this goes with an entry that is there for it.
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
-            close.name_op = true;
+            close.effects.name = Some(forgets);
             self.out
                 .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
-        self.push_name_op(name, change);
         let mut entry = self.query_entry();
         entry.barrier = true;
-        entry.name_op = true;
-        entry.unnamed_op = self.push_unnamed_op(None);
+        entry.effects.name = Some(self.name_op(name, change));
+        entry.effects.unnamed = self.unnamed_op(None);
         self.push(entry);
         let to = self.to();
         self.out
@@ -437,7 +401,7 @@ impl Upstream<'_> {
     }
 
     /// A name is to mean a statement.
-    pub(super) fn push_definition(&mut self, name: &[u8], statement: &Arc<Statement>) {
+    pub(super) fn definition(&mut self, name: &[u8], statement: &Arc<Statement>) -> Box<NameOp> {
         let number = if name.is_empty() {
             0
         } else {
@@ -450,27 +414,23 @@ impl Upstream<'_> {
             number,
             told: None,
         };
-        self.push_name_op(name.into(), Change::Define(named));
+        self.name_op(name.into(), Change::Define(named))
     }
 
-    pub(super) fn push_name_op(&mut self, name: Box<[u8]>, change: Change) {
-        let ledger = &mut self.linked().link.ledger;
-        let group = ledger.group();
-        ledger.name_ops.push_back(NameOp {
+    /// What is being sent changes one of the client's names.
+    pub(super) fn name_op(&mut self, name: Box<[u8]>, change: Change) -> Box<NameOp> {
+        let group = self.linked().link.ledger.group();
+        Box::new(NameOp {
             name,
             group,
             change,
-        });
+        })
     }
 
-    /// What is being sent changes the server's unnamed statement. Returns what the entry carries.
-    pub(super) fn push_unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> bool {
-        if self.renames {
-            let ledger = &mut self.linked().link.ledger;
-            let group = ledger.group();
-            ledger.unnamed_ops.push_back(UnnamedOp { group, statement });
-        }
-        self.renames
+    /// What is being sent changes the server's unnamed statement.
+    pub(super) fn unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> Option<UnnamedOp> {
+        let group = self.linked().link.ledger.group();
+        self.renames.then_some(UnnamedOp { group, statement })
     }
 
     /// The server; only called when there is one.
@@ -515,15 +475,22 @@ impl Upstream<'_> {
     }
 }
 
-/// A Query is a BEGIN: nothing that names a statement has to wait for its end.
-fn begins(chunk: &Chunk<'_>, header: Header) -> bool {
-    let may = |text: &[u8]| {
-        let front = text.get(..2).unwrap_or_default();
-        front.eq_ignore_ascii_case(b"be") || front.eq_ignore_ascii_case(b"st")
-    };
-    let begins =
-        |text: &[u8]| may(text) && command::only_begins(text.strip_suffix(b"\0").unwrap_or(text));
-    header.total() <= BEGIN_MAX && whole(chunk, header).is_some_and(begins)
+/// Whether a message of this tag is always for a server.
+pub fn needs_server(tag: u8) -> bool {
+    matches!(
+        tag,
+        tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE
+    )
+}
+
+/// What follows from the first command of a Query. Of one that is too long to be held, nothing.
+fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<First, Flow> {
+    let body = &chunk.rest()[HEADER..];
+    if header.total() > limits::FRONT || !first::may_matter(body) {
+        return Ok(First::default());
+    }
+    let body = whole(chunk, header).ok_or(Flow::Partial)?;
+    Ok(first::first(body.strip_suffix(b"\0").unwrap_or(body)))
 }
 
 /// A message's body, if all of it is there.
@@ -536,9 +503,9 @@ pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
     let unnamed = front.get(HEADER) == Some(&0);
     header.body
         > if unnamed {
-            statement::UNNAMED_MAX
+            limits::PARSE_UNNAMED
         } else {
-            statement::PARSE_MAX
+            limits::PARSE
         }
 }
 

@@ -7,8 +7,9 @@ use hashbrown::HashMap;
 use howdah_wire::frame::{HEADER, Header, cstr};
 use howdah_wire::frontend::{Bind, BindNames};
 
-use super::upstream::{FRONT_MAX, Flow, Upstream, whole};
+use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
+use crate::limits;
 use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
 use crate::statement::Statement;
 
@@ -109,7 +110,7 @@ impl Upstream<'_> {
         let Some(watching) = &mut self.watch else {
             return Ok(());
         };
-        let body = front(chunk, header, FRONT_MAX)?;
+        let body = front(chunk, header, limits::FRONT)?;
         let Some((name, sql)) = cstr(body) else {
             return Ok(());
         };
@@ -143,7 +144,7 @@ impl Upstream<'_> {
         if self.watch.is_none() {
             return Ok(());
         }
-        let body = front(chunk, header, FRONT_MAX)?;
+        let body = front(chunk, header, limits::FRONT)?;
         if let Some(names) = BindNames::read(body) {
             let values = self.values(whole(chunk, header));
             let watch = self.linked().link.watch.get_or_insert_default();
@@ -225,7 +226,7 @@ impl Upstream<'_> {
         if self.watch.is_none() {
             return Ok(false);
         }
-        let body = front(chunk, header, FRONT_MAX)?;
+        let body = front(chunk, header, limits::FRONT)?;
         let portal = cstr(body).map_or(&[][..], |(portal, _)| portal);
         let bound = self
             .linked()

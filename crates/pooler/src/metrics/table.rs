@@ -402,6 +402,12 @@ static METRICS: &[Metric] = &[
          had no room (`max_connections`).",
     ),
     metric(
+        "howdah_pool_mistakes_total",
+        Counter,
+        Pool(|p| p.stats.mistakes as f64),
+        "Links that a mistake of Howdah's own has ended.",
+    ),
+    metric(
         "howdah_pool_connect_failures_total",
         Counter,
         Pool(|p| p.times.connect_failures as f64),

@@ -17,15 +17,13 @@ impl Pooler {
     /// A client needs a server. True if it has one that takes its messages at once; else it waits.
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
+        let client = self.clients.at_mut(id);
         client.request = now;
         let Some(pool_id) = client.pool else {
             return false;
         };
         let replication = client.replication.any();
-        let pool_id = self.current_pool(id, pool_id);
+        let pool_id = self.route(id, pool_id);
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
             && pool.gives()
@@ -38,9 +36,7 @@ impl Pooler {
             self.disconnect(id, fault, out);
             return false;
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
+        let client = self.clients.at_mut(id);
         client.state = client::State::Waiting;
         self.await_server(id, pool_id);
         if let Some(since) = self.moves.arriving.take() {
@@ -117,15 +113,13 @@ impl Pooler {
     /// A server is free: it is closed, cleaned, lent, handed to who waits, or laid aside.
     pub(crate) fn checkin(&mut self, id: ServerId, out: &mut Out) {
         let now = self.now;
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
         if server.cancels > 0 {
             server.state = server::State::BeingCancelled;
             return;
         }
-        if let Some(ending) = server.ending {
+        if let Some(ending) = server.ending() {
             return self.close_server(id, ending.text(), Close::Await, out);
         }
         if server.sql_prepared {
@@ -134,9 +128,7 @@ impl Pooler {
         if server.link.is_transient() && self.close_transient(id, out) {
             return;
         }
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let pool = self.pools.at_mut(server.pool);
         if pool.paused {
             return self.close_server(id, "pause mode", Close::Await, out);
@@ -150,9 +142,7 @@ impl Pooler {
         if self.has_surplus(pool_id) {
             return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
         }
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.since = now;
         let served = server.served;
         let held = self.pools.at(pool_id).held;
@@ -172,9 +162,7 @@ impl Pooler {
         if !held && let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.state = server::State::Idle;
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
@@ -183,9 +171,7 @@ impl Pooler {
     /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go
     /// together with ours.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.sql_prepared = false;
         self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
     }

@@ -139,7 +139,7 @@ impl Pooler {
         };
         self.servers.iter().any(|(_, server)| {
             server.pool == pool_id
-                && server.ending.is_none()
+                && server.ending().is_none()
                 && !matches!(
                     server.state,
                     Resolving

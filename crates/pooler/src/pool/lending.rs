@@ -48,9 +48,7 @@ impl Pooler {
 
     /// Sends an idle server to another worker, as soon as the driver has let go of it.
     pub(super) fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.state = server::State::Lent(to);
         out.push(Action::Detach(Peer::Server(id)));
     }

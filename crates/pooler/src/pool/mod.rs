@@ -7,6 +7,7 @@ pub mod growth;
 pub mod lending;
 pub mod reason;
 pub mod room;
+pub mod route;
 pub mod surplus;
 pub mod terms;
 pub mod waiting;

@@ -40,9 +40,7 @@ pub(crate) fn has_no_room(fields: Fields<'_>) -> bool {
 impl Pooler {
     /// PostgreSQL has no room for this server, which was to serve clients that wait.
     pub(crate) fn wish_for_room(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         let Some(ends) = &server.ends else {
             return;
         };
@@ -101,9 +99,7 @@ impl Pooler {
     }
 
     fn make_way(&mut self, wish: RoomWish, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         server.makes_room_for = Some((wish.from, wish.pool));
         self.pools.at_mut(server.pool).stats.evictions += 1;
         self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);

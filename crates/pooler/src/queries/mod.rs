@@ -189,9 +189,7 @@ impl Pooler {
         broken_off: Option<&'static str>,
         out: &mut Out,
     ) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get(id));
         let number = client.number;
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
@@ -264,9 +262,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let now = self.now;
-        let Some(entry) = self.servers.get_mut(server) else {
-            return;
-        };
+        let entry = gone!(self.servers.get_mut(server));
         let Some(query) = entry.link.take_watched() else {
             return;
         };

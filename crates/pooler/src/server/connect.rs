@@ -69,9 +69,7 @@ impl Pooler {
     }
 
     fn connect(&mut self, id: ServerId, to: Address, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.state = State::Connecting;
         server.to = crate::place::whole(&to).into();
         out.push(Action::Connect(id, to));
@@ -84,9 +82,7 @@ impl Pooler {
         result: Result<Vec<IpAddr>, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         if !matches!(server.state, State::Resolving) {
             return;
         }
@@ -104,9 +100,7 @@ impl Pooler {
 
     /// The driver's `Connect` ended.
     pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         if let State::Cancel(_) = server.state {
             return self.carrier_connected(id, result, out);
         }
@@ -139,9 +133,7 @@ impl Pooler {
 
     /// Notes that there are no new servers for now, and tells those who wait for the first.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         let (pool_id, reserved) = (server.pool, server.reserved);
         let took = self.now.0.saturating_sub(server.connected.0);
         if let Some(client) = reserved {
@@ -179,9 +171,7 @@ impl Pooler {
 
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         match &server.state {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
@@ -191,7 +181,7 @@ impl Pooler {
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
             State::Linked(_) | State::Preparing(_) => {
-                let told = server.ending == Some(Ending::Crashed);
+                let told = server.ending() == Some(Ending::Crashed);
                 self.drop_linked(id, Fault::ServerGone, told, out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
@@ -208,9 +198,7 @@ impl Pooler {
 
     /// Ends a server, which is bound to nobody (any more).
     pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         if matches!(server.state, State::Closing) {
             return;
         }
@@ -235,9 +223,7 @@ impl Pooler {
             _ => {}
         }
         self.note_closing(id, why, out);
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         if matches!(how, Close::Await) && !server.cut_off {
             out.send_with(Peer::Server(id), |buf| {
                 write::empty(buf, frontend::TERMINATE)
@@ -251,9 +237,7 @@ impl Pooler {
     }
 
     fn note_closing(&mut self, id: ServerId, why: &str, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         if self.config.globals.log_disconnections {
             let age = self.now.0.saturating_sub(server.connected.0) / 1_000_000_000;
             self.note_server(
@@ -267,9 +251,7 @@ impl Pooler {
 
     /// PostgreSQL has let go of a server (or the time to wait for that is over).
     pub(crate) fn server_closed(&mut self, id: ServerId, gone: bool, out: &mut Out) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         match server.state {
             State::Cancel(_) => return self.carrier_closed(id, out),
             State::Closing => {}
@@ -305,9 +287,7 @@ impl Pooler {
 
     /// A server has logged in: its pool can use it.
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let (pool_id, reserved) = (server.pool, server.reserved);
         server.state = State::Draining;
         server.since = self.now;

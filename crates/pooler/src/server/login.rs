@@ -13,18 +13,13 @@ use super::State;
 use crate::auth::{Derivation, Refusal, Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
+use crate::limits;
 use crate::note::Level;
 use crate::params::Params;
 use crate::pool::room::has_no_room;
 use crate::pool::{Parameter, Pool, Welcome};
 use crate::pooler::{Asker, Pooler};
 use crate::{place, standby};
-
-/// The longest message accepted from PostgreSQL before its login is done, in bytes.
-const MESSAGE_MAX: usize = 1 << 20;
-
-/// The most that parameters may take, in bytes; PostgreSQL's take less than one kilobyte.
-const PARAMETERS_MAX: usize = 64 << 10;
 
 /// A login under way.
 pub struct Login {
@@ -51,9 +46,7 @@ impl Pooler {
     pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let pool = self.pools.at(server.pool);
         let secret = Self::server_secret(pool);
         let keys = pool.scram_keys.clone();
@@ -135,9 +128,7 @@ impl Pooler {
         if !self.config.globals.log_connections {
             return;
         }
-        let Some(ends) = self.servers.get(id).and_then(|server| server.ends.as_ref()) else {
-            return;
-        };
+        let ends = gone!(self.servers.get(id).and_then(|server| server.ends.as_ref()));
         let from = match &ends.local {
             crate::event::Address::Tcp(ip, port) if ip.is_ipv6() => format!("[{ip}]:{port}"),
             crate::event::Address::Tcp(ip, port) => format!("{ip}:{port}"),
@@ -149,9 +140,7 @@ impl Pooler {
 
     /// Bytes of a server that we log in to.
     pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state, State::Login(_)) {
@@ -165,7 +154,7 @@ impl Pooler {
             let held = &server.inbox.held;
             let header = match header(held) {
                 None => return,
-                Some(Ok(header)) if header.total() <= MESSAGE_MAX => header,
+                Some(Ok(header)) if header.total() <= limits::LOGIN_MESSAGE => header,
                 Some(_) => return self.not_postgres(id, out),
             };
             if held.len() < header.total() {
@@ -274,9 +263,7 @@ impl Pooler {
             let refusal = Refusal::new(text, detail);
             return self.server_login_step(id, Step::Refuse(refusal), out);
         }
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         let host = server.ends.as_ref().map(|ends| place::whole(&ends.remote));
         let host = Some(host.unwrap_or_default().into());
         let Some(login) = self.server_login(id) else {
@@ -296,16 +283,14 @@ impl Pooler {
 
     /// Remembers a parameter; false if there is no end of them.
     pub(crate) fn learn(&mut self, id: ServerId, name: &[u8], value: &[u8]) -> bool {
-        let Some(server) = self.servers.get_mut(id) else {
-            return true;
-        };
+        let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
             let params = server.params.with(position, value);
             server.params = self.shared.params.intern(params);
         }
         if let State::Login(login) = &mut server.state {
             login.size += name.len() + value.len() + size_of::<Parameter>();
-            if login.size > PARAMETERS_MAX {
+            if login.size > limits::PARAMETERS {
                 return false;
             }
             login.parameters.push((name.into(), value.into()));
@@ -338,9 +323,7 @@ impl Pooler {
     }
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let State::Login(login) = &mut server.state else {
             return;
         };

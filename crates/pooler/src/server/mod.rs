@@ -21,7 +21,7 @@ pub use parcel::ServerParcel;
 use std::sync::Arc;
 
 use crate::Seeded;
-use crate::event::{ClientId, Ends, Time, WorkerId};
+use crate::event::{Action, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::link::Link;
 use crate::params::Params;
@@ -132,7 +132,7 @@ pub struct Server {
     /// The statements it has.
     pub set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
-    pub unnamed: Unnamed,
+    unnamed: Unnamed,
     /// SQL-level PREPARE was used by its client.
     pub sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
@@ -143,7 +143,7 @@ pub struct Server {
     /// Some client was bound to it, here.
     pub served: bool,
     /// Why it must be closed instead of going back to the pool.
-    pub ending: Option<Ending>,
+    ending: Option<Ending>,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,
     /// Cancel requests under way for it.
@@ -151,7 +151,7 @@ pub struct Server {
     /// Process id and secret, for cancels.
     pub key: Option<(u32, Box<[u8]>)>,
     /// Receiving from it is off.
-    pub paused: bool,
+    paused: bool,
     /// Its send queue is full: its client is not read from.
     pub congested: bool,
     /// The Broker counts it.
@@ -222,6 +222,61 @@ impl Server {
             request: now,
             timer: Time(0),
         }
+    }
+
+    /// Receiving from it is off.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Nothing is received from it until further notice.
+    pub(crate) fn pause(&mut self, id: ServerId, out: &mut Out) {
+        if !std::mem::replace(&mut self.paused, true) {
+            out.push(Action::Receive {
+                peer: Peer::Server(id),
+                on: false,
+            });
+        }
+    }
+
+    /// It is received from again.
+    pub(crate) fn unpause(&mut self, id: ServerId, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            out.push(Action::Receive {
+                peer: Peer::Server(id),
+                on: true,
+            });
+        }
+    }
+
+    /// Why it must be closed instead of going back to the pool, if it must.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+
+    /// It must be closed, for this reason, whatever was one before.
+    pub(crate) fn must_close(&mut self, why: Ending) {
+        self.ending = Some(why);
+    }
+
+    /// It must be closed; a reason that there was before counts.
+    pub(crate) fn must_close_too(&mut self, why: Ending) {
+        self.ending.get_or_insert(why);
+    }
+
+    /// Its unnamed statement, as far as PostgreSQL has answered.
+    pub(crate) fn unnamed(&self) -> &Unnamed {
+        &self.unnamed
+    }
+
+    /// PostgreSQL has agreed to another unnamed statement, or has none: a Query drops it.
+    pub(crate) fn has_unnamed(&mut self, statement: Option<Arc<Statement>>) {
+        self.unnamed = Unnamed::Known(statement);
+    }
+
+    /// What its unnamed statement is, is known no more.
+    pub(crate) fn doubt_unnamed(&mut self) {
+        self.unnamed = Unnamed::Unknown;
     }
 
     /// The client it is bound to.

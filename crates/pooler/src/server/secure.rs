@@ -65,9 +65,7 @@ impl Pooler {
         let Some(tls) = self.tls_to(id) else {
             return self.begin_server_login(id, out);
         };
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         if tls.direct {
             server.state = State::Securing(Securing::Handshake);
             let start = Box::new(TlsStart::Connect(tls));
@@ -92,9 +90,7 @@ impl Pooler {
         name: Result<String, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get(id));
         if !matches!(server.state, State::Securing(Securing::Peer)) {
             return;
         }
@@ -166,9 +162,7 @@ impl Pooler {
         result: Result<Box<TlsFacts>, String>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         self.handshakes[1].count(&result);
         let facts = match result {
             Ok(facts) => facts,

@@ -3,7 +3,7 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
-use super::{Ending, State, Unnamed};
+use super::{Ending, State};
 use crate::event::{Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
@@ -32,10 +32,8 @@ impl Pooler {
     }
 
     pub(crate) fn run_task(&mut self, id: ServerId, state: State, query: &[u8], out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
-        server.unnamed = Unnamed::Known(None);
+        let server = self.servers.at_mut(id);
+        server.has_unnamed(None);
         server.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
         self.await_task(id, state);
@@ -53,12 +51,10 @@ impl Pooler {
 
     /// PostgreSQL refused something of ours.
     pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         match server.state {
             // It went down, and said so.
-            State::Preparing(client) if server.ending == Some(Ending::Crashed) => {
+            State::Preparing(client) if server.ending() == Some(Ending::Crashed) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
             State::Preparing(_) if server.inquiry.is_some() => {
@@ -75,13 +71,13 @@ impl Pooler {
             State::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
             }
-            State::Resetting => server.ending = Some(Ending::ResetFailed),
-            State::Checking => server.ending = Some(Ending::TestFailed),
+            State::Resetting => server.must_close(Ending::ResetFailed),
+            State::Checking => server.must_close(Ending::TestFailed),
             // The error is an answer to a client that has left.
             State::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
-                server.ending.get_or_insert(Ending::Dirty);
+                server.must_close_too(Ending::Dirty);
                 self.note_server(Level::Log, id, &text, out);
             }
         }
@@ -89,9 +85,7 @@ impl Pooler {
 
     /// A server that is bound to nobody has answered something.
     pub(crate) fn task_moves(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         if server.link.is_owed() || !server.inbox.at_boundary() {
             return;
         }
@@ -125,16 +119,14 @@ impl Pooler {
 
     /// All that a client had asked for is answered, or dropped.
     fn drained_of_client(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let pool = server.pool;
-        if server.ending.is_none() && server.status != Status::Idle {
+        if server.ending().is_none() && server.status != Status::Idle {
             if server.rolled_back {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
             server.rolled_back = true;
-            server.unnamed = Unnamed::Known(None);
+            server.has_unnamed(None);
             server.link.await_query();
             out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
             return;
@@ -151,7 +143,7 @@ impl Pooler {
         let fit = self
             .servers
             .get(id)
-            .is_some_and(|server| server.ending.is_none());
+            .is_some_and(|server| server.ending().is_none());
         if fit && self.clean_session(id, out) {
             // Whatever comes behind that finds nothing to clean.
         } else if resets && fit {

@@ -11,7 +11,7 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::note::Level;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
-use crate::server::{self, Unnamed};
+use crate::server;
 
 /// How much of each text is kept, in bytes.
 const TEXT_MAX: usize = 200;
@@ -64,14 +64,12 @@ impl Pooler {
         id: ServerId,
         out: &mut Out,
     ) -> bool {
-        let Some(server) = self.servers.get_mut(id) else {
-            return false;
-        };
+        let server = gone!(self.servers.get_mut(id));
         let leaving = self
             .clients
             .get(client_id)
             .is_none_or(|client| client.leaving);
-        if server.check.is_none() || server.soiled || server.ending.is_some() || leaving {
+        if server.check.is_none() || server.soiled || server.ending().is_some() || leaving {
             return false;
         }
         let database = &self.pools.at(server.pool).terms.database;
@@ -85,7 +83,7 @@ impl Pooler {
         let inquiry = Inquiry::check(known);
         let sql = inquiry.sql();
         server.inquiry = Some(Box::new(inquiry));
-        server.unnamed = Unnamed::Known(None);
+        server.has_unnamed(None);
         server.link.await_query();
         server.state = server::State::Preparing(client_id);
         out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
@@ -103,9 +101,7 @@ impl Pooler {
         answer: Option<Answer>,
         out: &mut Out,
     ) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         let texts = server.check.take().map(|check| check.told());
         let found = match answer {
             Some(answer) => found(&answer),
@@ -125,13 +121,11 @@ impl Pooler {
 
     /// A server has told what nobody listens to: some text has made it listen unseen.
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = gone!(self.servers.get_mut(id));
         match server.state {
             server::State::Linked(_) => server.unseen = true,
             server::State::Idle => {
-                server.ending.get_or_insert(server::Ending::Listens);
+                server.must_close_too(server::Ending::Listens);
             }
             // It is about to be cleaned.
             _ => return,

@@ -8,8 +8,9 @@ use super::{PIN_REASONS, Session, settings};
 use crate::client;
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::limits;
 use crate::pooler::Pooler;
-use crate::server::{self, Ending, Numbers, Server, Unnamed};
+use crate::server::{self, Ending, Numbers, Server};
 
 /// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
@@ -41,11 +42,7 @@ impl Pooler {
         out: &mut Out,
     ) -> bool {
         let now = self.now;
-        let (Some(client), Some(server)) =
-            (self.clients.get_mut(client_id), self.servers.get_mut(id))
-        else {
-            return false;
-        };
+        let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
         let Some(session) = &mut client.session else {
             return false;
         };
@@ -76,7 +73,7 @@ impl Pooler {
         }
         let sql = inquiry.sql();
         server.inquiry = Some(Box::new(inquiry));
-        server.unnamed = Unnamed::Known(None);
+        server.has_unnamed(None);
         server.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
         client.state = client::State::Preparing(id);
@@ -86,9 +83,7 @@ impl Pooler {
 
     /// A client with a server of its own is between two transactions.
     fn rest_pinned(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = self.clients.at_mut(id);
         client.quiet = self.now;
         let terms = client.pool.map(|pool| &self.pools.at(pool).terms);
         if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
@@ -102,9 +97,7 @@ impl Pooler {
 
     /// PostgreSQL has answered what was asked of a session.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         let (server::State::Preparing(client_id), Some(inquiry)) =
             (&server.state, server.inquiry.take())
         else {
@@ -134,11 +127,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let now = self.now;
-        let (Some(client), Some(server)) =
-            (self.clients.get_mut(client_id), self.servers.get_mut(id))
-        else {
-            return;
-        };
+        let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
         let Some(session) = &mut client.session else {
             return;
         };
@@ -174,19 +163,15 @@ impl Pooler {
 
     /// A client is bound to its server no longer: what it has left there is nobody's.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
-        let Some(server) = self.servers.get_mut(id) else {
-            return;
-        };
+        let server = self.servers.at_mut(id);
         server.inquiry = None;
         server.check = None;
-        let Some(client) = self.clients.get_mut(client_id) else {
-            return;
-        };
+        let client = self.clients.at_mut(client_id);
         let Some(session) = &mut client.session else {
             return;
         };
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
-            server.ending.get_or_insert(Ending::StateStays);
+            server.must_close_too(Ending::StateStays);
         }
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
@@ -198,9 +183,7 @@ impl Pooler {
     /// Cleans a server before anybody else gets it, where a client has left something. True if that
     /// is under way.
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
-        let Some(server) = self.servers.get_mut(id) else {
-            return false;
-        };
+        let server = self.servers.at_mut(id);
         if server.soiled || server.unseen {
             server.soiled = false;
             server.unseen = false;
@@ -258,7 +241,7 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
     }
     let own = session.settings.as_deref();
     let (many, weight) = own.map_or((0, 0), |own| (own.len(), own.weight()));
-    if many > settings::SETTINGS_MAX || weight > settings::WEIGHT_MAX {
+    if many > limits::SETTINGS || weight > limits::SETTINGS_WEIGHT {
         session.pinned.add(Kinds::SETS_ANY);
     }
     server.soiled = soiled || !session.pinned.is_empty();

@@ -24,11 +24,9 @@ use std::sync::Arc;
 
 use crate::effect::{Effects, Kinds, Mention, Pieces};
 use crate::event::Time;
+use crate::limits;
 use crate::server::{Numbers, Server};
 use settings::{Maybe, Settings};
-
-/// How many settings may be asked about at once; a session that changes more keeps its server.
-const ASKED_MAX: usize = 256;
 
 /// What a client's session has.
 #[derive(Debug, Default)]
@@ -107,7 +105,7 @@ impl Pending {
         if let Some(known) = self.names.iter_mut().find(|known| *known.name == *name) {
             known.set |= set;
             known.back = !set;
-        } else if self.names.len() < ASKED_MAX {
+        } else if self.names.len() < limits::SETTINGS_ASKED {
             self.names.push(Suspect {
                 name: name.into(),
                 set,
@@ -291,7 +289,7 @@ mod tests {
         for at in 0..1000 {
             pending.suspect(format!("a{at}").as_bytes(), true);
         }
-        assert_eq!(pending.names.len(), ASKED_MAX);
+        assert_eq!(pending.names.len(), limits::SETTINGS_ASKED);
         assert!(pending.kinds.any(Kinds::SETS_ANY));
     }
 }

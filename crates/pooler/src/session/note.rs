@@ -9,13 +9,10 @@ use crate::effect::{Effects, Kinds, Mention, effects};
 use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::limits;
 use crate::link::leave::Verdict;
 use crate::link::upstream::{Flow, Upstream};
-use crate::server::{Numbers, Unnamed};
-
-/// The longest Query that is held to be read whole, in bytes; of a longer one each piece is read as
-/// it passes.
-const HELD_MAX: usize = 16 << 10;
+use crate::server::Numbers;
 
 impl Upstream<'_> {
     /// Notes what a Query may do.
@@ -27,7 +24,7 @@ impl Upstream<'_> {
         if self.tracking == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
-        if header.total() > HELD_MAX {
+        if header.total() > limits::QUERY_READ {
             let there = chunk.rest().len().min(header.total());
             let front = &chunk.rest()[HEADER..there];
             return self.note_front(front, there == header.total());
@@ -98,9 +95,11 @@ impl Upstream<'_> {
         let Some(body) = chunk.rest().get(HEADER..header.total()) else {
             let there = &chunk.rest()[HEADER..];
             return match howdah_wire::frame::cstr(there) {
-                Some((_, text)) if header.total() > HELD_MAX => self.note_front(text, false),
+                Some((_, text)) if header.total() > limits::QUERY_READ => {
+                    self.note_front(text, false)
+                }
                 // No end of its name in sight.
-                None if there.len() > HELD_MAX => self.note_first(&Effects {
+                None if there.len() > limits::QUERY_READ => self.note_first(&Effects {
                     kinds: Kinds::DOUBT,
                     ..Effects::default()
                 }),
@@ -162,7 +161,7 @@ impl Upstream<'_> {
             return;
         }
         server.numbers = Numbers::Of(self.client.number);
-        server.unnamed = Unnamed::Known(None);
+        server.has_unnamed(None);
         server.link.await_query();
         self.out.send_with(Peer::Server(*id), |buf| {
             write::query(buf, b"DISCARD SEQUENCES");

@@ -81,9 +81,7 @@ impl Pooler {
             }
             return;
         }
-        let Some(server) = self.clients.get(id).and_then(Client::link) else {
-            return;
-        };
+        let server = gone!(self.clients.get(id).and_then(Client::link));
         self.unlink(id, server, out);
         self.ask_leave(id, Wish::Waits, out);
         if let Some(client) = self.clients.get_mut(id)
@@ -99,9 +97,7 @@ impl Pooler {
 
     /// Asks the Broker, unless that was done.
     pub(crate) fn ask_leave(&mut self, id: ClientId, wish: Wish, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
@@ -135,9 +131,7 @@ impl Pooler {
         granted: bool,
         out: &mut Out,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let asked = client.session.as_mut().and_then(|s| s.ticket.as_mut());
         let Some(asked) = asked.filter(|t| t.number == ticket && t.state == Leave::Asked) else {
             return;
@@ -174,9 +168,7 @@ impl Pooler {
 
     /// A client keeps no server any more, and waits for no leave to.
     pub(crate) fn give_leave_back(&mut self, id: ClientId, out: &mut Out) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = gone!(self.clients.get_mut(id));
         let Some(session) = &mut client.session else {
             return;
         };

@@ -5,12 +5,6 @@ use std::sync::Arc;
 use crate::effect::setting_name;
 use crate::literal;
 
-/// How many a session may have that is moved between servers; one with more keeps its server.
-pub const SETTINGS_MAX: usize = 256;
-
-/// How long their values may be in all, in bytes; likewise.
-pub const WEIGHT_MAX: usize = 256 << 10;
-
 /// The settings that act on a server while nobody uses it, or on what we ask it: they are taken back
 /// as soon as it is released.
 const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_timeout"];

@@ -111,6 +111,8 @@ struct World {
     mail: VecDeque<(usize, Mail)>,
     closed: VecDeque<(usize, Peer)>,
     adopting: String,
+    /// Whose event at hand shows a mistake of ours.
+    mistake: Option<Peer>,
     /// What the configuration says of `d`, and its settings, a line each.
     database: String,
     settings: String,
@@ -367,6 +369,11 @@ impl World {
         let Some(&(at, peer)) = self.peers.get(name) else {
             panic!("there is no {name} yet");
         };
+        // It is handled, and turns out to be a mistake of ours.
+        if let Some(what) = what.strip_prefix("mistake ") {
+            self.mistake = Some(peer);
+            return self.peer(who, what);
+        }
         let Peer::Server(id) = peer else {
             return self.lesser(name, what, at, peer);
         };
@@ -487,6 +494,9 @@ impl World {
     fn decide(&mut self, worker: usize, event: Event<'_>, bytes: &[u8]) {
         let mut out = Out::default();
         self.poolers[worker].handle(Time(self.now), event, &mut out);
+        if let Some(peer) = self.mistake.take() {
+            self.poolers[worker].give_up(peer, &mut out);
+        }
         for action in std::mem::take(&mut out.actions) {
             self.act(worker, action, bytes, &out.bytes);
         }

@@ -1,5 +1,6 @@
-//! A reload changes the user that a database forces on its servers. Clients stay: each goes to the
-//! pool of the new user when it needs its next server.
+//! Which pool serves a client: the one of its login, or that of the user whom its database forces
+//! since a reload. Clients stay through that: each goes to the other pool when it needs its next
+//! server.
 
 use crate::client;
 use crate::config::Database;
@@ -15,9 +16,9 @@ pub(crate) fn is_forsaken(key: &PoolKey, before: bool, old: &Database, new: &Dat
 }
 
 impl Pooler {
-    /// The pool of a client that needs a server: the one it is in, or that of the user whom its
-    /// database forces now.
-    pub(crate) fn current_pool(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
+    /// Which pool serves a client's next transaction, asked at each checkout, and nowhere else: the
+    /// one it is in, or that of the user whom its database forces now.
+    pub(crate) fn route(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
         let pool = self.pools.at(pool_id);
         if !pool.forsaken {
             return pool_id;
@@ -29,9 +30,7 @@ impl Pooler {
         let key = PoolKey::new(pool.key.database.clone(), self.consoles.name(user));
         let new = self.pool_for(key, &database);
         let now = self.now;
-        let Some(client) = self.clients.get_mut(id) else {
-            return pool_id;
-        };
+        let client = self.clients.at_mut(id);
         client.pool = Some(new);
         self.pools.at_mut(new).clients += 1;
         let old = self.pools.at_mut(pool_id);
@@ -50,7 +49,7 @@ impl Pooler {
                     && !client.replication.any()
             });
             if moves {
-                let new = self.current_pool(id, pool_id);
+                let new = self.route(id, pool_id);
                 self.await_server(id, new);
                 self.need(new, out);
             } else {

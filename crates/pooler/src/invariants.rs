@@ -1,0 +1,120 @@
+//! The invariants of a worker: what must hold after every event.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::client::{Client, State};
+use crate::event::Peer;
+use crate::pooler::Pooler;
+
+impl Pooler {
+    /// How many things [`Pooler::check`] looks at.
+    pub fn check_work(&self) -> usize {
+        (self.clients.len() + self.servers.len()) * (1 + self.pools.iter().count())
+    }
+
+    /// Verifies every invariant; panics with its name if one does not hold.
+    pub fn check(&self) {
+        for (id, server) in self.servers.iter() {
+            server.link.check();
+            if let Some(client) = server.client() {
+                let client = self.clients.get(client).expect("a linked client exists");
+                assert_eq!(client.link(), Some(id), "a link is seen from both sides");
+            }
+        }
+        for (id, client) in self.clients.iter() {
+            if let Some(server) = client.link() {
+                let server = self.servers.get(server).expect("a linked server exists");
+                assert_eq!(server.client(), Some(id), "a link is seen from both sides");
+            }
+        }
+        for (pool_id, pool) in self.pools.iter() {
+            let of_pool = |f: fn(&crate::server::State) -> bool| {
+                let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
+                states.filter(|(_, s)| f(&s.state)).count()
+            };
+            use crate::server::State;
+            let testing = of_pool(|s| matches!(s, State::Checking));
+            assert_eq!(testing, pool.testing as usize, "servers being tested");
+            assert_eq!(of_pool(|_| true), pool.servers as usize, "servers");
+            let connecting = of_pool(|s| {
+                use State::{ConnectQuery, Connecting, Login, Resolving, Securing};
+                matches!(
+                    s,
+                    Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
+                )
+            });
+            assert_eq!(connecting, pool.connecting as usize, "servers connecting");
+            let clients = self.clients.iter();
+            let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
+            assert_eq!(clients, pool.clients as usize, "clients");
+            let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
+            let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
+            let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
+            for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
+                assert!(
+                    pool.pin_line.iter().any(|(waiter, _)| *waiter == id),
+                    "who waits for leave stands in line"
+                );
+            }
+            assert_eq!(
+                pinned, pool.pinned as usize,
+                "clients that keep their server"
+            );
+            let idle = of_pool(|s| matches!(s, State::Idle));
+            assert_eq!(idle, pool.idle.len(), "idle servers");
+            for id in &pool.idle {
+                let server = self.servers.get(*id).expect("an idle server exists");
+                assert!(!server.link.is_owed(), "an idle server owes nothing");
+                // It may be in the middle of a notice, which goes nowhere.
+                assert!(
+                    !server.inbox.relaying(),
+                    "an idle server is between messages"
+                );
+                assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
+                assert!(server.permitted, "an idle server has a permit");
+            }
+        }
+        self.check_lines();
+        self.check_timers();
+        if let Some(broker) = &self.broker {
+            broker.check();
+        }
+    }
+
+    /// Who waits stands in one line, once.
+    fn check_lines(&self) {
+        let mut lines = HashMap::new();
+        for (pool_id, pool) in self.pools.iter() {
+            for (id, _) in &pool.waiting {
+                let waits = |client: &&Client| client.waits();
+                if self.clients.get(*id).filter(waits).is_some() {
+                    let before = lines.insert(*id, pool_id);
+                    assert_eq!(before, None, "a client stands in line once");
+                }
+            }
+        }
+        for (id, client) in self.clients.iter() {
+            // Who replicates may have a server on its way that is reserved.
+            let elsewhere = client.replication.any() || client.awaits_leave();
+            if matches!(client.state, State::Waiting) && !elsewhere {
+                assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
+            }
+        }
+    }
+
+    /// What a connection knows of its timer is so.
+    fn check_timers(&self) {
+        let armed: HashSet<_> = self.timers.entries().collect();
+        let clients = self
+            .clients
+            .iter()
+            .map(|(id, c)| (c.timer, Peer::Client(id)));
+        let servers = self
+            .servers
+            .iter()
+            .map(|(id, s)| (s.timer, Peer::Server(id)));
+        for entry in clients.chain(servers).filter(|(at, _)| at.0 != 0) {
+            assert!(armed.contains(&entry), "a timer that was armed comes up");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Those that an
+//! administrator sets are settings; those on a connection's unsent bytes are the daemon's
+//! (`sockets.rs`).
+
+use howdah_wire::frame::HEADER;
+
+/// How much a client or a server may have held back before it is no longer read from, in bytes.
+pub const HELD: usize = 256 << 10;
+
+/// The same for a client that waits for a server: there may be thousands.
+pub const WAITING: usize = 64 << 10;
+
+/// The longest front of a message that is held to be looked into (names of a Bind, the first words
+/// of a Query), in bytes.
+pub const FRONT: usize = 16 << 10;
+
+/// The longest Query that is held to be read whole, in bytes; of a longer one each piece is read as
+/// it passes.
+pub const QUERY_READ: usize = 16 << 10;
+
+/// The longest Query of several commands in which one that takes settings back is looked for, in
+/// bytes: what drivers send before they lend a session to somebody else is short.
+pub const SEVERAL: usize = 512;
+
+/// The longest of the messages that PostgreSQL expects to be short (`PQ_SMALL_MESSAGE_LIMIT`), in
+/// bytes.
+pub const SHORT: u32 = 10_000;
+
+/// How many answers may be owed before a client's next message waits. Not all that it sends reaches
+/// PostgreSQL, which would hold it back by reading no more than it can answer; and what a name means
+/// is looked for among them.
+pub const OWED: usize = 4096;
+
+/// The longest Parse that is held to be remembered, in bytes. PostgreSQL's own limit is 1 GB.
+pub const PARSE: u32 = 64 << 20;
+
+/// The longest Parse of the unnamed statement that is held to be remembered, in bytes. A longer one is
+/// passed on, and lasts as long as its transaction.
+pub const PARSE_UNNAMED: u32 = 8 << 20;
+
+/// The longest CommandComplete or the like that is held, in bytes.
+pub const HELD_MESSAGE: usize = 1 << 20;
+
+/// Of an ErrorResponse that is longer than this, in bytes, the front is looked into (severity and
+/// SQLSTATE come first) and the rest only passes.
+pub const ERROR_FRONT: usize = 64 << 10;
+
+/// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
+/// some room).
+pub const PASSWORD: u32 = 70_000;
+
+/// A message with a password, its header included.
+pub const PASSWORD_PACKET: usize = HEADER + PASSWORD as usize;
+
+/// The longest name of a database, in bytes: PgBouncer's limit.
+pub const DATABASE_NAME: usize = 63;
+
+/// The longest name of a user, in bytes: PgBouncer's limit.
+pub const USER_NAME: usize = 127;
+
+/// The longest message accepted from PostgreSQL before its login is done, in bytes.
+pub const LOGIN_MESSAGE: usize = 1 << 20;
+
+/// The most that parameters may take, in bytes; PostgreSQL's take less than one kilobyte.
+pub const PARAMETERS: usize = 64 << 10;
+
+/// The longest message accepted in answer, in bytes: passwords have up to 64 KB.
+pub const LOOKUP_MESSAGE: usize = 1 << 20;
+
+/// The longest message accepted from an administrator, in bytes.
+pub const CONSOLE_MESSAGE: u32 = 64 << 10;
+
+/// How many statements, and how many portals, an administrator may have at a time.
+pub const CONSOLE_STATEMENTS: usize = 256;
+
+/// How many users' secrets are remembered on a worker, at most.
+pub const KNOWN_USERS: usize = 10_000;
+
+/// Requests that may wait for one peer: anybody may send some, and a peer may hang.
+pub const FORWARDS_WAITING: usize = 10_000;
+
+/// Texts that nobody has any more may take this many bytes, or as many as those in use do.
+pub const UNUSED_TEXTS: usize = 16 << 20;
+
+/// The texts that a client has named may take this many bytes.
+pub const CLIENT_TEXTS: usize = 64 << 20;
+
+/// All texts of a worker may.
+pub const WORKER_TEXTS: usize = 256 << 20;
+
+/// A server that has texts of more bytes loses those used longest ago when it next gets a client.
+pub const SERVER_TEXTS: usize = 16 << 20;
+
+/// Less is not worth tidying, in bytes.
+pub const TIDIED_TEXTS: usize = 1 << 20;
+
+/// How many settings may be asked about at once; a session that changes more keeps its server.
+pub const SETTINGS_ASKED: usize = 256;
+
+/// How many a session may have that is moved between servers; one with more keeps its server.
+pub const SETTINGS: usize = 256;
+
+/// How long their values may be in all, in bytes; likewise.
+pub const SETTINGS_WEIGHT: usize = 256 << 10;
+
+/// Of how many settings one text may tell by name; beyond that it may set any.
+pub const MENTIONS: usize = 64;
+
+/// How deep strings in the bodies of DO are looked into.
+pub const DO_DEPTH: u32 = 4;

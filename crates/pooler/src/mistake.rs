@@ -1,0 +1,77 @@
+//! A mistake of our own ends one link, not the process, and not in silence.
+//!
+//! What can't be is not passed over: a look-up that must find somebody panics if it does not, and so
+//! does every broken promise. In tests and in the simulation that ends the run. In production the
+//! worker's loop catches it and gives up the connection whose event was at hand: nothing that this
+//! event had ready for it leaves, it and the other side of its link are closed, and the log and a
+//! counter tell. Then [`Pooler::check`] says whether the rest is still in order; if not, the process
+//! ends, as it does where a mistake belongs to no connection.
+
+use crate::event::{Action, Close, Event, Out, Peer};
+use crate::fault::Fault;
+use crate::pooler::Pooler;
+
+/// How many mistakes a worker survives; then the process ends. Somebody may know how to make them.
+const SURVIVED_MAX: u64 = 100;
+
+impl Event<'_> {
+    /// Whose connection a mistake in handling this ends; `None` if it can't be told, or the
+    /// connection is at its beginning or its end.
+    pub fn blamed(&self) -> Option<Peer> {
+        match self {
+            Event::Received(peer, _)
+            | Event::Congested(peer)
+            | Event::Drained(peer)
+            | Event::Flushed(peer)
+            | Event::TlsDone(peer, _) => Some(*peer),
+            _ => None,
+        }
+    }
+}
+
+impl Pooler {
+    /// The handling of an event of this connection has panicked: it is given up, and the other side
+    /// of its link with it. `out` is as the event has left it.
+    ///
+    /// # Panics
+    /// What is left is not in order, or there were too many mistakes: the process must end.
+    pub fn give_up(&mut self, peer: Peer, out: &mut Out) {
+        self.mistakes += 1;
+        assert!(self.mistakes <= SURVIVED_MAX, "too many mistakes");
+        let (client, server) = match peer {
+            Peer::Client(id) => (Some(id), self.clients.get(id).and_then(|c| c.link())),
+            Peer::Server(id) => (self.servers.get(id).and_then(|s| s.client()), Some(id)),
+        };
+        let pool = server.and_then(|id| Some(self.servers.get(id)?.pool));
+        let pool = pool.or_else(|| self.clients.get(client?)?.pool);
+        if let Some(pool) = pool {
+            self.pools.at_mut(pool).stats.mistakes += 1;
+        }
+        let sides = [client.map(Peer::Client), server.map(Peer::Server)];
+        let is_side = |peer: &Peer| sides.contains(&Some(*peer));
+        // Where some of a message was taken back, nothing can be said any more.
+        let mut cut = false;
+        out.actions.retain(|action| match action {
+            Action::Send(to, _) | Action::Relay(to, _) if is_side(to) => {
+                cut |= matches!(to, Peer::Client(_));
+                false
+            }
+            _ => true,
+        });
+        if let (None, Some(id), true) = (server, client, cut) {
+            self.cut_short(id, Fault::Mistake, out);
+        }
+        if let Some(id) = server {
+            self.drop_linked(id, Fault::Mistake, cut, out);
+            if let Some(server) = self.servers.get_mut(id) {
+                // What it was sent may end in the middle of a message.
+                server.cut_off = true;
+            }
+            self.close_server(id, "internal error", Close::Await, out);
+        }
+        if let Some(id) = client {
+            self.disconnect(id, Fault::Mistake, out);
+        }
+        self.check();
+    }
+}

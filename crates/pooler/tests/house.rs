@@ -1,0 +1,244 @@
+//! The shape of the code, as ARCHITECTURE.md draws it: who may import whom, and who writes to whose
+//! fields. Numbers that are not at their aim yet may only fall: whoever lowers one writes it down here.
+#![allow(clippy::disallowed_methods)] // It reads the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of the decisions that know `Pooler`.
+const KNOW_POOLER: usize = 56;
+/// Writes to fields of a client, a server, a pool or a link from outside of its own file.
+const FOREIGN_WRITES: usize = 267;
+/// Look-ups of a connection that return in silence, and say neither `gone!` nor that it must be there.
+const SILENT_LOOK_UPS: usize = 0;
+/// Lines of the longest file.
+const LONGEST: usize = 850;
+
+/// Values that know nothing of a worker: they are handed what they need.
+const TYPES: [&str; 34] = [
+    "broker.rs",
+    "certificate.rs",
+    "effect/first.rs",
+    "effect/glance.rs",
+    "effect/mod.rs",
+    "effect/token.rs",
+    "event.rs",
+    "fault.rs",
+    "inbox.rs",
+    "ledger.rs",
+    "limits.rs",
+    "link/copy.rs",
+    "link/downstream.rs",
+    "link/effects.rs",
+    "link/extended.rs",
+    "link/mod.rs",
+    "link/portal.rs",
+    "link/prepare.rs",
+    "link/upstream.rs",
+    "metrics/json.rs",
+    "metrics/table.rs",
+    "note.rs",
+    "params.rs",
+    "parcel/code.rs",
+    "place.rs",
+    "server/ending.rs",
+    "server/mod.rs",
+    "client/mod.rs",
+    "session/settings.rs",
+    "spelling.rs",
+    "statement.rs",
+    "table.rs",
+    "timers.rs",
+    "tls.rs",
+];
+
+/// What each part must not name, beyond what its manifest already keeps out.
+const UNKNOWN: [(&str, &[&str]); 5] = [
+    ("wire/src", &["howdah_", "std::net", "std::io", "std::time"]),
+    (
+        "auth/src",
+        &["howdah_config", "howdah_pooler", "std::net", "std::io"],
+    ),
+    (
+        "config/src",
+        &[
+            "howdah_pooler",
+            "howdah_wire",
+            "std::fs",
+            "std::time::Instant",
+        ],
+    ),
+    (
+        "pooler/src",
+        &[
+            "howdah_daemon",
+            "std::fs",
+            "std::os::",
+            "RawFd",
+            "std::thread",
+            "unsafe",
+        ],
+    ),
+    (
+        "daemon/src/driver",
+        &[
+            "howdah_wire",
+            "howdah_pooler::client",
+            "howdah_pooler::server",
+        ],
+    ),
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every source below a folder, by path; tests are left out.
+fn sources(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path
+                .strip_prefix(folder)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            let tests = ["tests", "fuzz"].iter().any(|part| name.contains(part));
+            if path.is_dir() && !tests {
+                folders.push(path);
+            } else if name.ends_with(".rs") && !tests {
+                let text = fs::read_to_string(&path).unwrap();
+                let end = text
+                    .find("\n#[cfg(test)]\nmod tests {")
+                    .unwrap_or(text.len());
+                found.push((name, text[..end].to_string()));
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "{folder:?}");
+    found
+}
+
+/// Its lines that are no comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+}
+
+fn decisions() -> Vec<(String, String)> {
+    sources(&crates().join("pooler/src"))
+}
+
+#[test]
+fn types_do_not_know_the_worker() {
+    let sources = decisions();
+    let knows = |text: &str| {
+        code(text).any(|line| line.contains("crate::pooler") || line.contains("impl Pooler"))
+    };
+    for name in TYPES {
+        let found = sources.iter().find(|(file, _)| file == name);
+        let (_, text) = found.unwrap_or_else(|| panic!("{name} is gone: take it out of the list"));
+        assert!(!knows(text), "{name} imports Pooler");
+    }
+    let count = sources.iter().filter(|(_, text)| knows(text)).count();
+    assert_eq!(
+        count, KNOW_POOLER,
+        "files that know Pooler; the number may only fall"
+    );
+}
+
+#[test]
+fn parts_do_not_name_what_they_must_not_know() {
+    for (part, unknown) in UNKNOWN {
+        for (name, text) in sources(&crates().join(part)) {
+            for line in code(&text) {
+                let line = line.replace("forbid(unsafe_code)", "");
+                let named = unknown.iter().find(|word| line.contains(**word));
+                assert_eq!(named, None, "{part}/{name}: {line}");
+            }
+        }
+    }
+}
+
+/// Names of the public fields of a struct.
+fn fields(text: &str, name: &str) -> Vec<String> {
+    let start = text.find(&format!("pub struct {name} {{")).unwrap();
+    let body = &text[start..];
+    let body = &body[..body.find("\n}").unwrap()];
+    let fields = code(body).filter_map(|line| line.trim().strip_prefix("pub "));
+    let names = fields.filter_map(|field| field.split_once(':'));
+    names.map(|(name, _)| name.to_string()).collect()
+}
+
+/// Whether a line assigns to a field of something that is called so.
+fn writes(line: &str, owner: &str, field: &str) -> bool {
+    let place = format!("{owner}.{field}");
+    line.match_indices(&place).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let rest = line[at + place.len()..].trim_start();
+        let assigns = ["= ", "+= ", "-= ", "|= ", "&= "]
+            .iter()
+            .any(|sign| rest.starts_with(sign));
+        assigns && !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[test]
+fn fields_are_written_to_by_their_own_file() {
+    let sources = decisions();
+    let own = [
+        ("client/mod.rs", "Client", &["client", "entry"][..]),
+        ("server/mod.rs", "Server", &["server", "entry"]),
+        ("pool/mod.rs", "Pool", &["pool"]),
+        ("link/mod.rs", "Link", &["link"]),
+    ];
+    let mut count = 0;
+    for (file, name, owners) in own {
+        let (_, text) = sources.iter().find(|(at, _)| at == file).unwrap();
+        let fields = fields(text, name);
+        for (at, text) in &sources {
+            if at == file || at == "broker.rs" {
+                continue;
+            }
+            for line in code(text) {
+                let is = |field: &String| owners.iter().any(|owner| writes(line, owner, field));
+                count += usize::from(fields.iter().any(is));
+            }
+        }
+    }
+    assert_eq!(
+        count, FOREIGN_WRITES,
+        "writes from outside; the number may only fall"
+    );
+}
+
+#[test]
+fn look_ups_say_whom_they_may_miss() {
+    let mut count = 0;
+    for (_, text) in decisions() {
+        let lines: Vec<_> = code(&text).collect();
+        for pair in lines.windows(2) {
+            let looks = ["self.clients.get", "self.servers.get"];
+            let looks = looks.iter().any(|place| pair[0].contains(place));
+            let silent = pair[0].trim_end().ends_with("else {") && pair[1].contains("return");
+            count += usize::from(looks && silent);
+        }
+    }
+    assert_eq!(
+        count, SILENT_LOOK_UPS,
+        "silent look-ups; the number may only fall"
+    );
+}
+
+#[test]
+fn no_file_grows_without_end() {
+    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+        for (name, text) in sources(&crates().join(part).join("src")) {
+            let lines = text.lines().count();
+            assert!(lines <= LONGEST, "{part}/{name} has {lines} lines");
+        }
+    }
+}
