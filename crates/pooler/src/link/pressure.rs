@@ -24,7 +24,8 @@ impl Pooler {
     /// that must be whole may be longer.
     pub(crate) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if client.holds_back() && !client.is_paused() && client.inbox.held.len() > client.held_max() {
+        if client.holds_back() && !client.is_paused() && client.inbox.held.len() > client.held_max()
+        {
             // Doubled as it grew; it may wait for long.
             client.inbox.held.shrink_to_fit();
             client.pause(id, out);
@@ -60,7 +61,9 @@ impl Pooler {
         if self.janitor.suspension.is_some() {
             return;
         }
-        if !client.is_paused() || (client.holds_back() && client.inbox.held.len() > client.held_max()) {
+        if !client.is_paused()
+            || (client.holds_back() && client.inbox.held.len() > client.held_max())
+        {
             return;
         }
         let full = client
