@@ -43,17 +43,6 @@ impl Pooler {
         }
     }
 
-    /// A client that waits for a server and is not read from may have gone: nothing else would tell.
-    pub(crate) fn look_for_ends(&self, out: &mut Out) {
-        for (_, pool) in self.pools.iter() {
-            for (id, _) in &pool.waiting {
-                if self.clients.get(*id).is_some_and(|client| client.paused) {
-                    out.push(Action::LookForEnd(Peer::Client(*id)));
-                }
-            }
-        }
-    }
-
     /// Reads from a client again, if nothing speaks against it.
     pub(crate) fn unpause_client(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at(id);
