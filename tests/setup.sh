@@ -34,6 +34,16 @@ libpam_found() { echo 'int main(void) { return 0; }' | cc -x c - -lpam -o /dev/n
 # Whether programs can be linked with OpenSSL, as the crate `openssl` looks for it.
 openssl_found() { pkg-config --exists openssl 2>/dev/null; }
 
+# Whether there is a libclang for the bindings to AWS-LC.
+libclang_found() {
+  local found
+  for found in ${LIBCLANG_PATH:+"$LIBCLANG_PATH"} /usr/lib/llvm-*/lib/libclang*.so* \
+      /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so*; do
+    if [ -e "$found" ]; then return; fi
+  done
+  return 1
+}
+
 # What the build needs.
 need_build_tools() {
   if ! have cargo && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
@@ -43,7 +53,10 @@ need_build_tools() {
   have cc || install_debian "a C compiler" gcc libc6-dev || exit 1
   libpam_found || install_debian "libpam's header and link" libpam0g-dev || exit 1
   have openssl || install_debian "the openssl command, for tests' certificates" openssl || exit 1
-  openssl_found || install_debian "OpenSSL's headers" libssl-dev pkg-config || exit 1
+  have cmake || install_debian "cmake, for AWS-LC" cmake || exit 1
+  libclang_found || install_debian "libclang, for AWS-LC" libclang-dev || exit 1
+  openssl_found || install_debian "OpenSSL's headers, for the tests of a driver" libssl-dev pkg-config ||
+    exit 1
   have setpriv || install_debian "setpriv" util-linux || exit 1
   have python3 || install_debian "Python" python3 || exit 1
 }
