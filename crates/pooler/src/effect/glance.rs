@@ -1,9 +1,24 @@
 //! The first look at a text: whether it can be told to have no effect without reading it by token.
 
+use std::cell::OnceCell;
+
+use super::Kinds;
 use super::token::is_word;
 
 /// The longest name of a function that has an effect, in bytes.
 const LONGEST: usize = 35;
+
+/// What a text does that needs no reading by token. `None` says nothing.
+pub(super) fn tells(text: &[u8]) -> Option<Kinds> {
+    let is = |command: &[u8]| text.eq_ignore_ascii_case(command);
+    if text.len() <= 8 && is(b"begin") {
+        return Some(Kinds::BEGINS);
+    }
+    if text.len() <= 8 && (is(b"commit") || is(b"rollback") || is(b"end")) {
+        return Some(Kinds::ENDS);
+    }
+    is_harmless(text).then_some(Kinds::NOTHING)
+}
 
 /// True for a text that certainly does nothing that is looked for. False says nothing.
 pub(super) fn is_harmless(text: &[u8]) -> bool {
@@ -25,12 +40,27 @@ pub(super) fn is_harmless(text: &[u8]) -> bool {
     }
 }
 
-/// Without blanks and semicolons at its end, and blanks at its beginning.
+/// Without blanks and semicolons at its end, and blanks and comments at its beginning.
 pub(super) fn trim(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|b| !is_blank(*b) && *b != b';');
-    let text = &text[..end.map_or(0, |end| end + 1)];
-    let start = text.iter().position(|b| !is_blank(*b));
-    &text[start.unwrap_or(text.len())..]
+    let mut text = &text[..end.map_or(0, |end| end + 1)];
+    loop {
+        let start = text.iter().position(|b| !is_blank(*b));
+        text = &text[start.unwrap_or(text.len())..];
+        match comment(text) {
+            Some(length) => text = &text[length..],
+            None => return text,
+        }
+    }
+}
+
+/// How long the comment is that a text begins with, if there is no other in it.
+fn comment(text: &[u8]) -> Option<usize> {
+    let inside = text.strip_prefix(b"/*")?;
+    let end = memchr::memmem::find(inside, b"*/")?;
+    // `/*/*/` opens two.
+    let nested = memchr::memmem::find(&inside[..end + 1], b"/*").is_some();
+    (!nested).then_some(end + 4)
 }
 
 /// No semicolon: it is one command. (The last ones are trimmed.)
@@ -40,8 +70,46 @@ fn is_single(text: &[u8]) -> bool {
 
 /// No function is called that has an effect: what stands before each parenthesis is looked at.
 fn has_no_call(text: &[u8]) -> bool {
+    let marks = Marks::of(text);
     memchr::memchr_iter(b'(', text)
-        .all(|at| is_harmless_call(&text[..at]) && !begins_update(&text[at + 1..]))
+        .all(|at| is_harmless_call(&text[..at], &marks) && !begins_update(&text[at + 1..]))
+}
+
+/// Where in a text names may be hidden, which is looked for once and only if that matters.
+struct Marks<'a> {
+    text: &'a [u8],
+    comment: OnceCell<usize>,
+    unicode: OnceCell<usize>,
+}
+
+impl<'a> Marks<'a> {
+    fn of(text: &'a [u8]) -> Marks<'a> {
+        Marks {
+            text,
+            comment: OnceCell::new(),
+            unicode: OnceCell::new(),
+        }
+    }
+
+    /// There is a comment, or what looks like one, in the first so many bytes.
+    fn has_comment(&self, end: usize) -> bool {
+        let first = *self.comment.get_or_init(|| {
+            let line = memchr::memmem::find(self.text, b"--");
+            let front = &self.text[..line.unwrap_or(self.text.len())];
+            let block = memchr::memmem::find(front, b"/*");
+            block.or(line).unwrap_or(self.text.len())
+        });
+        first + 2 <= end
+    }
+
+    /// There is a `U&"..."`, or what looks like one, in the first so many bytes.
+    fn has_unicode(&self, end: usize) -> bool {
+        let first = *self.unicode.get_or_init(|| {
+            let first = memchr::memmem::find(self.text, b"&\"");
+            first.unwrap_or(self.text.len())
+        });
+        first + 2 <= end
+    }
 }
 
 /// `WITH changed AS (UPDATE pg_settings ...`; what a comment hides may be one.
@@ -62,15 +130,17 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// What stands before a parenthesis is the name of no function that has an effect.
-fn is_harmless_call(before: &[u8]) -> bool {
+fn is_harmless_call(before: &[u8], marks: &Marks<'_>) -> bool {
     let end = before.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
     let Some(end) = end else { return true };
     match before[end] {
         // A line's end, which a comment may end in; a comment; a quoted name.
-        b'\n' | b'\r' | 0x0b | 0x0c | b'/' => is_harmless_name_before_comment(&before[..=end]),
+        b'\n' | b'\r' | 0x0b | 0x0c | b'/' => {
+            is_harmless_name_before_comment(&before[..=end], marks)
+        }
         b'"' => is_harmless_quoted(&before[..end]),
         // `U&"..." UESCAPE '!' (`
-        b'\'' => memchr::memmem::find(before, b"&\"").is_none(),
+        b'\'' => !marks.has_unicode(before.len()),
         byte if !is_word(byte) => true,
         _ => is_harmless_word(&before[..=end]),
     }
@@ -89,17 +159,15 @@ fn is_harmless_word(before: &[u8]) -> bool {
 
 /// Blanks of several lines, or a comment, stand before a parenthesis: the word before them counts,
 /// unless that is a comment, too.
-fn is_harmless_name_before_comment(before: &[u8]) -> bool {
-    let comments = memchr::memmem::find(before, b"--").is_some()
-        || memchr::memmem::find(before, b"/*").is_some();
-    if comments {
+fn is_harmless_name_before_comment(before: &[u8], marks: &Marks<'_>) -> bool {
+    if marks.has_comment(before.len()) {
         return false;
     }
     let end = before.iter().rposition(|b| !is_blank(*b));
     let Some(end) = end else { return true };
     match before[end] {
         b'"' => is_harmless_quoted(&before[..end]),
-        b'\'' => memchr::memmem::find(before, b"&\"").is_none(),
+        b'\'' => !marks.has_unicode(before.len()),
         byte if !is_word(byte) => true,
         _ => is_harmless_word(&before[..=end]),
     }
@@ -122,7 +190,7 @@ pub(super) fn may_be_named(word: &[u8]) -> bool {
     };
     match word.first().map_or(0, |b| b | 0x20) {
         b'p' => begins(b"pg_"),
-        b's' => begins(b"set_config") || begins(b"setseed"),
+        b's' => begins(b"set_") || begins(b"setseed"),
         b'd' => begins(b"dblink"),
         b'c' => begins(b"currval"),
         b'l' => begins(b"lastval"),

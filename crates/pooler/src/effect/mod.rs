@@ -10,6 +10,7 @@
 
 pub mod first;
 mod glance;
+mod pieces;
 pub(crate) mod token;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 
 use crate::limits;
 pub use first::{First, first};
+pub use pieces::Pieces;
 use token::{Pairs, Reading, Token, Tokens};
 
 /// The longest name of a setting, in bytes; PostgreSQL cuts off what is longer.
@@ -151,6 +153,16 @@ pub enum Mention {
     AllBack,
 }
 
+impl Mention {
+    /// Which setting, unless all.
+    fn name(&self) -> Option<&[u8]> {
+        match self {
+            Mention::Set(name) | Mention::Back(name) => Some(name),
+            Mention::AllBack => None,
+        }
+    }
+}
+
 /// What running a text may do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
@@ -190,12 +202,27 @@ impl Effects {
     }
 
     fn mention(&mut self, mention: Mention) {
+        // The last that was said of it.
+        let known = self.settings.iter().rev();
+        let known = known.map(|known| (known, known.name()));
+        let mut known = known.filter(|(_, name)| name.is_none() || *name == mention.name());
+        if known.next().is_some_and(|(known, _)| *known == mention) {
+            return;
+        }
         if self.settings.len() >= limits::MENTIONS {
             self.kinds.add(Kinds::SETS_ANY);
             return;
         }
         self.kinds.add(Kinds::SETS);
         self.settings.push(mention);
+    }
+
+    /// All is read. `drops_at_end`: each temporary thing is followed by `ON COMMIT DROP`.
+    fn told(mut self, drops_at_end: bool) -> Effects {
+        if drops_at_end && self.kinds.any(Kinds::TEMPORARY) {
+            self.kinds.add(Kinds::DROPS_AT_END);
+        }
+        self
     }
 
     /// Adds those of another text, or of another reading.
@@ -213,8 +240,11 @@ impl Effects {
 pub fn effects(text: &[u8]) -> Effects {
     let end = memchr::memchr(0, text).unwrap_or(text.len());
     let text = glance::trim(&text[..end]);
-    if glance::is_harmless(text) {
-        return Effects::default();
+    if let Some(kinds) = glance::tells(text) {
+        return Effects {
+            kinds,
+            settings: Vec::new(),
+        };
     }
     let mut found = Effects::default();
     let mut drops_at_end = true;
@@ -223,96 +253,7 @@ pub fn effects(text: &[u8]) -> Effects {
         drops_at_end &= drops;
         found.extend(more);
     }
-    if drops_at_end && found.kinds.any(Kinds::TEMPORARY) {
-        found.kinds.add(Kinds::DROPS_AT_END);
-    }
-    found
-}
-
-/// What a text may do that comes in pieces and is not kept. Its quotes mean nothing, and what
-/// stands in strings and comments counts, too.
-#[derive(Clone, Debug)]
-pub struct Pieces {
-    /// What has been read.
-    found: Effects,
-    /// The end of what came: perhaps the beginning of a word.
-    tail: Vec<u8>,
-    place: Place,
-}
-
-/// Where in a text a reader stands.
-#[derive(Clone, Debug)]
-struct Place {
-    /// A command begins here.
-    begins: bool,
-    /// A command may begin at any word.
-    loose: bool,
-    /// The word before.
-    last: Vec<u8>,
-    /// The first word of the command.
-    first: Vec<u8>,
-}
-
-impl Default for Pieces {
-    fn default() -> Self {
-        Pieces {
-            found: Effects::default(),
-            tail: Vec::new(),
-            place: Place {
-                begins: true,
-                loose: false,
-                last: Vec::new(),
-                first: Vec::new(),
-            },
-        }
-    }
-}
-
-impl Pieces {
-    /// The longest beginning of a word that is kept, in bytes; no keyword is as long.
-    const TAIL_MAX: usize = 256;
-
-    /// Reads the next piece.
-    pub fn read(&mut self, piece: &[u8]) {
-        self.tail.extend_from_slice(piece);
-        let words = self.tail.iter().rposition(|b| !token::is_word(*b));
-        let mut end = words.map_or(0, |at| at + 1);
-        if self.tail.len() - end > Self::TAIL_MAX {
-            end = self.tail.len();
-        }
-        let rest = self.tail.split_off(end);
-        let text = std::mem::replace(&mut self.tail, rest);
-        self.words(&text);
-    }
-
-    /// What the whole text may do.
-    pub fn end(mut self) -> Effects {
-        let text = std::mem::take(&mut self.tail);
-        self.words(&text);
-        self.found
-    }
-
-    fn words(&mut self, text: &[u8]) {
-        let raw = Reading {
-            raw: true,
-            ..Reading::default()
-        };
-        let mut reader = Reader {
-            tokens: Tokens::new(text, raw),
-            found: std::mem::take(&mut self.found),
-            loose: self.place.loose,
-            depth: 0,
-            body: false,
-            updates: false,
-            lasting: 0,
-        };
-        self.place = reader.commands(&self.place);
-        self.found = reader.found;
-        if self.found.kinds.any(Kinds::SETS) {
-            // What follows may be in another piece.
-            self.found.kinds.add(Kinds::SETS_ANY);
-        }
-    }
+    found.told(drops_at_end)
 }
 
 /// The ways in which a text can be read.
@@ -327,11 +268,7 @@ fn readings(text: &[u8]) -> impl Iterator<Item = Reading> {
         [false, true]
             .into_iter()
             .take(escapes)
-            .map(move |escapes| Reading {
-                escapes,
-                pairs,
-                raw: false,
-            })
+            .map(move |escapes| Reading { escapes, pairs })
     })
 }
 
@@ -341,52 +278,94 @@ fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> (Effects, boo
     let mut reader = Reader {
         tokens: Tokens::new(text, reading),
         found: Effects::default(),
-        loose,
         depth,
-        body: false,
-        updates: false,
-        lasting: 0,
+        at: At::start(loose),
     };
-    reader.commands(&Pieces::default().place);
-    let drops_at_end = reader.lasting <= 0;
-    (reader.found, drops_at_end)
+    reader.commands((b"", b""), 0);
+    reader.at.ends_command(&mut reader.found);
+    (reader.found, reader.at.lasting <= 0)
 }
 
 struct Reader<'a> {
     tokens: Tokens<'a>,
     found: Effects,
-    loose: bool,
     depth: u32,
+    at: At,
+}
+
+/// Where in a text a reader stands.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    /// A command begins here.
+    begins: bool,
+    /// A command may begin at any word.
+    loose: bool,
     /// In a DO, whose strings are commands.
     body: bool,
+    /// In a DECLARE, before its query.
+    declares: bool,
+    /// In a PREPARE: what was found before.
+    prepares: Option<Kinds>,
     /// Behind an UPDATE.
     updates: bool,
     /// How many more temporary things are made than are dropped at the end of the transaction.
     lasting: i32,
 }
 
+impl At {
+    /// At the beginning of a text.
+    fn start(loose: bool) -> At {
+        At {
+            begins: true,
+            loose,
+            body: false,
+            declares: false,
+            prepares: None,
+            updates: false,
+            lasting: 0,
+        }
+    }
+
+    /// A command is over. What runs when a statement of SQL's PREPARE is executed no later text
+    /// tells.
+    fn ends_command(&mut self, found: &mut Effects) {
+        self.begins = true;
+        self.declares = false;
+        let Some(before) = self.prepares.take() else {
+            return;
+        };
+        let acts = Kinds::PINNING.and(Kinds::SETS).and(Kinds::SETS_ANY);
+        if found.kinds.any(acts) {
+            found.kinds.add(Kinds::STAYS);
+        }
+        found.kinds.add(before);
+    }
+}
+
 impl<'a> Reader<'a> {
-    fn commands(&mut self, place: &Place) -> Place {
-        let (mut begins, mut last, mut first) = (place.begins, &place.last[..], &place.first[..]);
-        let raw = self.tokens.reading().raw;
-        while let Some(token) = self.tokens.next() {
+    /// Reads commands until so many bytes are left, which may be looked at. Goes from the word
+    /// before and the first word of the command, and returns those at its end.
+    fn commands(&mut self, words: (&'a [u8], &'a [u8]), left: usize) -> (&'a [u8], &'a [u8]) {
+        let (mut last, mut first) = words;
+        while self.tokens.rest().len() > left {
+            let Some(token) = self.tokens.next() else {
+                break;
+            };
             match token {
                 Token::Sign(b';') => {
-                    begins = true;
-                    self.loose &= !raw;
+                    self.at.ends_command(&mut self.found);
                     (last, first) = (b"", b"");
                     continue;
                 }
                 Token::Word(word) => {
-                    if begins {
+                    if self.at.begins {
                         first = word;
-                        self.body = word.eq_ignore_ascii_case(b"do");
-                        self.loose |= raw && self.body;
+                        self.at.body = word.eq_ignore_ascii_case(b"do");
                     }
-                    if begins || self.loose {
+                    if self.at.begins || self.at.loose {
                         self.command(word);
                     }
-                    self.updates |= word.eq_ignore_ascii_case(b"update");
+                    self.at.updates |= word.eq_ignore_ascii_case(b"update");
                     self.within(word, last, first);
                     last = word;
                 }
@@ -396,24 +375,17 @@ impl<'a> Reader<'a> {
                 }
                 Token::Unicode => self.any_name(last, first),
                 Token::Text { inside, .. } => {
-                    if self.body || self.loose {
+                    if self.at.body || self.at.loose {
                         self.body_of(inside);
                     }
                     last = b"";
                 }
-                // Behind a comment.
-                Token::Sign(b'/' | b'-') if raw && begins => self.loose = true,
                 Token::Sign(b'.') => {}
                 Token::Sign(_) => last = b"",
             }
-            begins = false;
+            self.at.begins = false;
         }
-        Place {
-            begins,
-            loose: self.loose,
-            last: last.get(..NAME_MAX).unwrap_or(last).to_vec(),
-            first: first.get(..NAME_MAX).unwrap_or(first).to_vec(),
-        }
+        (last, first)
     }
 
     /// An identifier that may be any: where only a column's or a table's can stand, it has no effect.
@@ -424,8 +396,7 @@ impl<'a> Reader<'a> {
         }
         let reads: [&[u8]; 5] = [b"select", b"insert", b"delete", b"values", b"update"];
         let reads = reads.iter().any(|name| first.eq_ignore_ascii_case(name));
-        let raw = self.tokens.reading().raw || self.loose;
-        if raw || !reads || last.eq_ignore_ascii_case(b"update") || ahead.sign(b'(') {
+        if self.at.loose || !reads || last.eq_ignore_ascii_case(b"update") || ahead.sign(b'(') {
             self.found.kinds.add(Kinds::DOUBT);
         }
     }
@@ -437,7 +408,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let (inner, drops_at_end) = read(inside, self.tokens.reading(), true, self.depth + 1);
-        self.lasting += i32::from(!drops_at_end);
+        self.at.lasting += i32::from(!drops_at_end);
         self.found.extend(inner);
     }
 
@@ -452,7 +423,10 @@ impl<'a> Reader<'a> {
             b'c' if is(b"close") => Kinds::CLOSES,
             b'c' if is(b"create") => Kinds::SCHEMA,
             b'd' if is(b"deallocate") => Kinds::DEALLOCATES,
-            b'd' if is(b"declare") => self.declare(),
+            b'd' if is(b"declare") => {
+                self.at.declares = true;
+                Kinds::NOTHING
+            }
             b'd' if is(b"discard") => self.discard(),
             b'd' if is(b"drop") => Kinds::SCHEMA.and(Kinds::DROPS),
             b'e' if is(b"end") => Kinds::ENDS,
@@ -471,30 +445,8 @@ impl<'a> Reader<'a> {
         self.found.kinds.add(kinds);
     }
 
-    /// `DECLARE name ... CURSOR WITH HOLD FOR ...`
-    fn declare(&mut self) -> Kinds {
-        let mut ahead = self.tokens;
-        if ahead.reading().raw {
-            return Kinds::HOLDS;
-        }
-        while let Some(token) = ahead.next() {
-            match token {
-                Token::Sign(b';') => break,
-                Token::Word(word) if word.eq_ignore_ascii_case(b"with") && ahead.word(b"hold") => {
-                    return Kinds::HOLDS;
-                }
-                Token::Word(word) if word.eq_ignore_ascii_case(b"for") => break,
-                _ => {}
-            }
-        }
-        Kinds::NOTHING
-    }
-
     fn discard(&mut self) -> Kinds {
         let mut ahead = self.tokens;
-        if ahead.reading().raw {
-            return Kinds::DROPS.and(Kinds::DISCARDS_ALL).and(Kinds::SETS_ANY);
-        }
         if ahead.word(b"all") {
             self.found.mention(Mention::AllBack);
             return Kinds::DISCARDS_ALL;
@@ -502,18 +454,17 @@ impl<'a> Reader<'a> {
         Kinds::DROPS
     }
 
-    /// SQL's PREPARE; what runs when its statement is executed no later text tells.
+    /// SQL's PREPARE.
     fn prepare(&mut self) -> Kinds {
         let mut ahead = self.tokens;
         if ahead.word(b"transaction") {
             return Kinds::ENDS;
         }
-        let (text, _) = read(ahead.rest(), self.tokens.reading(), false, limits::DO_DEPTH);
-        let acts = Kinds::PINNING.and(Kinds::SETS).and(Kinds::SETS_ANY);
-        match self.tokens.reading().raw || text.kinds.any(acts) {
-            true => Kinds::PREPARES.and(Kinds::STAYS),
-            false => Kinds::PREPARES,
+        if self.at.prepares.is_none() {
+            let before = std::mem::take(&mut self.found.kinds);
+            self.at.prepares = Some(before.and(Kinds::PREPARES));
         }
+        Kinds::NOTHING
     }
 
     fn reset(&mut self) -> Kinds {
@@ -535,11 +486,16 @@ impl<'a> Reader<'a> {
 
     fn set(&mut self) -> Kinds {
         let mut ahead = self.tokens;
-        if ahead.word(b"local") {
+        if keyword(&mut ahead, b"local") {
             return Kinds::NOTHING;
         }
-        ahead.word(b"session");
-        if ahead.word(b"characteristics") {
+        let mut session = keyword(&mut ahead, b"session");
+        let mut behind = ahead;
+        if keyword(&mut behind, b"session") {
+            // `SET SESSION SESSION AUTHORIZATION u`
+            (session, ahead) = (true, behind);
+        }
+        if session && keyword(&mut ahead, b"characteristics") {
             for name in [
                 "default_transaction_isolation",
                 "default_transaction_read_only",
@@ -549,16 +505,16 @@ impl<'a> Reader<'a> {
             }
             return Kinds::NOTHING;
         }
-        if ahead.word(b"transaction") || ahead.word(b"constraints") {
+        if keyword(&mut ahead, b"transaction") || keyword(&mut ahead, b"constraints") {
             return Kinds::NOTHING;
         }
-        let mut name: Box<[u8]> = if ahead.word(b"authorization") {
+        let mut name: Box<[u8]> = if session && keyword(&mut ahead, b"authorization") {
             b"session_authorization"[..].into()
-        } else if ahead.word(b"names") {
+        } else if keyword(&mut ahead, b"names") {
             b"client_encoding"[..].into()
-        } else if ahead.word(b"schema") {
+        } else if keyword(&mut ahead, b"schema") {
             b"search_path"[..].into()
-        } else if ahead.word(b"xml") {
+        } else if keyword(&mut ahead, b"xml") {
             b"xmloption"[..].into()
         } else {
             let Some(name) = setting(&mut ahead) else {
@@ -573,8 +529,7 @@ impl<'a> Reader<'a> {
             }
             name
         };
-        if name.starts_with(b"transaction_") {
-            // Those of the transaction alone.
+        if OF_TRANSACTIONS.contains(&&*name) {
             return Kinds::NOTHING;
         }
         if &*name == b"seed" {
@@ -594,7 +549,10 @@ impl<'a> Reader<'a> {
     /// A word inside a command; `last` is the word before it, `first` the command's first.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
-            self.lasting -= 1;
+            self.at.lasting -= 1;
+        }
+        if self.at.declares {
+            self.declared(word, last);
         }
         if !glance::may_be_named(word) {
             return;
@@ -605,10 +563,9 @@ impl<'a> Reader<'a> {
                 .is_some_and(|front| front.eq_ignore_ascii_case(name))
         };
         let after = |names: &[&[u8]]| names.iter().any(|name| last.eq_ignore_ascii_case(name));
-        let raw = self.tokens.reading().raw;
         let temporary = is(b"temp") || is(b"temporary");
         // `INSERT INTO temp`: a table of that name.
-        let inserts = !self.loose && first.eq_ignore_ascii_case(b"insert");
+        let inserts = !self.at.loose && first.eq_ignore_ascii_case(b"insert");
         let kinds = if inserts && last.eq_ignore_ascii_case(b"into") {
             Kinds::NOTHING
         } else if temporary
@@ -620,16 +577,16 @@ impl<'a> Reader<'a> {
         } else if begins(b"pg_temp") {
             let makes: [&[u8]; 4] = [b"create", b"alter", b"set", b"do"];
             let makes = makes.iter().any(|name| first.eq_ignore_ascii_case(name));
-            match makes || self.loose || last.eq_ignore_ascii_case(b"into") {
+            match makes || self.at.loose || last.eq_ignore_ascii_case(b"into") {
                 true => Kinds::TEMPORARY,
                 false => Kinds::NOTHING,
             }
         } else if is(b"pg_settings")
-            && (raw || self.updates)
+            && self.at.updates
             && (after(&[b"update", b"only"]) || self.is_updated(last))
         {
             Kinds::SETS_ANY
-        } else if !raw && !self.tokens.sign_is_next(b'(') {
+        } else if !self.tokens.sign_is_next(b'(') {
             Kinds::NOTHING
         } else if is(b"set_config") {
             self.set_config();
@@ -642,7 +599,18 @@ impl<'a> Reader<'a> {
             Kinds::SEQUENCES
         } else if is(b"pg_notify") {
             Kinds::NOTIFIES
+        } else if is(b"set_limit") {
+            let name = b"pg_trgm.similarity_threshold"[..].into();
+            self.found.mention(Mention::Set(name));
+            Kinds::NOTHING
+        } else if begins(b"pg_c") && is_slot(word) {
+            match makes_temporary_slot(self.tokens) {
+                true => Kinds::STAYS,
+                false => Kinds::NOTHING,
+            }
         } else if is(b"setseed")
+            || begins(b"set_user")
+            || is(b"set_session_auth")
             || begins(b"dblink_connect")
             || is(b"pg_replication_origin_session_setup")
             || is(b"pg_backup_start")
@@ -652,8 +620,17 @@ impl<'a> Reader<'a> {
         } else {
             Kinds::NOTHING
         };
-        self.lasting += i32::from(kinds.any(Kinds::TEMPORARY));
+        self.at.lasting += i32::from(kinds.any(Kinds::TEMPORARY));
         self.found.kinds.add(kinds);
+    }
+
+    /// A word of a DECLARE, which has `WITH HOLD` before its query.
+    fn declared(&mut self, word: &[u8], last: &[u8]) {
+        if word.eq_ignore_ascii_case(b"for") {
+            self.at.declares = false;
+        } else if word.eq_ignore_ascii_case(b"hold") && last.eq_ignore_ascii_case(b"with") {
+            self.found.kinds.add(Kinds::HOLDS);
+        }
     }
 
     /// `UPDATE pg_catalog.pg_settings`: what stands before the dot is not looked back at, so any
@@ -666,7 +643,7 @@ impl<'a> Reader<'a> {
                 |_| matches!(ahead.next(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(b"set")),
             )
         };
-        schema && (self.loose || sets(&mut ahead))
+        schema && (self.at.loose || sets(&mut ahead))
     }
 
     /// `set_config(name, value, is_local)`.
@@ -677,6 +654,24 @@ impl<'a> Reader<'a> {
             SetConfig::Any => self.found.kinds.add(Kinds::SETS_ANY),
         }
     }
+}
+
+/// The settings that end with the transaction, however they are set.
+const OF_TRANSACTIONS: [&[u8]; 3] = [
+    b"transaction_isolation",
+    b"transaction_read_only",
+    b"transaction_deferrable",
+];
+
+/// Passes over a keyword, unless it is the first part of a custom setting's name, as in
+/// `SET local.tenant = 1`.
+fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
+    let mut ahead = *tokens;
+    let is = ahead.word(keyword) && !ahead.sign_is_next(b'.');
+    if is {
+        *tokens = ahead;
+    }
+    is
 }
 
 /// What a call of `set_config` sets.
@@ -690,7 +685,7 @@ enum SetConfig {
 }
 
 fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
-    if tokens.reading().raw || !tokens.sign(b'(') {
+    if !tokens.sign(b'(') {
         return SetConfig::Any;
     }
     let first = tokens.next();
@@ -715,23 +710,30 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
     let mut depth = 0u32;
     // Tokens of the argument that is read: how many, and the last of them.
     let (mut count, mut only) = (usize::from(first.is_some()), first);
+    let mut closed = false;
     for token in tokens {
         match token {
             Token::Sign(b'(' | b'[') => depth += 1,
             Token::Sign(b')' | b']') if depth > 0 => depth -= 1,
-            Token::Sign(b')') => break,
+            Token::Sign(b')') => {
+                closed = true;
+                break;
+            }
             Token::Sign(b',') if depth == 0 => {
                 commas += 1;
                 (count, only) = (0, None);
                 continue;
             }
             Token::Sign(b';') => return SetConfig::Any,
+            // It is read on its own; so each is read once.
+            Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return SetConfig::Any,
             _ => {}
         }
         count += 1;
         only = Some(token);
     }
-    let local = commas == 2
+    let local = closed
+        && commas == 2
         && count == 1
         && match only {
             Some(Token::Word(word)) => word.eq_ignore_ascii_case(b"true"),
@@ -746,6 +748,39 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
         (false, Some(name)) => SetConfig::Of(name),
         (false, None) => SetConfig::Any,
     }
+}
+
+/// `pg_create_logical_replication_slot` and the like.
+fn is_slot(word: &[u8]) -> bool {
+    [
+        &b"pg_create_logical_replication_slot"[..],
+        b"pg_create_physical_replication_slot",
+        b"pg_copy_logical_replication_slot",
+        b"pg_copy_physical_replication_slot",
+    ]
+    .iter()
+    .any(|name| word.eq_ignore_ascii_case(name))
+}
+
+/// The third argument of such a function says that the slot is temporary, or may say so.
+fn makes_temporary_slot(tokens: Tokens<'_>) -> bool {
+    const TOKENS_MAX: usize = 64;
+    let (mut depth, mut commas) = (0u32, 0);
+    for token in tokens.take(TOKENS_MAX) {
+        match token {
+            Token::Sign(b'(') => depth += 1,
+            Token::Sign(b')') if depth <= 1 => return false,
+            Token::Sign(b')') => depth -= 1,
+            Token::Sign(b',') if depth == 1 => commas += 1,
+            Token::Word(word) if word.eq_ignore_ascii_case(b"temporary") => return true,
+            Token::Word(word) if commas == 2 && word.eq_ignore_ascii_case(b"false") => {
+                return false;
+            }
+            _ if commas == 2 => return true,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// The name of a setting; `TIME ZONE` is one. `None` if it can't be read for sure.

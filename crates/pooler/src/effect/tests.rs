@@ -259,6 +259,216 @@ fn characters_that_end_in_a_backslash() {
     }
 }
 
+fn in_pieces(text: &[u8], size: usize) -> Effects {
+    let mut pieces = Pieces::default();
+    for piece in text.chunks(size) {
+        pieces.read(piece);
+    }
+    pieces.end()
+}
+
+#[test]
+fn settings_of_transactions_are_known_by_name() {
+    assert_eq!(settings("set transaction_read_only = on"), []);
+    assert_eq!(
+        settings("set transaction_timeout = '10s'"),
+        [set("transaction_timeout")]
+    );
+    assert_eq!(settings("set session transaction_isolation to default"), []);
+}
+
+#[test]
+fn keywords_may_be_the_first_part_of_a_name() {
+    for name in [
+        "local.tenant",
+        "transaction.user_id",
+        "constraints.x",
+        "session.user_id",
+        "names.x",
+        "schema.x",
+        "xml.x",
+        "time.x",
+        "authorization.x",
+        "characteristics.x",
+        "role.x",
+    ] {
+        assert_eq!(settings(&format!("set {name} = 7")), [set(name)], "{name}");
+        let text = format!("set session {name} to '7'");
+        assert_eq!(settings(&text), [set(name)], "{text}");
+        assert_eq!(settings(&format!("set local {name} = 7")), [], "{name}");
+        assert_eq!(settings(&format!("reset {name}")), [back(name)], "{name}");
+    }
+    assert_eq!(
+        settings("set session session authorization u"),
+        [set("session_authorization")]
+    );
+    assert_eq!(settings("set session.x.y = 1"), [set("session.x.y")]);
+}
+
+#[test]
+fn functions_of_extensions() {
+    let threshold = [set("pg_trgm.similarity_threshold")];
+    assert_eq!(settings("select set_limit(0.5)"), threshold);
+    for (text, stays) in [
+        ("select set_user('u')", true),
+        ("select set_user_u('u')", true),
+        ("select set_users(1)", true),
+        ("select set_session_auth('u')", true),
+        (
+            "select pg_create_logical_replication_slot('a', 'b', true)",
+            true,
+        ),
+        (
+            "select pg_create_logical_replication_slot('a', 'b', $1)",
+            true,
+        ),
+        (
+            "select pg_create_physical_replication_slot('a', temporary => true)",
+            true,
+        ),
+        (
+            "select pg_create_logical_replication_slot('a', 'b', false, true)",
+            false,
+        ),
+        (
+            "select pg_create_logical_replication_slot('a', f(1, 2, 3))",
+            false,
+        ),
+        ("select pg_create_physical_replication_slot('a')", false),
+    ] {
+        assert_eq!(kinds(text).any(Kinds::STAYS), stays, "{text}");
+    }
+}
+
+/// Each of these took time without bounds, or a stack without bounds.
+#[test]
+fn no_text_costs_more_than_its_length() {
+    let times = |text: &str, n: usize| text.repeat(n);
+    let row = "\n    (1, now(\n), U&'x' (2)),";
+    for text in [
+        times("prepare;", 100_000),
+        times("prepare a as select 1; ", 100_000),
+        format!("do $${}$$", times("prepare ", 100_000)),
+        times("prepare ", 100_000),
+        format!("insert into t values {}", times(row, 100_000)),
+        format!("select {}", times("x' (", 200_000)),
+        times("select set_config(", 100_000),
+        format!("select {}", times("set_config('a', ", 100_000)),
+        format!(
+            "select {}",
+            times("pg_create_logical_replication_slot(", 100_000)
+        ),
+        format!("do $${}$$", times("declare ", 200_000)),
+        format!("do $${}$$", times("execute 'declare ", 50_000)),
+        times("/*", 200_000),
+        times("/* */", 200_000),
+        times("$a", 200_000),
+        times("$a$ $b$ ", 100_000),
+        times("u&\"", 100_000),
+        times("e'\\", 100_000),
+    ] {
+        effects(text.as_bytes());
+        in_pieces(text.as_bytes(), 8192);
+    }
+}
+
+#[test]
+fn prepared_statements_that_act() {
+    let stays = |text: &str| kinds(text).any(Kinds::STAYS);
+    assert!(stays("prepare a as select pg_advisory_lock(1)"));
+    assert!(stays(
+        "select 1; prepare a (int) as select set_config('a', $1, false); select 2"
+    ));
+    assert!(!stays("prepare a as select 1; select pg_advisory_lock(1)"));
+    assert!(!stays("listen a; prepare a as select 1"));
+    assert!(kinds("listen a; prepare a as select 1").any(Kinds::LISTENS));
+}
+
+#[test]
+fn what_ends_a_transaction_is_told_at_once() {
+    for (text, expected) in [
+        ("BEGIN", Kinds::BEGINS),
+        ("commit", Kinds::ENDS),
+        ("ROLLBACK; ", Kinds::ENDS),
+        (" end ;", Kinds::ENDS),
+        ("/* a */ /*b*/ select f(1)", Kinds::NOTHING),
+        ("/**//***/ COMMIT", Kinds::ENDS),
+    ] {
+        let trimmed = glance::trim(text.as_bytes());
+        assert_eq!(glance::tells(trimmed), Some(expected), "{text}");
+    }
+    for text in ["/*/*/ set a = 1 */ */ set b = 1", "/*/*/*/*/ set b = 1"] {
+        assert_eq!(glance::tells(glance::trim(text.as_bytes())), None, "{text}");
+    }
+}
+
+/// A text that is read in pieces of the sizes that come from sockets.
+fn long(text: &str) -> Effects {
+    let found = in_pieces(text.as_bytes(), 8192);
+    for size in [1, 7, 100, 65536] {
+        assert_eq!(in_pieces(text.as_bytes(), size), found, "{size}");
+    }
+    found
+}
+
+#[test]
+fn strings_of_long_texts_are_strings() {
+    let page =
+        "It''s done &nbsp; Set up your account; listen here -- /* \"; reset all; ".repeat(2000);
+    for text in [
+        format!("insert into pages values (1, '{page}')"),
+        format!("insert into pages values (1, $x${page}$ $y$ $xy ${page}$x$)"),
+        format!("select 1 /* {page} */ -- {page}\n, 2"),
+        format!("select 1 as \"{}\"", page.replace('"', "")),
+        format!("update t set a = '{page}', b = ';set c = 1'; set local d = '{page}'"),
+        format!("select set_config('a.b', '{page}', true)"),
+    ] {
+        let found = long(&text);
+        assert!(found.is_nothing(), "{found:?} {}", &text[..60]);
+        let set = long(&format!("{text}; set work_mem = 1; {text}"));
+        assert_eq!(set.settings, [Mention::Set(b"work_mem"[..].into())]);
+        assert_eq!(set.kinds, Kinds::SETS);
+    }
+    let name = long(&format!("select set_config('a.b', '{page}', false)"));
+    assert_eq!(name.settings, [set("a.b")]);
+    assert!(!name.kinds.any(Kinds::SETS_ANY));
+    // Both readings of a backslash count.
+    let both = long(&format!("select '{page}\\'; listen a; --'"));
+    assert!(both.kinds.any(Kinds::LISTENS));
+    let one = long(&format!("select e'{page}\\'; listen a; --'"));
+    assert!(!one.kinds.any(Kinds::LISTENS));
+}
+
+#[test]
+fn a_long_do_is_read_to_its_end() {
+    let filler = "update t set a = 1; perform f('x;y'); ".repeat(1000);
+    for (command, kind) in [
+        ("execute 'listen a';", Kinds::LISTENS),
+        ("perform pg_advisory_lock(1);", Kinds::LOCKS),
+        ("create temp table x ();", Kinds::TEMPORARY),
+        ("if true then set role x; end if;", Kinds::SETS),
+    ] {
+        for text in [
+            format!("do $$ begin {filler} {command} {filler} end $$"),
+            format!(
+                "select 1; do/**/language plpgsql $a$ begin {filler} {command} end $a$; select 2"
+            ),
+            format!(
+                "do '{} {}'",
+                filler.replace('\'', "''"),
+                command.replace('\'', "''")
+            ),
+        ] {
+            assert!(long(&text).kinds.any(kind), "{command}");
+        }
+    }
+    assert!(
+        !long(&format!("do $$ begin {filler} end $$"))
+            .kinds
+            .any(Kinds::SETS_ANY)
+    );
+}
+
 /// Commands, and what each must be taken for at least.
 const PLANTED: [(&str, Kinds); 13] = [
     ("set a.b = 1", Kinds::SETS),
@@ -323,21 +533,28 @@ proptest! {
     }
 
     #[test]
-    fn pieces_find_no_less(
+    fn pieces_find_the_same(
         before in prop::collection::vec(harmless(), 0..8),
         planted in prop::sample::select(PLANTED.to_vec()),
+        behind in prop::collection::vec(harmless(), 0..8),
         size in 1usize..40,
     ) {
         let (command, expected) = planted;
-        let text = format!("{};{command}", before.concat());
-        let mut pieces = Pieces::default();
-        for piece in text.as_bytes().chunks(size) {
-            pieces.read(piece);
-        }
-        let found = pieces.end().kinds;
+        let text = format!("{};{command};{}", before.concat(), behind.concat());
+        let found = in_pieces(text.as_bytes(), size);
+        prop_assert!(found.kinds.any(expected), "{text}");
+        prop_assert_eq!(found, effects(text.as_bytes()), "{}", text);
+    }
+
+    #[test]
+    fn pieces_find_no_less(text in hostile(), size in 1usize..40) {
+        let found = in_pieces(text.as_bytes(), size).kinds;
+        let whole = effects(text.as_bytes()).kinds;
+        // A setting that can't be told by name may be any.
         let sets = Kinds::SETS.and(Kinds::SETS_ANY);
-        let expected = if expected.any(sets) { sets } else { expected };
-        prop_assert!(found.any(expected), "{text}");
+        let missing = whole.without(found).without(sets).without(Kinds::DROPS_AT_END);
+        prop_assert!(missing.is_empty(), "{text}: {found:?} {whole:?}");
+        prop_assert!(!whole.any(sets) || found.any(sets), "{text}: {found:?} {whole:?}");
     }
 
     #[test]

@@ -27,8 +27,6 @@ pub(crate) struct Reading {
     pub escapes: bool,
     /// Which bytes are the first of a character of two, whose second may be a backslash.
     pub pairs: Pairs,
-    /// Quotes are not known to open or to close: each is a sign, and comments are read, too.
-    pub raw: bool,
 }
 
 /// First bytes of characters of two.
@@ -44,7 +42,7 @@ pub(crate) enum Pairs {
 }
 
 impl Pairs {
-    fn begins_with(self, byte: u8) -> bool {
+    pub fn begins_with(self, byte: u8) -> bool {
         match self {
             Pairs::None => false,
             Pairs::All => byte >= 0x81,
@@ -119,11 +117,11 @@ impl<'a> Tokens<'a> {
         loop {
             match self.rest {
                 [b' ' | b'\t'..=b'\r', rest @ ..] => self.rest = rest,
-                [b'-', b'-', rest @ ..] if !self.reading.raw => {
+                [b'-', b'-', rest @ ..] => {
                     let end = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
                     self.rest = &rest[end.unwrap_or(rest.len())..];
                 }
-                [b'/', b'*', rest @ ..] if !self.reading.raw => self.rest = behind_comment(rest),
+                [b'/', b'*', rest @ ..] => self.rest = behind_comment(rest),
                 _ => return,
             }
         }
@@ -224,21 +222,18 @@ impl<'a> Iterator for Tokens<'a> {
         self.skip();
         let text = self.rest;
         let first = *text.first()?;
-        let raw = self.reading.raw;
         let token = match (first, text.get(1), text.get(2)) {
-            (b'\'', ..) if !raw => self.text(1, self.reading.escapes, false),
-            (b'"', ..) if !raw => Token::Quoted(self.quoted(1, b'"', false).0),
-            (b'e' | b'E', Some(b'\''), _) if !raw => self.text(2, true, false),
-            (b'n' | b'N', Some(b'\''), _) if !raw => self.text(2, self.reading.escapes, false),
-            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) if !raw => self.text(2, false, true),
-            (b'u' | b'U', Some(b'&'), Some(b'\'')) if !raw => {
-                self.text(3, self.reading.escapes, true)
-            }
+            (b'\'', ..) => self.text(1, self.reading.escapes, false),
+            (b'"', ..) => Token::Quoted(self.quoted(1, b'"', false).0),
+            (b'e' | b'E', Some(b'\''), _) => self.text(2, true, false),
+            (b'n' | b'N', Some(b'\''), _) => self.text(2, self.reading.escapes, false),
+            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) => self.text(2, false, true),
+            (b'u' | b'U', Some(b'&'), Some(b'\'')) => self.text(3, self.reading.escapes, true),
             (b'u' | b'U', Some(b'&'), Some(b'"')) => {
                 self.quoted(3, b'"', false);
                 Token::Unicode
             }
-            (b'$', Some(_), _) if !raw => match self.dollar() {
+            (b'$', Some(_), _) => match self.dollar() {
                 Some(token) => token,
                 None => {
                     self.rest = &text[1..];
@@ -261,11 +256,11 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-fn is_start(byte: u8) -> bool {
+pub(super) fn is_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 
-fn is_tag(byte: u8) -> bool {
+pub(super) fn is_tag(byte: u8) -> bool {
     is_start(byte) || byte.is_ascii_digit()
 }
 

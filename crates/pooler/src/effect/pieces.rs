@@ -1,0 +1,551 @@
+//! A text that comes in pieces and is not kept.
+//!
+//! A [`Scan`] carries the scanner's state from piece to piece. It writes down what stands outside of
+//! strings and comments as SQL that means the same: comments and blanks become one blank, a string
+//! becomes itself if it is short and plain, and one that is not plain if not. What is written down
+//! is read by token in portions, and dropped. The bodies of DO are scanned by a scan of their own.
+
+use super::token::{Pairs, Reading, Token, Tokens, is_start, is_tag, is_word};
+use super::{At, Effects, Kinds, NAME_MAX, Reader};
+
+/// What a text may do that comes in pieces.
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    /// One for each way in which the text can be read so far.
+    scans: Vec<Scan>,
+    /// There was a backslash: each way is one with and one without escapes.
+    escapes: bool,
+    /// There was a byte that is not ASCII: there is a way for each kind of pairs.
+    high: bool,
+    /// A backslash followed such a byte: it may be half of a character.
+    pairs: bool,
+    /// The last byte.
+    last: u8,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Pieces {
+            scans: vec![Scan::new(Reading::default(), false, 0)],
+            escapes: false,
+            high: false,
+            pairs: false,
+            last: 0,
+        }
+    }
+}
+
+impl Pieces {
+    /// Reads the next piece.
+    pub fn read(&mut self, piece: &[u8]) {
+        let mut done = 0;
+        if !self.high
+            && let Some(at) = piece.iter().position(|b| *b >= 0x80)
+        {
+            self.high = true;
+            // A backslash before that is one in each way.
+            self.read_escapes(&piece[..at]);
+            done = at;
+            for pairs in [Pairs::All, Pairs::Sjis] {
+                let ways = self.scans.iter().filter(|s| s.reading.pairs == Pairs::None);
+                let more: Vec<Scan> = ways.map(|scan| scan.read_as(|r| r.pairs = pairs)).collect();
+                self.scans.extend(more);
+            }
+        }
+        self.read_escapes(&piece[done..]);
+    }
+
+    fn read_escapes(&mut self, piece: &[u8]) {
+        let mut done = 0;
+        if !self.escapes
+            && let Some(at) = memchr::memchr(b'\\', piece)
+        {
+            self.escapes = true;
+            self.pass(&piece[..at]);
+            done = at;
+            let more = self.scans.iter();
+            let more: Vec<Scan> = more.map(|s| s.read_as(|r| r.escapes = true)).collect();
+            self.scans.extend(more);
+        }
+        self.pass(&piece[done..]);
+    }
+
+    fn pass(&mut self, piece: &[u8]) {
+        let Some(last) = piece.last() else { return };
+        if self.high && !self.pairs {
+            let mut all = memchr::memchr_iter(b'\\', piece);
+            self.pairs = all.any(|at| match at {
+                0 => self.last >= 0x80,
+                at => piece[at - 1] >= 0x80,
+            });
+        }
+        self.last = *last;
+        for scan in &mut self.scans {
+            scan.read(piece);
+        }
+    }
+
+    /// What the whole text may do.
+    pub fn end(self) -> Effects {
+        let mut found = Effects::default();
+        let mut drops_at_end = true;
+        for scan in self.scans {
+            if self.pairs || scan.reading.pairs == Pairs::None {
+                let (more, drops) = scan.end();
+                drops_at_end &= drops;
+                found.extend(more);
+            }
+        }
+        found.told(drops_at_end)
+    }
+}
+
+/// How much of the code is kept back, in bytes: more than what any decision looks ahead.
+const AHEAD: usize = 2 << 10;
+
+/// How much code is read at once, in bytes.
+const PORTION: usize = 8 << 10;
+
+/// The longest string, word or name that is written down, in bytes. No setting's name is as long.
+const LONGEST: usize = 4 * NAME_MAX + 4;
+
+/// The longest tag of a string in dollars, in bytes.
+const TAG_MAX: usize = 1 << 10;
+
+/// One way to read a text.
+#[derive(Clone, Debug)]
+struct Scan {
+    reading: Reading,
+    depth: u32,
+    state: State,
+    /// The next byte belongs to the character before.
+    skips: bool,
+    /// What is written down and not read yet.
+    code: Vec<u8>,
+    /// How long the word at its end is.
+    run: usize,
+    /// The first word of the command, as much as tells a DO.
+    first: Vec<u8>,
+    /// Strings are run in which a command may begin at any word.
+    loose: bool,
+    /// What stands in a string that is run.
+    body: Option<Box<Scan>>,
+    found: Effects,
+    at: At,
+    before: [Vec<u8>; 2],
+}
+
+/// Where a scan is.
+#[derive(Clone, Debug)]
+enum State {
+    /// Outside of everything.
+    Code,
+    /// In a comment up to the end of the line.
+    Line,
+    /// In a comment, and comments in it.
+    Comment { depth: u32, last: u8 },
+    /// In a string.
+    Text(Inside),
+    /// Behind a quote that ends a string, or is the first of two.
+    Behind { escapes: bool },
+    /// In a name in double quotes, of which so much is written down.
+    Name { length: usize },
+    /// In a name `U&"..."`.
+    Unicode,
+    /// Behind a dollar that may begin a string.
+    Tag(Vec<u8>),
+    /// In a string in dollars: what ends it, and how much of that was seen.
+    Dollar {
+        inside: Inside,
+        end: Vec<u8>,
+        seen: usize,
+    },
+    /// Behind its end.
+    Done,
+}
+
+/// What stands in a string.
+#[derive(Clone, Debug, Default)]
+struct Inside {
+    escapes: bool,
+    /// Its beginning.
+    value: Vec<u8>,
+    /// That is not all of it, or it does not mean itself.
+    odd: bool,
+}
+
+impl Inside {
+    fn push(&mut self, byte: u8) {
+        let plain = matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'\'');
+        self.odd |= !plain || self.value.len() >= LONGEST;
+        if !self.odd {
+            self.value.push(byte);
+        }
+    }
+}
+
+impl Scan {
+    fn new(reading: Reading, loose: bool, depth: u32) -> Scan {
+        Scan {
+            reading,
+            depth,
+            state: State::Code,
+            skips: false,
+            code: Vec::new(),
+            run: 0,
+            first: Vec::new(),
+            loose,
+            body: None,
+            found: Effects::default(),
+            at: At::start(loose),
+            before: Default::default(),
+        }
+    }
+
+    /// The same, and another reading from here.
+    fn read_as(&self, change: impl Fn(&mut Reading)) -> Scan {
+        let mut scan = self.clone();
+        scan.change(&change);
+        scan
+    }
+
+    fn change(&mut self, change: &impl Fn(&mut Reading)) {
+        let before = self.reading;
+        change(&mut self.reading);
+        let escapes = self.reading.escapes && !before.escapes;
+        match &mut self.state {
+            // Those without a letter before them, and a few that have one.
+            State::Text(inside) => inside.escapes |= escapes,
+            State::Behind { escapes: known } => *known |= escapes,
+            _ => {}
+        }
+        if let Some(body) = &mut self.body {
+            body.change(change);
+        }
+    }
+
+    fn read(&mut self, piece: &[u8]) {
+        let mut rest = piece;
+        while let Some((byte, after)) = rest.split_first() {
+            self.byte(*byte);
+            rest = after;
+            let State::Text(inside) = &self.state else {
+                continue;
+            };
+            let passes = inside.odd && !self.skips && self.body.is_none();
+            if passes && self.reading.pairs == Pairs::None {
+                let end = memchr::memchr3(b'\'', b'\\', 0, rest);
+                rest = &rest[end.unwrap_or(rest.len())..];
+            }
+        }
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if byte == 0 {
+            self.close();
+            self.state = State::Done;
+            return;
+        }
+        let skipped = std::mem::take(&mut self.skips);
+        match &mut self.state {
+            State::Done => {}
+            State::Code => self.code(byte),
+            State::Line => {
+                if matches!(byte, b'\n' | b'\r') {
+                    self.state = State::Code;
+                }
+            }
+            State::Comment { depth, last } => match (*last, byte) {
+                (b'/', b'*') => {
+                    *depth += 1;
+                    *last = 0;
+                }
+                (b'*', b'/') => {
+                    *depth -= 1;
+                    *last = 0;
+                    if *depth == 0 {
+                        self.state = State::Code;
+                    }
+                }
+                _ => *last = byte,
+            },
+            State::Text(inside) => {
+                let escapes = inside.escapes;
+                if !skipped && byte == b'\'' {
+                    self.close();
+                    self.state = State::Behind { escapes };
+                    return;
+                }
+                self.skips = !skipped
+                    && (byte == b'\\' && escapes
+                        || byte >= 0x80 && self.reading.pairs.begins_with(byte));
+                inside.push(byte);
+                self.run_inside(byte);
+            }
+            State::Behind { escapes } => {
+                let escapes = *escapes;
+                self.state = State::Code;
+                match byte {
+                    b'\'' => self.open(escapes),
+                    _ => self.code(byte),
+                }
+            }
+            State::Name { length } => {
+                if !skipped && byte == b'"' {
+                    self.code.push(b'"');
+                    self.state = State::Code;
+                    return;
+                }
+                self.skips = !skipped && self.reading.pairs.begins_with(byte);
+                if *length < LONGEST {
+                    *length += 1;
+                    // A backslash has no meaning there.
+                    self.code.push(if byte < 0x80 { byte } else { b'\x7f' });
+                }
+            }
+            State::Unicode => {
+                if !skipped && byte == b'"' {
+                    self.code.push(b'"');
+                    self.state = State::Code;
+                    return;
+                }
+                self.skips = !skipped && self.reading.pairs.begins_with(byte);
+            }
+            State::Tag(tag) => {
+                if byte == b'$' {
+                    let end = [b"$", &tag[..], b"$"].concat();
+                    self.open(false);
+                    if let State::Text(inside) = std::mem::replace(&mut self.state, State::Code) {
+                        self.state = State::Dollar {
+                            inside,
+                            end,
+                            seen: 0,
+                        };
+                    }
+                    return;
+                }
+                let may = is_tag(byte) && (!tag.is_empty() || is_start(byte));
+                if may && tag.len() < TAG_MAX {
+                    tag.push(byte);
+                    return;
+                }
+                if may {
+                    self.found.kinds.add(Kinds::DOUBT);
+                }
+                let tag = std::mem::take(tag);
+                self.state = State::Code;
+                self.write(b'$');
+                self.run = 0;
+                tag.iter().for_each(|byte| self.write(*byte));
+                self.code(byte);
+            }
+            State::Dollar { inside, end, seen } => {
+                if byte != end[*seen] && *seen > 0 {
+                    // It was no end: only the first byte of one and its last are dollars.
+                    inside.odd = true;
+                    let passed = std::mem::take(seen);
+                    if let Some(body) = &mut self.body {
+                        body.read(&end[..passed]);
+                    }
+                }
+                if byte != end[*seen] {
+                    inside.push(byte);
+                    return self.run_inside(byte);
+                }
+                *seen += 1;
+                if *seen == end.len() {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    /// A byte outside of everything.
+    fn code(&mut self, byte: u8) {
+        match byte {
+            b'\'' => {
+                let escapes = match self.letter() {
+                    b'e' => true,
+                    b'b' | b'x' => false,
+                    _ => self.reading.escapes,
+                };
+                return self.open(escapes);
+            }
+            b'"' => {
+                self.begins_word(byte);
+                let unicode = self.letter() == b'&';
+                self.code.push(b'"');
+                self.run = 0;
+                self.state = match unicode {
+                    true => State::Unicode,
+                    false => State::Name { length: 0 },
+                };
+                return;
+            }
+            b'$' if !matches!(self.last_token(), Some(Token::Word(_))) => {
+                self.state = State::Tag(Vec::new());
+                return;
+            }
+            b'-' if self.code.last() == Some(&b'-') => {
+                self.code.pop();
+                self.write(b' ');
+                self.state = State::Line;
+                return;
+            }
+            b'*' if self.code.last() == Some(&b'/') => {
+                self.code.pop();
+                self.write(b' ');
+                self.state = State::Comment { depth: 1, last: 0 };
+                return;
+            }
+            _ => {}
+        }
+        self.write(byte);
+        if self.code.len() >= PORTION {
+            self.tokens(AHEAD);
+        }
+    }
+
+    /// Writes a byte down.
+    fn write(&mut self, byte: u8) {
+        self.begins_word(byte);
+        match byte {
+            b' ' | b'\t'..=b'\r' => {
+                self.run = 0;
+                if self.code.last() != Some(&b' ') {
+                    self.code.push(b' ');
+                }
+            }
+            byte if is_word(byte) => {
+                self.run += 1;
+                if self.run <= LONGEST {
+                    self.code.push(byte);
+                }
+            }
+            byte => {
+                self.run = 0;
+                self.code.push(byte);
+            }
+        }
+    }
+
+    /// Keeps what tells whether a command is a DO.
+    fn begins_word(&mut self, byte: u8) {
+        match byte {
+            b';' => self.first.clear(),
+            byte if is_word(byte) => {
+                if self.first.len() < 3 {
+                    self.first.push(byte);
+                }
+            }
+            _ if self.first.is_empty() || self.first.len() >= 3 => {}
+            // The word is over.
+            _ => self.first.resize(3, b' '),
+        }
+    }
+
+    /// The last token is being written down still.
+    fn last_token(&self) -> Option<Token<'_>> {
+        let run = self.run.min(LONGEST);
+        let word = &self.code[self.code.len() - run..];
+        Tokens::new(word, Reading::default()).last()
+    }
+
+    /// The letter in front of a quote; that of `U&` is `&`.
+    fn letter(&self) -> u8 {
+        if let Some(Token::Word([letter])) = self.last_token() {
+            return letter.to_ascii_lowercase();
+        }
+        let Some(before) = self.code.strip_suffix(b"&") else {
+            return 0;
+        };
+        let run = before.iter().rev().take(LONGEST);
+        let run = run.take_while(|b| is_word(**b)).count();
+        let word = Tokens::new(&before[before.len() - run..], Reading::default());
+        match word.last() {
+            Some(Token::Word(b"u" | b"U")) => b'&',
+            _ => 0,
+        }
+    }
+
+    /// A string begins.
+    fn open(&mut self, escapes: bool) {
+        self.begins_word(b'\'');
+        self.run = 0;
+        self.state = State::Text(Inside {
+            escapes,
+            ..Inside::default()
+        });
+        if !self.loose && !self.first.eq_ignore_ascii_case(b"do ") {
+            return;
+        }
+        match self.depth >= crate::limits::DO_DEPTH {
+            true => self.found.kinds.add(Kinds::DOUBT),
+            false => {
+                let body = Scan::new(self.reading, true, self.depth + 1);
+                self.body = Some(Box::new(body));
+            }
+        }
+    }
+
+    fn run_inside(&mut self, byte: u8) {
+        if let Some(body) = &mut self.body {
+            body.byte(byte);
+        }
+    }
+
+    /// A string ends, if there is one: it is written down.
+    fn close(&mut self) {
+        let state = std::mem::replace(&mut self.state, State::Code);
+        let (State::Text(inside) | State::Dollar { inside, .. }) = state else {
+            return;
+        };
+        let body = self.body.take();
+        self.code.push(b'\'');
+        match (inside.odd, &body) {
+            (true, None) => self.code.extend_from_slice(b"''"),
+            (false, None) => self.code.extend_from_slice(&inside.value),
+            // It was read.
+            _ => {}
+        }
+        self.code.push(b'\'');
+        if let Some(body) = body {
+            let (found, drops_at_end) = body.end();
+            self.at.lasting += i32::from(!drops_at_end);
+            self.found.extend(found);
+        }
+        if self.code.len() >= PORTION {
+            self.tokens(AHEAD);
+        }
+    }
+
+    /// Reads what is written down, up to the last bytes, which may be looked at only.
+    fn tokens(&mut self, ahead: usize) {
+        let code = std::mem::take(&mut self.code);
+        let [last, first] = std::mem::take(&mut self.before);
+        let mut reader = Reader {
+            tokens: Tokens::new(&code, self.reading),
+            found: std::mem::take(&mut self.found),
+            depth: self.depth,
+            at: self.at,
+        };
+        let (last, first) = reader.commands((&last, &first), ahead);
+        let left = reader.tokens.rest().len();
+        let short = |word: &[u8]| word.get(..NAME_MAX).unwrap_or(word).to_vec();
+        self.before = [short(last), short(first)];
+        self.at = reader.at;
+        self.found = reader.found;
+        self.code = code[code.len() - left..].to_vec();
+    }
+
+    /// What was found, and whether each temporary thing that is made is dropped at the end.
+    fn end(mut self) -> (Effects, bool) {
+        if let State::Tag(_) = self.state {
+            self.byte(b' ');
+        }
+        self.close();
+        self.tokens(0);
+        self.at.ends_command(&mut self.found);
+        (self.found, self.at.lasting <= 0)
+    }
+}
