@@ -179,6 +179,51 @@ def test_a_dropped_role_ends_its_client(pool, postgres):
 
 
 @POOLS
+def test_what_only_a_role_may_set(pool, postgres, size):
+    """It ends neither who set it nor who comes next."""
+    postgres.sql("drop role if exists plain_admin; create role plain_admin superuser")
+    postgres.sql("grant plain_admin to plain_user")
+    howdah = pool(size)
+    with howdah.connect(user="plain_user") as one, howdah.connect(user="plain_user") as two:
+        one.rows("begin; set role plain_admin; set session_replication_role = replica; "
+                 "set statement_timeout = '1s'; commit")
+        for _ in range(2):
+            assert two.value("select current_user") == "plain_user"
+            assert show(two, "session_replication_role") == "origin"
+            assert show(two, "statement_timeout") == "0"
+            assert one.value("select current_user") == "plain_admin"
+            assert show(one, "session_replication_role") == "replica"
+        one.rows("reset role")
+        assert show(two, "session_replication_role") == "origin"
+    with howdah.connect(user="plain_user") as client:
+        client.rows("begin; set role plain_admin; set log_statement = 'all'; reset role; commit")
+        with howdah.connect(user="plain_user") as other:
+            assert show(other, "log_statement") == "none"
+
+
+def test_transaction_timeout_and_prefixes(pool):
+    """Names that begin like keywords are settings."""
+    howdah = pool(1)
+    names = ["local.tenant", "transaction.user_id", "session.user_id", "names.x", "schema.x"]
+    with howdah.connect() as one, howdah.connect() as two:
+        for name in names:
+            one.rows(f"set {name} = '7'")
+        for name in names:
+            assert not two.value(f"select current_setting('{name}', true)")
+            assert show(one, name) == "7"
+
+
+def test_temp_buffers(pool):
+    """PostgreSQL does not let them be set where a temporary table was used."""
+    howdah = pool(4)
+    with howdah.connect() as client:
+        client.rows("set temp_buffers = '2MB'")
+        howdah.wait_for_pool(sv_pinned=1)
+        disturb(howdah)
+        assert show(client, "temp_buffers") == "2MB"
+
+
+@POOLS
 @pytest.mark.parametrize("ends", ["reset session authorization", "set session authorization default",
                                   "set session authorization postgres"])
 def test_another_session_user_takes_the_role_back(pool, ends, size):
@@ -333,6 +378,8 @@ def test_values_of_sequences(pool, postgres, size):
         others[0].rows("select nextval('counted')")
         assert client.error(query("select lastval()"))["C"] == "55000"
     with howdah.connect() as client:
+        assert client.error(query("select lastval()"))["C"] == "55000"
+        client.rows("discard all")
         client.rows("begin")
         assert client.error(query("select lastval()"))["C"] == "55000"
         client.rows("rollback")
@@ -383,6 +430,14 @@ def test_long_queries_are_read(pool):
         client.rows("insert into t values (1)")
         assert client.value("select count(*) from t") == "1"
     disturb(howdah, 1)
+
+
+    with howdah.connect() as client:
+        client.rows("select '" + "it''s &nbsp; Set up; listen to; " * 5_000 + "'")
+        client.rows("do $$ begin " + "perform 1; " * 5_000 + "set work_mem = '7MB'; end $$")
+        disturb(howdah, 1)
+        assert show(client, "work_mem") == "7MB"
+        howdah.wait_for_pool(sv_pinned=0)
 
 
 # How many may ------------------------------------------------------------------------------------

@@ -296,8 +296,18 @@ impl Interner {
         }
     }
 
-    fn hash(seeded: &Seeded, meaning: u64, definition: &[u8]) -> u64 {
-        seeded.hash_one((meaning, definition))
+    /// The hash of a definition, and of it with a meaning.
+    fn hashed(seeded: &Seeded, definition: &[u8]) -> u64 {
+        seeded.hash_one(definition)
+    }
+
+    fn with_meaning(seeded: &Seeded, definition: u64, meaning: u64) -> u64 {
+        seeded.hash_one((definition, meaning))
+    }
+
+    fn rehash(seeded: &Seeded, statement: &Statement) -> u64 {
+        let hash = Self::hashed(seeded, &statement.definition);
+        Self::with_meaning(seeded, hash, statement.meaning)
     }
 
     /// The shared copy of a statement that is parsed now by a client of such settings, or was since
@@ -308,19 +318,22 @@ impl Interner {
         meaning: Meaning,
         definition: &[u8],
     ) -> Arc<Statement> {
+        let hash = Self::hashed(&self.seeded, definition);
         let plain = self.number(schema, meaning, Constants::Fixed);
+        let now = self.schema(schema);
+        if let Some(found) = self.find(hash, plain, definition, now) {
+            return found;
+        }
         let number = self.number(schema, meaning, Constants::Unknown);
-        let schema = self.schema(schema);
-        if let Some(found) = self.find(plain, definition, schema) {
+        if let Some(found) = self.find(hash, number, definition, now) {
             return found;
         }
-        if let Some(found) = self.find(number, definition, schema) {
-            return found;
-        }
-        match constants(definition, meaning) {
-            Constants::Fixed => self.insert(plain, Constants::Fixed, definition, schema),
-            constants => self.insert(number, constants, definition, schema),
-        }
+        let constants = constants(definition, meaning);
+        let number = match constants {
+            Constants::Fixed => plain,
+            _ => number,
+        };
+        self.insert(hash, Statement::new(number, constants, definition, now))
     }
 
     /// [`Statement::meaning`] of a text with such constants in a database.
@@ -337,8 +350,14 @@ impl Interner {
         statement.meaning == self.number(schema, meaning, statement.constants)
     }
 
-    fn find(&mut self, meaning: u64, definition: &[u8], schema: u64) -> Option<Arc<Statement>> {
-        let hash = Self::hash(&self.seeded, meaning, definition);
+    fn find(
+        &mut self,
+        hash: u64,
+        meaning: u64,
+        definition: &[u8],
+        schema: u64,
+    ) -> Option<Arc<Statement>> {
+        let hash = Self::with_meaning(&self.seeded, hash, meaning);
         let found = self.statements.find_mut(hash, |s| {
             s.meaning == meaning && *s.definition == *definition
         })?;
@@ -350,25 +369,17 @@ impl Interner {
         Some(found.clone())
     }
 
-    fn insert(
-        &mut self,
-        meaning: u64,
-        constants: Constants,
-        definition: &[u8],
-        schema: u64,
-    ) -> Arc<Statement> {
-        let hash = Self::hash(&self.seeded, meaning, definition);
-        self.added += definition.len();
-        self.bytes += definition.len();
+    fn insert(&mut self, hash: u64, statement: Statement) -> Arc<Statement> {
+        let hash = Self::with_meaning(&self.seeded, hash, statement.meaning);
+        self.added += statement.definition.len();
+        self.bytes += statement.definition.len();
         if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
             self.purge();
         }
-        let statement = Statement::new(meaning, constants, definition, schema);
         let statement = Arc::new(statement);
         let seeded = &self.seeded;
-        self.statements.insert_unique(hash, statement.clone(), |s| {
-            Self::hash(seeded, s.meaning, &s.definition)
-        });
+        self.statements
+            .insert_unique(hash, statement.clone(), |s| Self::rehash(seeded, s));
         statement
     }
 
@@ -426,8 +437,7 @@ impl Interner {
             self.purge();
             if self.statements.capacity() > 4 * self.statements.len().max(1024) {
                 let seeded = &self.seeded;
-                self.statements
-                    .shrink_to(1024, |s| Self::hash(seeded, s.meaning, &s.definition));
+                self.statements.shrink_to(1024, |s| Self::rehash(seeded, s));
             }
         }
     }
@@ -445,8 +455,12 @@ impl Interner {
             return statement;
         }
         let (meaning, constants) = (statement.meaning, statement.constants);
-        self.find(meaning, &statement.definition, schema)
-            .unwrap_or_else(|| self.insert(meaning, constants, &statement.definition, schema))
+        let hash = Self::hashed(&self.seeded, &statement.definition);
+        self.find(hash, meaning, &statement.definition, schema)
+            .unwrap_or_else(|| {
+                let own = Statement::new(meaning, constants, &statement.definition, schema);
+                self.insert(hash, own)
+            })
     }
 
     /// The schema of a database, by the name that PostgreSQL has for it.

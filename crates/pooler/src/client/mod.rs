@@ -100,6 +100,8 @@ pub struct Client {
     pub unnamed: Option<Arc<Statement>>,
     /// Some statement of its own may keep a server for it.
     pub names_keep: bool,
+    /// It has asked for `currval` or `lastval`: others' values are forgotten on servers it gets.
+    pub asks_numbers: bool,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
     /// What it sends next waits for answers that are under way.

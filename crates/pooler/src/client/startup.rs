@@ -75,6 +75,7 @@ impl Pooler {
             names_given: 0,
             unnamed: None,
             names_keep: false,
+            asks_numbers: false,
             group_failed: false,
             stalled: false,
             parked: false,

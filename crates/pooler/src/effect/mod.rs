@@ -104,7 +104,6 @@ impl Kinds {
             | Self::LISTENS.0
             | Self::HOLDS.0
             | Self::SCHEMA.0
-            | Self::SEQUENCES.0
             | Self::ENDS.0,
     );
 
@@ -214,6 +213,10 @@ impl Effects {
             return;
         }
         self.kinds.add(Kinds::SETS);
+        if mention == Mention::Set(b"temp_buffers"[..].into()) {
+            // PostgreSQL refuses to set that on a server which has had a temporary table.
+            self.kinds.add(Kinds::SETS_ANY);
+        }
         self.settings.push(mention);
     }
 

@@ -168,6 +168,8 @@ enum State {
 #[derive(Clone, Debug, Default)]
 struct Inside {
     escapes: bool,
+    /// It goes on behind a quote that was doubled.
+    goes_on: bool,
     /// Its beginning.
     value: Vec<u8>,
     /// That is not all of it, or it does not mean itself.
@@ -286,7 +288,12 @@ impl Scan {
                 let escapes = *escapes;
                 self.state = State::Code;
                 match byte {
-                    b'\'' => self.open(escapes),
+                    b'\'' => {
+                        self.open(escapes);
+                        if let State::Text(inside) = &mut self.state {
+                            inside.goes_on = true;
+                        }
+                    }
                     _ => self.code(byte),
                 }
             }
@@ -501,14 +508,15 @@ impl Scan {
             return;
         };
         let body = self.body.take();
-        self.code.push(b'\'');
-        match (inside.odd, &body) {
-            (true, None) => self.code.extend_from_slice(b"''"),
-            (false, None) => self.code.extend_from_slice(&inside.value),
-            // It was read.
-            _ => {}
+        match (inside.goes_on, inside.odd) {
+            // One doubled quote in it is enough.
+            (true, _) if self.code.ends_with(b"'''") => {}
+            (true, _) => self.code.extend_from_slice(b"''"),
+            // It is read on its own.
+            _ if body.is_some() => self.code.extend_from_slice(b"''"),
+            (_, true) => self.code.extend_from_slice(b"''''"),
+            (_, false) => self.code.extend([b"'", &inside.value[..], b"'"].concat()),
         }
-        self.code.push(b'\'');
         if let Some(body) = body {
             let (found, drops_at_end) = body.end();
             self.at.lasting += i32::from(!drops_at_end);

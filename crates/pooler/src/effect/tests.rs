@@ -415,10 +415,11 @@ fn long(text: &str) -> Effects {
 fn strings_of_long_texts_are_strings() {
     let page =
         "It''s done &nbsp; Set up your account; listen here -- /* \"; reset all; ".repeat(2000);
+    let flat = page.replace("/*", "");
     for text in [
         format!("insert into pages values (1, '{page}')"),
         format!("insert into pages values (1, $x${page}$ $y$ $xy ${page}$x$)"),
-        format!("select 1 /* {page} */ -- {page}\n, 2"),
+        format!("select 1 /* {flat} */ -- {page}\n, 2"),
         format!("select 1 as \"{}\"", page.replace('"', "")),
         format!("update t set a = '{page}', b = ';set c = 1'; set local d = '{page}'"),
         format!("select set_config('a.b', '{page}', true)"),

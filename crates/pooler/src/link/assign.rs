@@ -8,10 +8,13 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::server::{self, Trial};
 use crate::session;
-use crate::session::settings::{give, same, take_back};
+use crate::session::settings::{Settings, give, same, take_back};
 use crate::standby;
+
+/// A SQLSTATE.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 impl Pooler {
     /// Binds a client to a server that is at rest. True if messages may go at once; false if the
@@ -40,7 +43,8 @@ impl Pooler {
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let forgets = session::takes_numbers(server, client.number, pool.sequences);
+        let forgets = session::takes_numbers(server, client.number, client.asks_numbers);
+        server.trial = Trial::First;
         let ready = Self::align(&self.shared, client, server_id, server, forgets, out);
         let evict = ready && server.set.outgrows(max);
         if ready {
@@ -99,7 +103,8 @@ impl Pooler {
             missing,
         ));
         if !same {
-            give(&mut sql, &server.session, &own);
+            let denied = server.trial == Trial::Last;
+            give(&mut sql, &server.session, &own, denied);
             // Until PostgreSQL has agreed.
             server.soiled = true;
         }
@@ -110,6 +115,54 @@ impl Pooler {
         server.has_unnamed(None);
         server.link.ledger.push(Entry::swallow(Reply::Query), true);
         false
+    }
+
+    /// PostgreSQL has refused a client's settings. True if that need not be the client's fault:
+    /// what others have left can't be taken back with its rights (or within their
+    /// `statement_timeout`), or what it has set needs the rights of its role.
+    pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
+        let (Some(client), Some(server)) = (self.clients.get(client), self.servers.get_mut(id))
+        else {
+            return false;
+        };
+        let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
+        let next = match server.trial {
+            Trial::First if server.session.is_some() => Trial::Refused,
+            Trial::First | Trial::Clean
+                if sqlstate == INSUFFICIENT_PRIVILEGE
+                    && own.is_some_and(Settings::has_identity_and_more) =>
+            {
+                Trial::Denied
+            }
+            _ => return false,
+        };
+        server.trial = next;
+        true
+    }
+
+    /// Sends what is to be tried next.
+    pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
+        let (Some(client), Some(server)) = (self.clients.get(client), self.servers.get_mut(id))
+        else {
+            return;
+        };
+        if server.trial == Trial::Refused {
+            server.trial = Trial::Cleans;
+            server.unnamed = server::Unnamed::Known(None);
+            // What is left of another client's timeout must not end the cleaning.
+            for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
+                server.link.await_query();
+                out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+            }
+            return;
+        }
+        server.trial = match server.trial {
+            Trial::Denied => Trial::Last,
+            _ => Trial::Clean,
+        };
+        if Self::align(&self.shared, client, id, server, false, out) {
+            self.prepared(id, out);
+        }
     }
 
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {

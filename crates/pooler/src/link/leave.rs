@@ -59,8 +59,12 @@ impl Upstream<'_> {
         self.limits_pins && self.tracking == Tracking::Keeps && (found.keeps_server() || creates())
     }
 
-    /// Nothing was sent, and no transaction is open.
+    /// Nothing was sent, no transaction is open, and nothing keeps its server, so that can be given
+    /// back. (A client that keeps it may yet wait to be told whether it may.)
     fn rests(&self) -> bool {
+        if self.client.is_pinned() {
+            return false;
+        }
         let server = self.server.as_ref();
         server.is_some_and(|(_, server)| {
             !server.link.is_owed() && !server.link.group_open() && server.status == Status::Idle

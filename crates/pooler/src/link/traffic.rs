@@ -226,7 +226,6 @@ impl Pooler {
         pool.stats.client_parses += u64::from(counts.client_parses);
         pool.stats.server_parses += u64::from(counts.server_parses);
         pool.stats.binds += u64::from(counts.binds);
-        pool.sequences |= counts.sequences;
         if counts.sequences {
             self.ask_leave(id, crate::mail::Wish::Knows, out);
         }

@@ -125,9 +125,6 @@ pub struct Pool {
     pub clients: u32,
     /// Of those, who keep a server between transactions.
     pub pinned: u32,
-    /// Some client of it has asked for `currval` or `lastval`: who gets a server that has another's
-    /// values is rid of those first.
-    pub sequences: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
     /// The bound that the Broker said holds it back, as long as clients wait here.
@@ -189,7 +186,6 @@ impl Pool {
             testing: 0,
             clients: 0,
             pinned: 0,
-            sequences: false,
             need: false,
             held_by: None,
             hungry: Vec::new(),

@@ -71,6 +71,24 @@ pub enum State {
     Closing,
 }
 
+/// How far a server is that gets its client's settings, if PostgreSQL has refused to set them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trial {
+    /// It has not.
+    #[default]
+    First,
+    /// Perhaps because of what other clients have left: that is to be cleaned away.
+    Refused,
+    /// That is being done.
+    Cleans,
+    /// On a clean server it has not refused.
+    Clean,
+    /// Only another role may set them: they are to be set behind the role.
+    Denied,
+    /// That was done.
+    Last,
+}
+
 /// Whose values of sequences a server has, as `currval` and `lastval` tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Numbers {
@@ -81,6 +99,13 @@ pub enum Numbers {
     Of(u64),
     /// Those of several clients.
     Several,
+}
+
+impl Trial {
+    /// Its next step is due once PostgreSQL has answered.
+    pub fn goes_on(self) -> bool {
+        matches!(self, Trial::Refused | Trial::Cleans | Trial::Denied)
+    }
 }
 
 /// Which unnamed statement a server has.
@@ -123,6 +148,8 @@ pub struct Server {
     pub soiled: bool,
     /// Something was found there that no text had told: likewise.
     pub unseen: bool,
+    /// How far it is with its client's settings.
+    pub trial: Trial,
     /// Whose values of sequences it has (`currval`, `lastval`).
     pub numbers: Numbers,
     /// What its client runs there, if it is checked when it is released.
@@ -203,6 +230,7 @@ impl Server {
             set: ServerSet::new(seeded),
             unnamed: Unnamed::Unknown,
             sql_prepared: false,
+            trial: Trial::First,
             rolled_back: false,
             cut_off: false,
             served: false,

@@ -63,6 +63,9 @@ impl Pooler {
                 }
             }
             State::Preparing(client) => {
+                if self.tries_again(client, id, sqlstate) {
+                    return;
+                }
                 let text = format!("invalid server parameter: {error}");
                 self.note_server(Level::Warning, id, &text, out);
                 let fault = Fault::ServerParameter(sqlstate.to_string(), error.to_string());
@@ -91,6 +94,7 @@ impl Pooler {
         }
         match server.state {
             State::Preparing(_) if server.inquiry.is_some() => self.inquired(id, out),
+            State::Preparing(client) if server.trial.goes_on() => self.try_again(client, id, out),
             State::Preparing(_) => self.prepared(id, out),
             State::ConnectQuery if server.status != Status::Idle => {
                 let text = "connect_query left a transaction open";

@@ -101,6 +101,10 @@ impl Pending {
         if name == b"session_authorization" {
             // With that PostgreSQL takes the role back.
             self.suspect(b"role", true);
+            let role = self.names.iter_mut().find(|known| &*known.name == b"role");
+            if let Some(role) = role {
+                role.back = true;
+            }
         }
         if let Some(known) = self.names.iter_mut().find(|known| *known.name == *name) {
             known.set |= set;
@@ -134,8 +138,9 @@ impl Session {
         let mut server = there.as_deref().cloned().unwrap_or_default();
         for (suspect, now) in answers {
             let name = &*suspect.name;
-            // No role is none.
+            // No role is none, unless the client asked for that: its login may have one.
             let none = name == b"role" && now.as_deref() == Some(b"none");
+            let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
             if before != now {
@@ -168,7 +173,7 @@ fn share(old: &mut Maybe, new: Settings) {
 pub type Shelf = crate::params::SetInterner<Settings>;
 
 /// A server goes to a client. True if other clients' values of sequences must be forgotten on it,
-/// which is so where the pool's clients ask for such.
+/// which is so if the client has asked for such.
 pub(crate) fn takes_numbers(server: &mut Server, client: u64, asked_for: bool) -> bool {
     let foreign = match server.numbers {
         Numbers::Nobody => false,
@@ -252,8 +257,16 @@ mod tests {
         // Something is set on the server still, by the text.
         assert_eq!(there, settings(&[("a", "0")]));
         let mut there = None;
-        session.learn(&mut there, &told("set role x", &[("role", Some("none"))]));
-        assert_eq!((session.settings.clone(), there), (None, None));
+        let text = "set role x; reset role";
+        session.learn(&mut there, &told(text, &[("role", Some("none"))]));
+        assert_eq!((session.settings.clone(), there.clone()), (None, None));
+        // Its login may have a role.
+        session.learn(
+            &mut there,
+            &told("set role none", &[("role", Some("none"))]),
+        );
+        let none = settings(&[("role", "none")]);
+        assert_eq!((session.settings.clone(), there), (none.clone(), none));
     }
 
     #[test]

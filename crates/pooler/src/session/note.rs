@@ -140,6 +140,7 @@ impl Upstream<'_> {
         }
         if found.kinds.any(Kinds::SEQUENCES) {
             self.counts.sequences = true;
+            self.client.asks_numbers = true;
             self.forget_numbers();
         }
         let session = self.client.session.get_or_insert_default();

@@ -66,9 +66,19 @@ impl Settings {
         }
     }
 
-    /// Those that are taken back as soon as a server is released.
+    /// Those that are taken back as soon as a server is released. To have no role does no harm.
     pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
-        AT_ONCE.into_iter().filter(|name| self.get(name).is_some())
+        let acts = |name: &&[u8]| {
+            let value = self.get(name);
+            value.is_some() && (*name != AT_ONCE[1] || value != Some(b"none"))
+        };
+        AT_ONCE.into_iter().filter(acts)
+    }
+
+    /// There are such that say whose rights the session has, and others.
+    pub fn has_identity_and_more(&self) -> bool {
+        let identity = self.iter().filter(|(name, _)| is_identity(name)).count();
+        identity > 0 && identity < self.len()
     }
 
     /// Shared, if there are any.
@@ -117,21 +127,30 @@ pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
 }
 
 /// What gives a server the settings that are wanted and that it does not have.
-pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
+/// `identity_first`: whose rights the session has is set before the rest, not behind.
+pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bool) {
     let Some(wanted) = wanted else { return };
+    let identity = |sql: &mut Vec<u8>| {
+        for name in [AT_ONCE[0], AT_ONCE[1]] {
+            if let Some(wish) = wanted.get(name) {
+                set(sql, name, wish);
+            }
+        }
+    };
+    if identity_first {
+        identity(sql);
+    }
     for (name, wish) in wanted.iter() {
         if !is_identity(name) && value(there, name) != Some(wish) {
             set(sql, name, wish);
         }
     }
-    for name in [AT_ONCE[0], AT_ONCE[1]] {
-        if let Some(wish) = wanted.get(name) {
-            set(sql, name, wish);
-        }
+    if !identity_first {
+        identity(sql);
     }
 }
 
-/// Whose rights a session has: set last and taken back first.
+/// Whose rights a session has: set last, as a rule, and taken back first.
 fn is_identity(name: &[u8]) -> bool {
     name == AT_ONCE[0] || name == AT_ONCE[1]
 }
@@ -181,7 +200,7 @@ mod tests {
     fn change(there: &Maybe, wanted: &Maybe) -> String {
         let mut sql = Vec::new();
         take_back(&mut sql, there, wanted);
-        give(&mut sql, there, wanted);
+        give(&mut sql, there, wanted, false);
         String::from_utf8(sql).unwrap()
     }
 
