@@ -182,6 +182,7 @@ fn backend(tag: u8, body: &[u8]) -> String {
 fn frontend(tag: u8, body: &[u8]) -> String {
     let string = |bytes: &[u8]| cstr(bytes).map_or_else(String::new, |(front, _)| text(front));
     match tag {
+        b'Q' if body.len() > 10_000 => format!("Q({} bytes)", body.len() - 1),
         b'Q' => format!("Q({})", string(body)),
         b'P' => {
             let parse = Parse::read(body).unwrap();
