@@ -183,7 +183,7 @@ def test_what_only_a_role_may_set(pool, postgres, size):
     """It ends neither who set it nor who comes next."""
     postgres.sql("drop role if exists plain_admin; create role plain_admin superuser")
     postgres.sql("grant plain_admin to plain_user")
-    howdah = pool(size)
+    howdah = pool(size, secrets={"plain_user": "secret"})
     with howdah.connect(user="plain_user") as one, howdah.connect(user="plain_user") as two:
         one.rows("begin; set role plain_admin; set session_replication_role = replica; "
                  "set statement_timeout = '1s'; commit")

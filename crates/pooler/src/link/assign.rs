@@ -148,7 +148,7 @@ impl Pooler {
         };
         if server.trial == Trial::Refused {
             server.trial = Trial::Cleans;
-            server.unnamed = server::Unnamed::Known(None);
+            server.has_unnamed(None);
             // What is left of another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
                 server.link.await_query();
