@@ -781,6 +781,8 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Broker(ToBroker::Admit { .. }) => "admit".into(),
         Mail::Broker(ToBroker::Bounds { .. }) => "bounds".into(),
         Mail::Broker(ToBroker::Left { .. }) => "left".into(),
+        Mail::Broker(ToBroker::Pin { .. }) => "pin".into(),
+        Mail::Brokered(FromBroker::Pinned { granted, .. }) => format!("pinned {granted}"),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
         Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
