@@ -137,7 +137,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
     let (freight, old_process) = freight.take().unzip();
     let took_over = freight.is_some();
-    let tracer = Tracer::new(&log);
+    let tracer = Tracer::new(log);
     let boxes = workers::start(
         count,
         &workers::Common {

@@ -31,7 +31,9 @@ fn tamper(bytes: &mut Vec<u8>, input: &mut impl Iterator<Item = u8>) {
     match what % 8 {
         0 => {
             let mask = 1 << (number() % 8);
-            bytes.get_mut(at).map(|byte| *byte ^= mask);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= mask;
+            }
         }
         1 => bytes.truncate(at),
         2 => {

@@ -295,7 +295,7 @@ impl Pooler {
                         Part::Rows(some) => rows.rows.extend(some),
                         Part::Clients(some) => rows.clients.extend(some),
                         Part::Holders(some) => rows.holders.extend(some),
-                        Part::Queries(told) => rows.queries.push(told),
+                        Part::Queries(told) => rows.queries.push(*told),
                         Part::Names(all) => names = all,
                         Part::Done | Part::Found(_) => {}
                     }

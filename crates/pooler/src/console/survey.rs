@@ -74,7 +74,7 @@ pub(super) enum Part {
     Rows(Vec<Row>),
     Clients(Vec<gather::ClientRow>),
     Holders(Vec<lines::Holder>),
-    Queries(tally::Told),
+    Queries(Box<tally::Told>),
     Done,
     Found(bool),
     Names(Box<KnownNames>),
@@ -117,7 +117,7 @@ impl Pooler {
             Want::Holdings => Part::Holdings(Box::new(self.holdings())),
             Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
             Want::Holders => Part::Holders(self.holders()),
-            Want::Queries => Part::Queries(self.queries.tally.tell(usize::MAX)),
+            Want::Queries => Part::Queries(Box::new(self.queries.tally.tell(usize::MAX))),
             Want::ForgetQueries => {
                 self.queries.tally.clear();
                 Part::Done
