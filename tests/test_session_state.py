@@ -592,6 +592,8 @@ def test_why_a_server_is_kept(pool):
         replies += client.ask(query("select pg_advisory_lock(3)"))
         notices = [reply.fields()["M"] for reply in replies if reply.tag == "N"]
         assert notices == ["this session keeps its server: SQL PREPARE"]
+        # What is left is known before the next statement runs.
+        client.rows("select 1")
         row = row_of(howdah, "SHOW CLIENTS", application_name="keeps")
         assert row["pin_reason"] == "SQL PREPARE, advisory locks"
         assert row["pinned_since"].endswith(" UTC")
