@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::config::{Globals, LogFormat};
-use howdah_pooler::note::{Level, Note};
+use howdah_pooler::note::{LINE_MAX, Level, Note};
 use howdah_pooler::queries::slow::{SlowQuery, Value};
 use jiff::tz::TimeZone;
 
@@ -312,8 +312,8 @@ fn line(time: &str, pid: u32, note: &Note) -> String {
 /// The same as a JSON object. A connection's prefix (`C-0x1: `) is a field of its own: its number is
 /// the `ptr` of SHOW CLIENTS and SHOW SERVERS.
 fn object(time: &str, pid: u32, note: &Note) -> String {
-    let text = note.line();
-    let text = text.trim_end();
+    let text = bounded(note.text.trim_end());
+    let text = text.as_str();
     let (connection, text) = match text.split_once(": ") {
         Some((name, rest)) if is_connection(name) => (Some(name), rest),
         _ => (None, text),
@@ -344,6 +344,24 @@ fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
         fields.insert(name.into(), value);
     }
     format!("{}\n", serde_json::Value::Object(fields))
+}
+
+/// A text for JSON, which escapes most control characters by itself, but not those of C1, by which
+/// terminals are told things, too.
+fn bounded(text: &str) -> String {
+    let mut end = text.len().min(LINE_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let shown = |c: char| match c {
+        '\u{7f}'..='\u{9f}' => '\u{fffd}',
+        c => c,
+    };
+    let mut line: String = text[..end].chars().map(shown).collect();
+    if end < text.len() {
+        line.push_str("...");
+    }
+    line
 }
 
 fn is_connection(name: &str) -> bool {
@@ -380,6 +398,11 @@ mod tests {
             seen,
             "{\"connection\":\"C-0x1f\",\"level\":\"WARNING\",\"pid\":7,\
              \"text\":\"a/b@c:1 say \\\"hi\\\"\\n\\u001b[2J\",\"time\":\"t\"}\n"
+        );
+        let seen = object("t", 7, &note(&format!("\u{9b}2J{}", "x".repeat(10_000))));
+        assert!(
+            !seen.contains('\u{9b}') && seen.len() < LINE_MAX + 100,
+            "{seen}"
         );
         let seen = object("t", 7, &note("C-0xno: such prefix"));
         assert!(seen.contains("\"text\":\"C-0xno: such prefix\"") && !seen.contains("connection"));

@@ -429,6 +429,10 @@ impl Pooler {
         let (client::State::Waiting, Some(pool)) = (&client.state, client.pool) else {
             return;
         };
+        // Who waits for leave to keep a server stands in another line.
+        if client.awaits_leave() {
+            return;
+        }
         client.request = since;
         let waiting = &mut self.pools.at_mut(pool).waiting;
         waiting.retain(|(waiter, _)| *waiter != id);

@@ -34,7 +34,7 @@ impl fmt::Display for Level {
 }
 
 /// How long a line gets, about, in bytes.
-const LINE_MAX: usize = 2048;
+pub const LINE_MAX: usize = 2048;
 
 /// One log record. The daemon adds time and process id.
 #[derive(Clone, PartialEq, Eq, Debug)]

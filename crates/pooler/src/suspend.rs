@@ -232,6 +232,8 @@ impl Pooler {
         match peer {
             Peer::Client(id) => self.disconnect(id, Fault::Server(WHY), out),
             Peer::Server(id) => {
+                // The end of a client that was late, too, may have been its own.
+                gone!(self.servers.get(id));
                 self.drop_linked(id, Fault::Server(WHY), false, out);
                 self.close_server(id, WHY, Close::Abort, out);
             }

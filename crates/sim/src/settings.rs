@@ -65,6 +65,10 @@ impl Settings {
 
     /// SET. False if there is no such setting, or no such value.
     pub fn set(&mut self, name: &str, value: &str, local: bool) -> bool {
+        // Nothing in this world takes as long as that.
+        if name == "statement_timeout" {
+            return true;
+        }
         let Some(at) = position(name).filter(|_| value != "invalid") else {
             return false;
         };

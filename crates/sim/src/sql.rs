@@ -345,7 +345,10 @@ fn set(rest: &str) -> Option<Sql> {
         false => (rest, false),
     };
     let (name, value) = rest.split_once('=')?;
-    let (value, _) = literal(value.trim())?;
+    let value = match value.trim() {
+        "0" => "0".to_owned(),
+        quoted => literal(quoted)?.0,
+    };
     Some(Sql::Set(name.trim().into(), value, local))
 }
 

@@ -336,9 +336,14 @@ fn failure(ssl: &SslRef, error: &Error) -> String {
         Some(errors) => stack(errors),
         None => "connection broken off".to_string(),
     };
+    // Without a certificate AWS-LC has a verdict, too, about its absence.
+    let judged = text.to_ascii_lowercase().replace('_', " ");
     match verdict {
         X509VerifyResult::OK => text,
-        verdict => format!("certificate verify failed: {}", verdict.error_string()),
+        verdict if judged.contains("certificate verify failed") => {
+            format!("certificate verify failed: {}", verdict.error_string())
+        }
+        _ => text,
     }
 }
 

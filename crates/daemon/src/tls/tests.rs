@@ -243,7 +243,7 @@ fn clients_are_asked_where_the_mode_demands() {
     let mut server = Session::accept(&with, false).unwrap();
     let mut client = Session::connect(&without, to("localhost", SslMode::Require)).unwrap();
     let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
-    let why = theirs.unwrap_err();
+    let why = theirs.unwrap_err().to_lowercase().replace('_', " ");
     assert!(why.contains("did not return a certificate"), "{why}");
 }
 
@@ -258,6 +258,10 @@ fn old_certificates_and_every_kind_of_key_do() {
         (PKey::generate_ed25519().unwrap(), 3, false),
     ];
     for (key, version, binds) in kinds {
+        // AWS-LC signs with Ed25519, but not by this call; the tests of the process have such keys.
+        if cfg!(feature = "aws-lc") && key.id() == openssl::pkey::Id::ED25519 {
+            continue;
+        }
         let own = certificate(&key, version, &[]);
         let contexts = contexts(&folder, &key, &own, "");
         let mut server = Session::accept(&contexts, false).unwrap();
