@@ -128,6 +128,8 @@ impl Postgres {
             .env("PGPASSWORD", PASSWORD)
             .env("PGSSLMODE", "disable");
         command.env("PGGSSENCMODE", "disable");
+        // Neither certificates nor passwords of whoever measures.
+        command.env("HOME", machine.folder());
         command
     }
 
