@@ -94,6 +94,8 @@ async fn serve(stream: TcpStream, shared: Shared) {
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_FIELDS)
+        // Who says no more after its request is answered all the same.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
