@@ -39,18 +39,20 @@ def test_without_server_fast_close(make_howdah):
 
 
 @pytest.mark.parametrize("in_turn", [0, 1])
-def test_server_round_robin(make_howdah, in_turn):
-    """Idle servers are used in turn, or the one that was used last."""
-    howdah = make_howdah(server_round_robin=in_turn, default_pool_size=3)
-    clients = [howdah.connect() for _ in range(3)]
+@pytest.mark.parametrize("workers, size", [(1, 3), (2, 8)])
+def test_server_round_robin(make_howdah, in_turn, workers, size):
+    """Idle servers are used in turn, or the one that was used last; all of them, with two workers
+    as well: a pool begins on one, and goes to a second only with its load."""
+    howdah = make_howdah(server_round_robin=in_turn, default_pool_size=size, workers=workers)
+    clients = [howdah.connect() for _ in range(size)]
     for client in clients:
         client.ask(query("begin"))
     for client in clients:
         client.ask(query("commit"))
-    used = [clients[0].value("select pg_backend_pid()") for _ in range(6)]
-    assert len(set(used)) == (3 if in_turn else 1)
+    used = [clients[0].value("select pg_backend_pid()") for _ in range(2 * size)]
+    assert len(set(used)) == (size if in_turn else 1)
     if in_turn:
-        assert used[:3] == used[3:]
+        assert used[:size] == used[size:]
 
 
 def test_login_notify_message(make_howdah):
