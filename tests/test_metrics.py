@@ -7,8 +7,10 @@ import re
 import resource
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -107,6 +109,35 @@ def test_why_clients_wait_is_a_label(endpoint):
         holder.ask(wire.query("COMMIT"))
         waiter.read_until()
         wait_for(howdah, 'howdah_pool_clients{%s,state="waiting"}' % POOL, 0)
+
+
+def test_pins_are_counted_by_reason(endpoint):
+    howdah = endpoint(session_state="keep")
+    with howdah.connect() as client:
+        client.ask(wire.query("CREATE TEMP TABLE t (a int)"))
+        wait_for(howdah, "howdah_pool_pinned_clients{%s}" % POOL, 1)
+        seen = metrics(howdah)
+        assert seen["howdah_pool_pins_total{%s}" % POOL] == 1
+        reason = 'howdah_pool_pin_reasons_total{%s,reason="%%s"}' % POOL
+        assert seen[reason % "temporary"] == 1 and seen.get(reason % "lock", 0) == 0
+    # The count of clients falls, those of pins stay.
+    wait_for(howdah, "howdah_pool_pinned_clients{%s}" % POOL, 0)
+    assert metrics(howdah)["howdah_pool_pins_total{%s}" % POOL] == 1
+
+
+def test_slow_queries_and_tls_are_counted(endpoint, authority):
+    site = authority.issue()
+    howdah = endpoint(slow_query_time=0.1, client_tls_sslmode="allow",
+                      client_tls_key_file=site.key, client_tls_cert_file=site.chain)
+    context = ssl.create_default_context(cafile=authority.certificate)
+    with howdah.connect(tls=context) as client:
+        client.ask(wire.query("SELECT pg_sleep(0.2)"))
+        client.ask(wire.query("SELECT 1"))
+        wait_for(howdah, "howdah_pool_slow_queries_total{%s}" % POOL, 1)
+    seen = metrics(howdah)
+    assert seen['howdah_client_tls_handshakes_total{result="full"}'] == 1
+    ends = seen['howdah_tls_certificate_end_seconds{setting="client_tls_cert_file"}']
+    assert ends > time.time(), "the certificate is valid"
 
 
 def test_text_is_what_promtool_takes(endpoint):
