@@ -8,8 +8,73 @@ use super::token::is_word;
 /// The longest name of a function that has an effect, in bytes.
 const LONGEST: usize = 35;
 
-/// What a text does that needs no reading by token. `None` says nothing.
-pub(super) fn tells(text: &[u8]) -> Option<Kinds> {
+/// Which signs are somewhere in a text, a set. They are looked for all at once, sixteen bytes a step.
+#[derive(Clone, Copy)]
+pub(super) struct Signs(u8);
+
+impl Signs {
+    pub(super) const CALL: u8 = 1;
+    pub(super) const SEMICOLON: u8 = 1 << 1;
+    pub(super) const NUL: u8 = 1 << 2;
+    /// Two letters that TEMP ends in.
+    pub(super) const TEMP: u8 = 1 << 3;
+    /// How many bytes a step looks at: each with the one behind it.
+    const STEP: usize = 17;
+
+    /// Those of this text.
+    pub(super) fn of(text: &[u8]) -> Signs {
+        let mut seen = [0; Self::STEP - 1];
+        let mut rest = text;
+        while let Some(step) = rest.first_chunk() {
+            Self::look(step, &mut seen);
+            rest = &rest[Self::STEP - 1..];
+        }
+        match text.last_chunk() {
+            // Some bytes are looked at twice.
+            Some(last) => Self::look(last, &mut seen),
+            None => {
+                let mut padded = [b' '; Self::STEP];
+                padded[..text.len()].copy_from_slice(text);
+                Self::look(&padded, &mut seen);
+            }
+        }
+        let last = text.last().map_or(0, |last| Self::one(*last));
+        Signs(seen.into_iter().fold(last, |all, one| all | one))
+    }
+
+    fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
+        for (at, seen) in seen.iter_mut().enumerate() {
+            let temp = (step[at] | 0x20 == b'm') & (step[at + 1] | 0x20 == b'p');
+            *seen |= Self::one(step[at]) | if temp { Self::TEMP } else { 0 };
+        }
+    }
+
+    fn one(byte: u8) -> u8 {
+        match byte {
+            b'(' => Self::CALL,
+            b';' => Self::SEMICOLON,
+            0 => Self::NUL,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn has(self, sign: u8) -> bool {
+        self.0 & sign != 0
+    }
+}
+
+/// The part of a text that PostgreSQL reads: up to the first zero, without what [`trim`] takes off.
+pub(super) fn front(text: &[u8], signs: Signs) -> &[u8] {
+    let end = match signs.has(Signs::NUL) {
+        true => memchr::memchr(0, text),
+        false => None,
+    };
+    trim(&text[..end.unwrap_or(text.len())])
+}
+
+/// What a text does that needs no reading by token. `None` says nothing. `signs`: at least those of
+/// the text.
+pub(super) fn tells(text: &[u8], signs: Signs) -> Option<Kinds> {
     let is = |command: &[u8]| text.eq_ignore_ascii_case(command);
     if text.len() <= 8 && is(b"begin") {
         return Some(Kinds::BEGINS);
@@ -17,27 +82,26 @@ pub(super) fn tells(text: &[u8]) -> Option<Kinds> {
     if text.len() <= 8 && (is(b"commit") || is(b"rollback") || is(b"end")) {
         return Some(Kinds::ENDS);
     }
-    is_harmless(text).then_some(Kinds::NOTHING)
+    is_harmless(text, signs).then_some(Kinds::NOTHING)
 }
 
 /// True for a text that certainly does nothing that is looked for. False says nothing.
-pub(super) fn is_harmless(text: &[u8]) -> bool {
-    let end = text.iter().take(8).position(|b| !b.is_ascii_alphabetic());
-    let (word, rest) = text.split_at(end.unwrap_or(text.len().min(8)));
+pub(super) fn is_harmless(text: &[u8], signs: Signs) -> bool {
+    let Some((word, rest)) = text.split_first_chunk::<6>() else {
+        return text.is_empty();
+    };
     if rest.first().is_some_and(|b| is_word(*b)) {
         return false;
     }
-    let mut lower = [0; 8];
-    for (to, from) in lower.iter_mut().zip(word) {
-        *to = from | 0x20;
-    }
-    match &lower[..word.len()] {
-        b"insert" | b"delete" | b"values" => is_single(rest) && has_no_call(rest),
-        b"select" => is_single(rest) && has_no_call(rest) && has_no_temp(rest),
-        b"update" => is_single(rest) && !may_update_settings(rest) && has_no_call(rest),
-        b"" => text.is_empty(),
+    let harmless = match &word.map(|byte| byte | 0x20) {
+        b"insert" | b"delete" | b"values" => true,
+        b"select" => !signs.has(Signs::TEMP) || has_no_temp(rest),
+        b"update" => !may_update_settings(rest),
         _ => false,
-    }
+    };
+    harmless
+        && (!signs.has(Signs::SEMICOLON) || is_single(rest))
+        && (!signs.has(Signs::CALL) || has_no_call(rest))
 }
 
 /// Without blanks and semicolons at its end, and blanks and comments at its beginning.

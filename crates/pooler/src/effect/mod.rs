@@ -18,6 +18,7 @@ mod tests;
 
 use crate::limits;
 pub use first::{First, first};
+use glance::Signs;
 pub use pieces::Pieces;
 use token::{Pairs, Reading, Token, Tokens};
 
@@ -241,9 +242,10 @@ impl Effects {
 
 /// What running a text may do; it may have several commands.
 pub fn effects(text: &[u8]) -> Effects {
-    let end = memchr::memchr(0, text).unwrap_or(text.len());
-    let text = glance::trim(&text[..end]);
-    if let Some(kinds) = glance::tells(text) {
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    let signs = Signs::of(text);
+    let text = glance::front(text, signs);
+    if let Some(kinds) = glance::tells(text, signs) {
         return Effects {
             kinds,
             settings: Vec::new(),

@@ -395,10 +395,15 @@ fn what_ends_a_transaction_is_told_at_once() {
         ("/**//***/ COMMIT", Kinds::ENDS),
     ] {
         let trimmed = glance::trim(text.as_bytes());
-        assert_eq!(glance::tells(trimmed), Some(expected), "{text}");
+        assert_eq!(
+            glance::tells(trimmed, Signs::of(trimmed)),
+            Some(expected),
+            "{text}"
+        );
     }
     for text in ["/*/*/ set a = 1 */ */ set b = 1", "/*/*/*/*/ set b = 1"] {
-        assert_eq!(glance::tells(glance::trim(text.as_bytes())), None, "{text}");
+        let trimmed = glance::trim(text.as_bytes());
+        assert_eq!(glance::tells(trimmed, Signs::of(trimmed)), None, "{text}");
     }
 }
 
@@ -559,9 +564,21 @@ proptest! {
     }
 
     #[test]
+    fn signs_are_found_wherever_they_stand(text in "[a;(\0mMpP]{0,60}") {
+        let bytes = text.as_bytes();
+        let signs = Signs::of(bytes);
+        for (sign, byte) in [(Signs::CALL, b'('), (Signs::SEMICOLON, b';'), (Signs::NUL, 0)] {
+            prop_assert_eq!(signs.has(sign), bytes.contains(&byte), "{:?}", text);
+        }
+        let temp = text.to_lowercase().contains("mp");
+        prop_assert_eq!(signs.has(Signs::TEMP), temp, "{:?}", text);
+    }
+
+    #[test]
     fn a_glance_finds_no_less_than_reading(text in hostile()) {
         let (reading, _) = read(text.as_bytes(), Reading::default(), false, 0);
-        if glance::is_harmless(glance::trim(text.as_bytes())) {
+        let trimmed = glance::trim(text.as_bytes());
+        if glance::is_harmless(trimmed, Signs::of(trimmed)) {
             // Behind others than SELECT that word has no such sense.
             let kinds = reading.kinds.without(match text.trim_start().starts_with("select") {
                 true => Kinds::NOTHING,
