@@ -269,8 +269,10 @@ impl Contender {
 
 /// A self-signed certificate and its key, for all contenders the same.
 pub struct Certificate {
-    key: PathBuf,
-    chain: PathBuf,
+    /// The file of the key.
+    pub key: PathBuf,
+    /// The file of the certificate.
+    pub chain: PathBuf,
 }
 
 impl Certificate {

@@ -114,12 +114,8 @@ impl Contest<'_> {
         started: &mut Started,
         record: &Record,
     ) -> Result<Figures, String> {
-        if contender.kind == Kind::PostgreSql && (cell.clients > MOST_DIRECT || cell.tls) {
-            let cause = match cell.tls {
-                true => "not played: this PostgreSQL has no TLS",
-                false => "not played: more clients than PostgreSQL takes",
-            };
-            return Err(cause.to_owned());
+        if contender.kind == Kind::PostgreSql && cell.clients > MOST_DIRECT {
+            return Err("not played: more clients than PostgreSQL takes".to_owned());
         }
         self.measure(cell, contender, started, record)
             .map_err(|error| error.to_string())
@@ -172,7 +168,7 @@ impl Contest<'_> {
         let storm = Load {
             way: Way {
                 reconnect: true,
-                tls: running.process().is_some(),
+                tls: true,
                 threads: 1,
                 ..load.way.clone()
             },

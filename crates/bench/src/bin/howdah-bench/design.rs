@@ -222,7 +222,7 @@ impl Design {
             (Self::Scaling | Self::Threads | Self::Latency, false) => 20,
             (_, false) => 30,
             (Self::Latency, true) => 6,
-            (_, true) => 4,
+            (_, true) => 2,
         }
     }
 

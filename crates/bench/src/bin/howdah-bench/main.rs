@@ -178,6 +178,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// The clients of the cells that `overview.svg` shows.
+const OVERVIEW_CLIENTS: &str = "40";
+
 /// Plays a design and writes its report, also when the record can't be completed.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
@@ -207,7 +210,8 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         contenders.len(),
         flags.rounds,
     );
-    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10)?;
+    let certificate = Certificate::make(&machine)?;
+    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10, Some(&certificate))?;
     describe(&mut record, design, &postgres, &contenders);
     record.facts.push((
         "length".to_owned(),
@@ -216,7 +220,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let contest = Contest {
         cells,
         contenders: &contenders,
-        certificate: Certificate::make(&machine)?,
+        certificate,
         machine: &machine,
         postgres: &postgres,
         rounds: flags.rounds,
@@ -227,6 +231,9 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let report = page::markdown(&record);
     std::fs::write(out.join("report.md"), &report)?;
     std::fs::write(out.join("report.html"), page::html(&record))?;
+    if let Some(overview) = page::overview(&record, OVERVIEW_CLIENTS) {
+        std::fs::write(out.join("overview.svg"), overview)?;
+    }
     println!("{report}");
     eprintln!("\n{}", out.join("report.html").display());
     played
@@ -300,7 +307,7 @@ fn bench(flags: &TableFlags) -> io::Result<Results> {
     let machine = Machine::new()?;
     let programs = install(flags, &machine)?;
     eprintln!("starting PostgreSQL in {}", machine.folder().display());
-    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10)?;
+    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10, None)?;
     let mut results = Results {
         facts: facts(&machine, &postgres, &programs, &plan),
         ..plan.empty()

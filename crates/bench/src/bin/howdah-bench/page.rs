@@ -317,73 +317,127 @@ const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 240.0;
 const FLOOR: f64 = 210.0;
 
-/// Bars by row and contender, each with a line from its smallest to its largest round.
+/// A plot of a group: its cells, by their rows.
 fn plot(record: &Record, group: &str, shown: &Shown) -> String {
-    let cells: Vec<_> = record.cells_of(group).collect();
-    let spreads: Vec<Vec<Option<Spread>>> = cells
-        .iter()
-        .map(|cell| {
-            let names = record.contenders.iter();
-            let spread = |name: &String| match told(cell, name, shown) {
-                Told::Figure(spread) => Some(spread),
-                _ => None,
-            };
-            names.map(spread).collect()
-        })
-        .collect();
-    let all = spreads.iter().flatten().flatten();
-    let top = all.map(|spread| spread.most).fold(0.0, f64::max);
-    let mut svg = format!(
+    let cells = record.cells_of(group).map(|cell| (cell.row.as_str(), cell));
+    format!(
         "<figure><figcaption>{} <small>({})</small></figcaption>\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img>",
-        shown.title, shown.better
-    );
-    if top > 0.0 {
-        let step = tick(top);
-        let height = |value: f64| value / top * (FLOOR - 15.0);
-        let mut at = 0.0;
-        while at <= top {
-            let y = FLOOR - height(at);
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">{}</svg></figure>",
+        shown.title,
+        shown.better,
+        bars(record, &cells.collect::<Vec<_>>(), shown)
+    )
+}
+
+/// Bars by cell and contender, each with a line from its smallest to its largest round. Each cell has
+/// a name; what stands behind a comma in it goes on a second line.
+fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String {
+    let spread = |cell, name| match told(cell, name, shown) {
+        Told::Figure(spread) => Some(spread),
+        _ => None,
+    };
+    let names = || record.contenders.iter();
+    let all = cells
+        .iter()
+        .flat_map(|(_, cell)| names().filter_map(|name| spread(cell, name)));
+    let top = all.map(|spread| spread.most).fold(0.0, f64::max);
+    let mut drawn = String::new();
+    if top <= 0.0 {
+        return drawn;
+    }
+    let step = tick(top);
+    let height = |value: f64| value / top * (FLOOR - 15.0);
+    let mut at = 0.0;
+    while at <= top {
+        let y = FLOOR - height(at);
+        let _ = write!(
+            drawn,
+            "<path class=\"grid\" d=\"M46 {y:.1}H{WIDTH}\"/>\
+             <text x=\"42\" y=\"{:.1}\" class=\"axis\">{}</text>",
+            y + 4.0,
+            number(at, if step < 1.0 { 1 } else { 0 })
+        );
+        at += step;
+    }
+    let room = (WIDTH - 50.0) / cells.len() as f64;
+    let bar = room * 0.85 / record.contenders.len() as f64;
+    for (row, (title, cell)) in cells.iter().enumerate() {
+        let left = 50.0 + room * row as f64 + room * 0.07;
+        for (index, name) in names().enumerate() {
+            let Some(spread) = spread(cell, name) else {
+                continue;
+            };
+            let x = left + bar * index as f64;
+            let tall = height(spread.middle);
             let _ = write!(
-                svg,
-                "<path class=grid d=\"M46 {y:.1}H{WIDTH}\"/><text x=42 y={:.1} class=axis>{}</text>",
-                y + 4.0,
-                number(at, if step < 1.0 { 1 } else { 0 })
+                drawn,
+                "<rect class=\"c{index}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+                 height=\"{tall:.1}\"><title>{}, {}: {}</title></rect>\
+                 <path class=\"spread\" d=\"M{:.1} {:.1}V{:.1}\"/>",
+                FLOOR - tall,
+                bar * 0.9,
+                escaped(name),
+                escaped(title),
+                number(spread.middle, shown.digits),
+                x + bar * 0.45,
+                FLOOR - height(spread.least),
+                FLOOR - height(spread.most),
             );
-            at += step;
         }
-        let room = (WIDTH - 50.0) / cells.len() as f64;
-        let bar = room * 0.85 / record.contenders.len() as f64;
-        for (row, (cell, spreads)) in cells.iter().zip(&spreads).enumerate() {
-            let left = 50.0 + room * row as f64 + room * 0.07;
-            for (index, spread) in spreads.iter().enumerate() {
-                let Some(spread) = spread else { continue };
-                let x = left + bar * index as f64;
-                let tall = height(spread.middle);
-                let _ = write!(
-                    svg,
-                    "<rect class=c{index} x={x:.1} y={:.1} width={:.1} height={tall:.1}><title>{}, {}: \
-                     {}</title></rect><path class=spread d=\"M{:.1} {:.1}V{:.1}\"/>",
-                    FLOOR - tall,
-                    bar * 0.9,
-                    escaped(&record.contenders[index]),
-                    escaped(&cell.row),
-                    number(spread.middle, shown.digits),
-                    x + bar * 0.45,
-                    FLOOR - height(spread.least),
-                    FLOOR - height(spread.most),
-                );
-            }
+        for (line, part) in title.split(", ").enumerate() {
             let _ = write!(
-                svg,
-                "<text class=row x={:.1} y=230>{}</text>",
+                drawn,
+                "<text class=\"row\" x=\"{:.1}\" y=\"{}\">{}</text>",
                 left + room * 0.43,
-                escaped(&cell.row)
+                226 + 13 * line,
+                escaped(part)
             );
         }
     }
-    svg.push_str("</svg></figure>");
-    svg
+    drawn
+}
+
+/// One picture for a page elsewhere: the first two figures of this design in each group in which
+/// clients keep their connections, with so many clients. None if nothing was measured so.
+pub fn overview(record: &Record, clients: &str) -> Option<String> {
+    let wanted = |cell: &&CellRecord| cell.row == clients && !cell.group.contains("reconnecting");
+    let cells = record.cells.iter().filter(wanted);
+    let cells: Vec<_> = cells.map(|cell| (cell.group.as_str(), cell)).collect();
+    if cells.is_empty() {
+        return None;
+    }
+    let wide = 2.0 * WIDTH + 40.0;
+    let mut picture = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {:.0}\" role=\"img\">\n\
+         <style>svg {{ font: 13px system-ui, sans-serif; }} {STYLE}\
+         .paper {{ fill: var(--paper); }}</style>\n\
+         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+        HEIGHT + 75.0
+    );
+    for (index, name) in record.contenders.iter().enumerate() {
+        let x = 50 + index * 130;
+        let _ = write!(
+            picture,
+            "<rect class=\"c{index}\" x=\"{x}\" y=\"10\" width=\"12\" height=\"12\"/>\
+             <text x=\"{}\" y=\"20\">{}</text>",
+            x + 18,
+            escaped(name)
+        );
+    }
+    for (at, shown) in record.shown().iter().take(2).enumerate() {
+        let _ = write!(
+            picture,
+            "\n<g transform=\"translate({:.0} 60)\"><text x=\"50\" y=\"-10\">{}, {} clients \
+             ({})</text>{}</g>",
+            (WIDTH + 40.0) * at as f64,
+            shown.title,
+            escaped(clients),
+            shown.better,
+            bars(record, &cells, shown)
+        );
+    }
+    picture.push_str("\n</svg>\n");
+    Some(picture)
 }
 
 /// A round distance between the lines of a grid.
@@ -493,6 +547,13 @@ mod tests {
         let page = html(&record(&[1000.0]));
         assert!(page.contains("<svg") && page.contains("it &lt;died&gt;"));
         assert!(!page.contains("<died>"));
+    }
+
+    #[test]
+    fn a_picture_shows_those_who_keep_their_connections() {
+        let picture = overview(&record(&[1000.0]), "1").unwrap();
+        assert!(picture.contains("Transactions per second") && picture.contains(">howdah</text>"));
+        assert!(overview(&record(&[1000.0]), "40").is_none());
     }
 
     #[test]

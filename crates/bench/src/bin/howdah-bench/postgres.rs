@@ -10,6 +10,7 @@ use std::time::Duration;
 use howdah_bench::scram::Credentials;
 use howdah_bench::session::{Session, message};
 
+use crate::contender::Certificate;
 use crate::machine::{Machine, free_port, succeed};
 use crate::process::{Process, wait_until};
 
@@ -34,11 +35,16 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster, starts it and fills it.
+    /// Makes a cluster, starts it and fills it. With a certificate it takes TLS, too.
     ///
     /// # Errors
     /// PostgreSQL's programs are missing or fail.
-    pub fn start(machine: &Machine, tools: Option<&Path>, scale: u32) -> io::Result<Self> {
+    pub fn start(
+        machine: &Machine,
+        tools: Option<&Path>,
+        scale: u32,
+        certificate: Option<&Certificate>,
+    ) -> io::Result<Self> {
         let tools = tools.map_or_else(find_tools, |path| Ok(path.to_owned()))?;
         let data = machine.folder().join("data");
         let password = machine.write("password", PASSWORD)?;
@@ -76,6 +82,12 @@ impl Postgres {
             "jit=off",
         ] {
             server.args(["-c", setting]);
+        }
+        if let Some(certificate) = certificate {
+            let file = |name, path: &Path| format!("{name}={}", path.display());
+            server.args(["-c", "ssl=on"]);
+            server.args(["-c", &file("ssl_key_file", &certificate.key)]);
+            server.args(["-c", &file("ssl_cert_file", &certificate.chain)]);
         }
         let mut process = Process::start(&mut server, &machine.folder().join("postgres.log"))?;
         let mut credentials = Credentials::new(PASSWORD);
