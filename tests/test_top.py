@@ -38,6 +38,11 @@ def test_once_as_json_tells_the_cause_of_a_full_pool(make_howdah):
             ("export", "idle in transaction")]
         code, output = howdah.run_to_end("top", "--once", "--interval=0.2", url(howdah))
         assert code == 0 and "1 clients wait of 2" in output and "pool_full" in output, output
+        lines = [line.split() for line in output.splitlines()]
+        pools = [line[0] for line in lines if line[-1:] in (["transaction"], ["statement"])]
+        assert pools == ["postgres", "pgbouncer"], "who waits first"
+        assert [line[0] for line in lines if "export" in line] == ["holds"]
+        assert [line[0] for line in lines if "till" in line] == ["waits"]
 
 
 def test_queries_that_take_the_most(make_howdah):

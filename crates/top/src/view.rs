@@ -412,15 +412,40 @@ pub(crate) fn json(now: &Snapshot, before: Option<&Snapshot>) -> String {
     format!("{}\n", Value::Object(all))
 }
 
-/// Pools as text.
+/// How many holders and waiters [`plain`] tells of each pool.
+const PLAIN_ROWS: usize = 20;
+
+/// Pools as text, who waits first; of those with waiting clients also who holds servers and who
+/// waits.
 pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
-    let table = View::Pools.table(now, before);
+    let mut pools = View::Pools.table(now, before);
+    if let Some(waiting) = pools.column("waiting") {
+        pools.sort(waiting, true);
+    }
+    let mut text = format!("{}\n{}\n\n", now.version, summary(now, before));
+    lines(&pools, &mut text);
+    for row in (0..pools.rows.len()).filter(|row| pools.number(*row, "waiting") > 0.0) {
+        let (database, user) = (pools.value(row, "database"), pools.value(row, "user"));
+        let mut table = View::Pool(database.into(), user.into()).table(now, before);
+        let left_out = table.rows.len().saturating_sub(PLAIN_ROWS);
+        table.rows.truncate(PLAIN_ROWS);
+        text.push_str(&format!("\n{database}/{user}\n"));
+        lines(&table, &mut text);
+        if left_out > 0 {
+            text.push_str(&format!("and {left_out} more\n"));
+        }
+    }
+    text
+}
+
+/// A table as lines of text.
+fn lines(table: &Table, text: &mut String) {
     let width = |at: usize| {
         let values = table.rows.iter().map(|row| row[at].chars().count());
-        values.chain([table.columns[at].len()]).max().unwrap_or(0)
+        let title = table.columns[at].chars().count();
+        values.chain([title]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
-    let mut text = format!("{}\n{}\n\n", now.version, summary(now, before));
     for row in std::iter::once(&table.columns).chain(&table.rows) {
         let cells = row.iter().zip(&widths);
         let cells: Vec<_> = cells
@@ -429,5 +454,4 @@ pub(crate) fn plain(now: &Snapshot, before: Option<&Snapshot>) -> String {
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
-    text
 }
