@@ -83,6 +83,12 @@ impl Statement {
         cstr(&self.definition).map_or(&[], |(text, _)| text)
     }
 
+    /// The front of its text, of so many bytes at most.
+    pub fn front(&self, most: usize) -> &[u8] {
+        let front = &self.definition[..self.definition.len().min(most)];
+        cstr(front).map_or(front, |(text, _)| text)
+    }
+
     /// 128 bits of SHA-256 over text, types, meaning and schema: every worker finds the same.
     pub fn key(&self) -> u128 {
         *self.key.get_or_init(|| {

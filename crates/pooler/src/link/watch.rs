@@ -46,7 +46,7 @@ enum Sql {
 impl Sql {
     fn bytes(&self) -> &[u8] {
         match self {
-            Sql::Of(statement) => statement.text(),
+            Sql::Of(statement) => statement.front(READ_MAX),
             Sql::Front(front) => front,
             Sql::Unknown => b"",
         }
