@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -232,6 +233,10 @@ def test_auth_type_cert(make_howdah, authority, site):
     both = authority.issue(subject="/CN=somebody", names=("DNS:plain_user", "DNS:scram_user"))
     howdah.connect(user="plain_user", tls=trusting(authority, both)).close()
     failed = ("28000", "certificate authentication failed")
+    # Of several common names the first one counts, as to PostgreSQL.
+    two = trusting(authority, authority.issue(subject="/CN=scram_user/CN=plain_user", names=()))
+    howdah.connect(user="scram_user", tls=two).close()
+    assert refusal(howdah, user="plain_user", tls=two) == failed
     assert refusal(howdah, user="plain_user", tls=trusting(authority, own)) == failed
     howdah.wait_for_log("TLS certificate name mismatch")
     unknown = authority.client("unknown")
@@ -428,6 +433,52 @@ def test_cancels(shared_howdah, authority, site, carried):
             assert other.ends()
         fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
         assert [field["C"] for field in fields] == ["57014"]
+
+
+def last_words(howdah, context, *words):
+    """The last flight of a handshake, these words and FIN reach Howdah all at once."""
+    raw = howdah.raw()
+    raw.send(wire.ssl_request())
+    assert raw.read_bytes(1) == b"S"
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    for _ in range(8):
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            raw.send(outgoing.read())
+            incoming.write(raw.socket.recv(65536))
+        except ssl.SSLCertVerificationError:
+            break
+    for word in words:
+        tls.write(word)
+    howdah.signal(signal.SIGSTOP)
+    try:
+        raw.send(outgoing.read())
+        raw.socket.shutdown(socket.SHUT_WR)
+    finally:
+        howdah.signal(signal.SIGCONT)
+    return raw
+
+
+def test_a_cancel_with_the_end_of_its_connection(shared_howdah, authority, site):
+    """As tokio-postgres sends it: the request and FIN right behind the handshake."""
+    howdah = shared_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        client.send(wire.query("select pg_sleep(30)"))
+        howdah.wait_for_pool("postgres", "postgres", sv_active=1)
+        request = wire.cancel_request(client.pid, client.key)
+        with last_words(howdah, trusting(authority, version="1.3"), request):
+            fields = [got.fields() for got in client.read_until("Z") if got.tag == "E"]
+        assert [field["C"] for field in fields] == ["57014"]
+
+
+def test_a_refusal_with_the_end_of_its_connection(make_howdah, authority, other_authority, site):
+    """A client that does not trust us says so, and is gone: the log has its reason."""
+    howdah = make_howdah(**listener(site, authority))
+    with last_words(howdah, trusting(other_authority, version="1.2")):
+        howdah.wait_for_log("(?i)unknown.?ca")
 
 
 # Clients: reload --------------------------------------------------------------------------------
@@ -868,7 +919,9 @@ def tls_postgres(system_programs, scratch, authority, site):
     from harness import postgres as pg
 
     cluster = pg.Postgres(system_programs, scratch, "tlspg")
-    cluster.sql("create role by_password login password 'secret'; create role by_cert login")
+    # A cluster that was used before is started again.
+    cluster.sql("drop role if exists by_password, by_cert; "
+                "create role by_password login password 'secret'; create role by_cert login")
     cluster.use_tls(site, authority.certificate, hba=[
         "hostssl all by_cert all cert", "host all by_password all scram-sha-256",
         "host all all all trust"])

@@ -85,6 +85,11 @@ fn assign(globals: &mut Globals, setting: &Setting, value: &str) -> Result<(), S
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_.~".contains(c)),
         "peer_id" => read_number(value).is_some_and(|id| (0..=16383).contains(&id)),
+        // Linux takes no more; 0 leaves it to the system.
+        "tcp_keepidle" | "tcp_keepintvl" => {
+            read_number(value).is_some_and(|seconds| (0..=32767).contains(&seconds))
+        }
+        "tcp_keepcnt" => read_number(value).is_some_and(|count| (0..=127).contains(&count)),
         // Cancel keys name no more.
         "workers" => read_number(value).is_some_and(|count| (0..=1024).contains(&count)),
         _ => true,
@@ -113,6 +118,8 @@ fn range(name: &str) -> &'static str {
         "stats_period" | "scram_iterations" => ", at least 1",
         "peer_id" => " from 0 to 16383",
         "workers" => " from 0 to 1024",
+        "tcp_keepidle" | "tcp_keepintvl" => " from 0 to 32767",
+        "tcp_keepcnt" => " from 0 to 127",
         "http_listen_addr" => ": an IPv4 or IPv6 address",
         "http_token" => " of letters, digits and -_.~",
         "ready_fails_when" => ": draining, paused, unreachable",

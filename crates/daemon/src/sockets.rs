@@ -472,7 +472,13 @@ impl<D: Driver> Sockets<D> {
                 connection.stage = Stage::Open;
                 self.lose(key, error);
             }
-            Stage::Open => self.lose(key, error),
+            Stage::Open => {
+                if connection.flags.handshake {
+                    // What came with the end counts: a request to cancel, an alert that says why.
+                    self.shake(key);
+                }
+                self.lose(key, error);
+            }
             Stage::Lingering => self.begin_close(key),
             _ => {}
         }
@@ -645,15 +651,21 @@ impl<D: Driver> Sockets<D> {
         let spent = self.driver.now().0.saturating_sub(self.now.0);
         let key = self.sessions.next_in_line(self.steps, spent)?;
         self.steps += 1;
+        self.shake(key);
+        Some(())
+    }
+
+    /// A handshake takes a step.
+    fn shake(&mut self, key: Key) {
         let Some(connection) = self.table.get(key) else {
-            return Some(());
+            return;
         };
         let peer = connection.peer;
         if connection.stage != Stage::Open || connection.flags.lost {
-            return Some(());
+            return;
         }
         let Some((step, records)) = self.sessions.step(key) else {
-            return Some(());
+            return;
         };
         if let Some(records) = records {
             self.queue_records(key, records);
@@ -672,7 +684,6 @@ impl<D: Driver> Sockets<D> {
             }
             Step::Failed(why) => self.tell(Event::TlsDone(peer, Err(why))),
         }
-        Some(())
     }
 
     /// What a session has to say between records of ours leaves before those to come.

@@ -99,7 +99,7 @@ pub struct TlsTold {
 /// A certificate that was verified: whom it names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PeerCertificate {
-    /// The subject's common name; the last, if there are several.
+    /// The subject's common name; the first, if there are several.
     pub common_name: Option<Box<str>>,
     /// Alternative names.
     pub names: Vec<AlternativeName>,

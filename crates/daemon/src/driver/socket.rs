@@ -237,7 +237,8 @@ pub(super) fn begin_connect(address: &Address, options: &SocketOptions) -> Resul
     let socket = socket?;
     let result = match address {
         Address::Tcp(ip, port) => {
-            options.apply(&socket)?;
+            // The socket is usable without them.
+            let _ = options.apply(&socket);
             rustix::net::connect(&socket, &SocketAddr::new(*ip, *port))
         }
         Address::Unix(path, _) => rustix::net::connect(&socket, &unix_name(path)?),
@@ -300,7 +301,8 @@ pub(super) fn finish_accept(
             unix_peer: Some(unix_peer(socket)?),
         },
         Address::Tcp(..) => {
-            options.apply(socket)?;
+            // The socket is usable without them.
+            let _ = options.apply(socket);
             let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
             Ends {
                 remote: tcp_name(remote)?,

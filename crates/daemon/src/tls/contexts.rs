@@ -132,13 +132,8 @@ impl Contexts {
             contexts.of_clients = side.hash.finalize().into();
             contexts.ends.append(&mut side.ends);
         }
-        let databases = config.databases.values().chain(&config.fallback);
-        let modes: Vec<_> = databases
-            .filter_map(|database| database.sslmode)
-            .chain([globals.server_tls_sslmode])
-            .collect();
-        if modes.iter().any(|mode| *mode != SslMode::Disable) {
-            let verifies = modes.iter().any(|mode| mode.is_verified());
+        if server_modes(config).any(|mode| mode != SslMode::Disable) {
+            let verifies = server_modes(config).any(SslMode::is_verified);
             let mut side = Side::servers(globals);
             contexts.servers = Some(side.for_servers(verifies)?);
             contexts.knows_authorities = verifies;
@@ -184,7 +179,14 @@ impl Contexts {
             &globals.server_tls_ca_file,
         ];
         let named = paths.into_iter().filter(|path| !path.is_empty());
-        named.map(|path| look(path)).collect()
+        let mut looks: Vec<_> = named.map(|path| look(path)).collect();
+        let of_clients = globals.client_tls_ca_file.is_empty() && config.wants_certificates().0;
+        let of_servers =
+            globals.server_tls_ca_file.is_empty() && server_modes(config).any(SslMode::is_verified);
+        if of_clients || of_servers {
+            looks.extend(system_looks());
+        }
+        looks
     }
 
     /// Settings whose values the library can't do, with what is in force instead.
@@ -197,6 +199,13 @@ impl Contexts {
                  exchange is by elliptic curves",
                 globals.client_tls_dheparams
             ));
+        }
+        if config.wants_certificates().0 && globals.client_tls_ca_file.is_empty() {
+            doubts.push(
+                "client_tls_ca_file is not set: certificates of clients are taken from every \
+                 authority that the system trusts, the public ones of the web included"
+                    .into(),
+            );
         }
         doubts
     }
@@ -440,7 +449,8 @@ impl<'a> Side<'a> {
         let (name, path) = self.authorities;
         let unread = |why: &str| wrong(name, &format!("could not use {name} = {path}"), why);
         if path.is_empty() {
-            self.hash.update("the system's authorities");
+            self.hash
+                .update(format!("the system's authorities {:?}", system_looks()));
             let text = "could not read the system's authorities";
             // As a whole and now: a folder is looked into in the midst of handshakes.
             let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
@@ -495,6 +505,20 @@ fn look(path: &str) -> Look {
     use std::os::unix::fs::MetadataExt;
     let file = std::fs::metadata(path).ok()?;
     Some((file.ino(), file.len(), (file.mtime(), file.mtime_nsec())))
+}
+
+/// The modes in which servers may be reached.
+fn server_modes(config: &Config) -> impl Iterator<Item = SslMode> {
+    let databases = config.databases.values().chain(&config.fallback);
+    let modes = databases.filter_map(|database| database.sslmode);
+    modes.chain([config.globals.server_tls_sslmode])
+}
+
+/// How the system's authorities look from outside.
+fn system_looks() -> Vec<Look> {
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
+    let named = named.iter().flatten().filter_map(|path| path.to_str());
+    named.chain(SYSTEM_BUNDLES).map(look).collect()
 }
 
 /// When a certificate ends, in seconds since 1970.

@@ -78,11 +78,12 @@ fn verified(ssl: &SslRef) -> Option<Box<PeerCertificate>> {
 /// Whom a certificate names.
 pub(super) fn names(certificate: &X509Ref) -> PeerCertificate {
     let subject = certificate.subject_name();
-    let common_name = subject.entries_by_nid(Nid::COMMONNAME).last();
+    let common_name = subject.entries_by_nid(Nid::COMMONNAME).next();
     let mut names = Vec::new();
     for name in certificate.subject_alt_names().into_iter().flatten() {
         if let Some(host) = name.dnsname() {
-            names.extend(honest(host).map(AlternativeName::Dns));
+            // One that can't be believed is still a name: the common name does not count beside it.
+            names.push(AlternativeName::Dns(honest(host).unwrap_or_default()));
         } else if let Some(ip) = name.ipaddress().and_then(address) {
             names.push(AlternativeName::Ip(ip));
         }
