@@ -29,32 +29,24 @@ impl Signs {
             Self::look(step, &mut seen);
             rest = &rest[Self::STEP - 1..];
         }
-        match text.last_chunk() {
-            // Some bytes are looked at twice.
-            Some(last) => Self::look(last, &mut seen),
-            None => {
-                let mut padded = [b' '; Self::STEP];
-                padded[..text.len()].copy_from_slice(text);
-                Self::look(&padded, &mut seen);
-            }
-        }
-        let last = text.last().map_or(0, |last| Self::one(*last));
-        Signs(seen.into_iter().fold(last, |all, one| all | one))
+        // What is left is looked at with what stands before it, and blanks behind it.
+        let left = &text[text.len().saturating_sub(Self::STEP - 1)..];
+        let mut padded = [b' '; Self::STEP];
+        padded[..left.len()].copy_from_slice(left);
+        Self::look(&padded, &mut seen);
+        Signs(seen.into_iter().fold(0, |all, one| all | one))
     }
 
+    /// Without a branch, so that the compiler makes it a few instructions for all sixteen bytes.
     fn look(step: &[u8; Self::STEP], seen: &mut [u8; Self::STEP - 1]) {
+        let sign = |is: bool, sign: u8| if is { sign } else { 0 };
         for (at, seen) in seen.iter_mut().enumerate() {
-            let temp = (step[at] | 0x20 == b'm') & (step[at + 1] | 0x20 == b'p');
-            *seen |= Self::one(step[at]) | if temp { Self::TEMP } else { 0 };
-        }
-    }
-
-    fn one(byte: u8) -> u8 {
-        match byte {
-            b'(' => Self::CALL,
-            b';' => Self::SEMICOLON,
-            0 => Self::NUL,
-            _ => 0,
+            let (byte, behind) = (step[at], step[at + 1]);
+            *seen |= sign(byte == b'(', Self::CALL);
+            *seen |= sign(byte == b';', Self::SEMICOLON);
+            *seen |= sign(byte == 0, Self::NUL);
+            *seen |=
+                sign(byte | 0x20 == b'm', Self::TEMP) & sign(behind | 0x20 == b'p', Self::TEMP);
         }
     }
 
