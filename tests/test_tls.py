@@ -633,29 +633,138 @@ def take_over(howdah, wait=True):
     return old
 
 
-def test_takeover_leaves_tls_clients(make_howdah, tls_postgres, authority, site):
-    """They stay with the old process, which serves them until they leave, and then ends."""
-    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require",
-                         **listener(site, authority, "allow"))
-    context = trusting(authority)
-    with howdah.connect(tls=context) as stays, howdah.connect() as travels:
-        stays.rows("set work_mem to '3MB'")
+class Piecemeal:
+    """In place of an ssl.SSLContext: what is said can be sealed apart from being sent."""
+
+    def __init__(self, context):
+        self.context = context
+
+    def wrap_socket(self, raw, server_hostname, session=None):
+        return PiecemealSocket(raw, self.context, server_hostname)
+
+
+class PiecemealSocket:
+    """TLS over a socket, which does nothing by itself."""
+
+    def __init__(self, raw, context, name):
+        self.raw, self.inbound, self.outbound = raw, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.inbound, self.outbound, server_hostname=name)
+        self._carry(self.tls.do_handshake)
+
+    def __getattr__(self, name):
+        return getattr(self.raw, name)
+
+    def _carry(self, call):
+        while True:
+            try:
+                result = call()
+                self.raw.sendall(self.outbound.read())
+                return result
+            except ssl.SSLWantReadError:
+                self.raw.sendall(self.outbound.read())
+                data = self.raw.recv(65536)
+                if not data:
+                    raise ssl.SSLEOFError() from None
+                self.inbound.write(data)
+
+    def getpeercert(self, binary_form):
+        return self.tls.getpeercert(binary_form)
+
+    def recv(self, size):
+        return self._carry(lambda: self.tls.read(size))
+
+    def seal(self, data):
+        """The record of these bytes."""
+        self.tls.write(data)
+        return self.outbound.read()
+
+    def sendall(self, data):
+        self.raw.sendall(self.seal(data))
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_takeover_takes_tls_clients(make_howdah, tls_postgres, authority, site, version):
+    """With what they have sent of a record, and all that is known of their sessions; those in
+    transactions and those that are slow to read follow later."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require", pool_mode="transaction",
+                         **listener(site, authority))
+    context = trusting(authority, version=version)
+    large = "select repeat('l', 3000000)"
+    with howdah.connect(tls=context) as idle, howdah.connect(tls=Piecemeal(context)) as halved, \
+            howdah.connect(tls=context) as inside, howdah.connect(tls=context) as slow:
+        idle.ask(wire.parse("select 'kept'", "mine"), wire.sync())
+        shown = {row["port"]: row["tls"] for row in howdah.console("SHOW CLIENTS")}
+        inside.rows("begin")
+        slow.send(wire.query("select repeat('s', 1000) from generate_series(1, 30000)"))
+        record = halved.socket.seal(wire.query("select 'halved'"))
+        for at, part in enumerate([record[:3], record[3:20]]):
+            halved.socket.raw.sendall(part)
+            # Whoever speaks later is heard later.
+            assert idle.value(f"select {at}") == str(at)
         old = take_over(howdah, wait=False)
-        for client in (stays, travels):
-            assert client.value("select 1") == "1"
-        assert stays.value("show work_mem") == "3MB"
-        pids = {row["addr"] + row["port"]: row for row in howdah.console("SHOW CLIENTS")}
-        ports = {row["port"] for row in pids.values()}
-        assert str(travels.socket.getsockname()[1]) in ports
-        assert str(stays.socket.getsockname()[1]) not in ports
-        with howdah.connect(tls=context) as newcomer:
-            assert newcomer.value("select 1") == "1"
+        halved.socket.raw.sendall(record[20:])
+        assert halved.read_until()[1].row() == [b"halved"]
+        got = idle.ask(wire.bind("mine"), wire.execute(), wire.sync())
+        assert [m.row() for m in got if m.tag == "D"] == [[b"kept"]]
+        for client in (idle, halved):
+            assert len(client.value(large)) == 3_000_000
+            assert client.value(f"select length('{'q' * 500_000}')") == "500000"
+        ours = {row["port"]: row["tls"] for row in howdah.console("SHOW CLIENTS")}
+        for client in (idle, halved):
+            port = str(client.socket.getsockname()[1])
+            assert ours[port] == shown[port] and f"TLSv{version}" in ours[port]
         assert old.poll() is None
-        stays.rows("begin")
-        assert stays.value("select 2") == "2"
-        stays.rows("commit")
-        stays.send(wire.terminate())
-    assert old.wait(30) == 0, howdah.said()
+        inside.rows("commit")
+        assert sum(m.tag == "D" for m in slow.read_until()) == 30_000
+        assert old.wait(30) == 0, howdah.said()
+        for client in (inside, slow):
+            assert len(client.value(large)) == 3_000_000
+        take_over(howdah)
+        assert halved.value("select 'again'") == "again"
+        idle.send(wire.terminate())
+        assert idle.ends()
+
+
+def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):
+    """What was packed is unpacked where it came from."""
+    howdah = make_howdah(workers=2, **listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        config = os.path.join(howdah.folder, "other.ini")
+        text = open(howdah.ini_path).read()
+        text = text.replace("listen_addr = 127.0.0.1", "listen_addr = 127.0.0.3, nonsense.invalid")
+        howdah._write_file(config, text)
+        code, said = howdah.run_to_end("-R", config)
+        assert code == 1 and "nonsense.invalid" in said + howdah.log()
+        howdah.wait_for_log("a new process did not take over")
+        assert client.value("select repeat('b', 100000)") == "b" * 100_000
+        take_over(howdah)
+        assert client.value("select 1") == "1"
+
+
+def test_takeover_to_where_tls_is_switched_off(make_howdah, authority, site):
+    """Sessions live on, as by a RELOAD."""
+    howdah = make_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        howdah.write(client_tls_sslmode="disable")
+        take_over(howdah)
+        assert client.value("select 1") == "1"
+        with pytest.raises(wire.Ended):
+            howdah.connect(tls=trusting(authority))
+
+
+def test_takeover_by_another_library(make_howdah, system_programs, authority, site):
+    """What the one has packed the other can't read: clients with TLS stay, and the log says so."""
+    howdah = make_howdah(**listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        child = machine.spawn(
+            [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
+             "-U", "pgbouncer", "-d", "pgbouncer", "-c", 'TAKEOVER "5 Other 1.0"'],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        child.communicate(timeout=30)
+        howdah.wait_for_log("clients with TLS stay here until they leave")
+        howdah.wait_for_log("a new process did not take over")
+        assert "those of the new process by Other 1.0" in howdah.log()
+        assert client.value("select 1") == "1"
 
 
 # Clients: what is told ----------------------------------------------------------------------------
@@ -715,46 +824,78 @@ def test_a_database_wants_tls_where_there_is_none(make_howdah):
 
 # Clients: long streams ----------------------------------------------------------------------------
 
+class KeyUpdater:
+    """OpenSSL's client, which can have both sides take new keys."""
+
+    def __init__(self, howdah, authority):
+        command = ["openssl", "s_client", "-connect", f"{howdah.host}:{howdah.port}", "-tls1_3",
+                   "-starttls", "postgres", "-CAfile", authority.certificate]
+        self.child = machine.spawn(command, as_user=False, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.seen = bytearray()
+
+    def __enter__(self):
+        while b"---\nread R BLOCK" not in self.seen and b"Verify return code" not in self.seen:
+            self._fill()
+        self._say(wire.startup("postgres", "postgres"))
+        self._fill_until(b"Z\0\0\0\x05I")
+        return self
+
+    def __exit__(self, *error):
+        self.child.kill()
+        self.child.wait()
+
+    def _fill(self):
+        data = os.read(self.child.stdout.fileno(), 65536)
+        assert data, bytes(self.seen[-2000:])
+        self.seen.extend(data)
+
+    def _fill_until(self, end):
+        """Reads up to what it has not seen before."""
+        times = self.seen.count(end)
+        while self.seen.count(end) == times:
+            self._fill()
+
+    def _say(self, data):
+        self.child.stdin.write(data)
+        self.child.stdin.flush()
+
+    def update(self, both=True):
+        """New keys for what it says, or for both sides."""
+        self._say(b"K\n" if both else b"k\n")
+        # What it reads together with the command would be taken for part of that.
+        self._fill_until(b"KEYUPDATE")
+
+    def ask(self, text):
+        """A query, and its answer."""
+        # A Query's Q would have it quit.
+        self._say(wire.parse(text) + wire.bind() + wire.execute() + wire.sync())
+        self._fill_until(b"Z\0\0\0\x05I")
+
+
 def test_keys_are_updated(shared_howdah, authority, site):
     """The client has both sides take new keys, again and again, between its queries."""
     howdah = shared_howdah(**listener(site, authority))
-    command = ["openssl", "s_client", "-connect", f"{howdah.host}:{howdah.port}", "-tls1_3",
-               "-starttls", "postgres", "-CAfile", authority.certificate]
-    child = machine.spawn(command, as_user=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)
-    ready = b"Z\0\0\0\x05I"
-    seen = bytearray()
+    with KeyUpdater(howdah, authority) as client:
+        for _ in range(20):
+            client.update()
+            client.ask("select repeat('k', 50000)")
+        assert client.seen.count(b"k") > 20 * 50_000
 
-    def until_ready(times):
-        while seen.count(ready) < times:
-            data = os.read(child.stdout.fileno(), 65536)
-            assert data, bytes(seen[-2000:])
-            seen.extend(data)
 
-    def say(data):
-        child.stdin.write(data)
-        child.stdin.flush()
-
-    try:
-        while b"---\nread R BLOCK" not in seen and b"Verify return code" not in seen:
-            seen.extend(os.read(child.stdout.fileno(), 65536))
-        say(wire.startup("postgres", "postgres"))
-        until_ready(1)
-        for turn in range(20):
-            say(b"K\n")
-            # What it reads together with the command would be taken for part of that.
-            while seen.count(b"KEYUPDATE") < turn + 1:
-                data = os.read(child.stdout.fileno(), 65536)
-                assert data, bytes(seen[-2000:])
-                seen.extend(data)
-            # A Query's Q would have it quit.
-            say(wire.parse("select repeat('k', 50000)") + wire.bind() + wire.execute()
-                + wire.sync())
-            until_ready(turn + 2)
-        assert seen.count(b"k") > 20 * 50_000
-    finally:
-        child.kill()
-        child.wait()
+def test_keys_are_updated_after_a_takeover(make_howdah, authority, site):
+    """In both directions, also when one update was asked for and not answered before."""
+    howdah = make_howdah(**listener(site, authority))
+    with KeyUpdater(howdah, authority) as client:
+        client.update()
+        client.ask("select repeat('k', 50000)")
+        for both in (True, False, True):
+            client.update()
+            take_over(howdah)
+            client.ask("select repeat('k', 50000)")
+            client.update(both)
+            client.ask("select repeat('k', 50000)")
+        assert client.seen.count(b"k") > 7 * 50_000
 
 
 # Clients: bad input -----------------------------------------------------------------------------
@@ -777,6 +918,26 @@ def test_stalled_handshakes(make_howdah, authority, site):
         with client:
             until_closed(client.socket)
     howdah.wait_for_log("client_login_timeout")
+
+
+def test_many_stalled_handshakes(make_howdah, authority, site):
+    """As many as may be under way on a worker keep it waiting: who comes then waits, until those
+    that have had five seconds are given up."""
+    howdah = make_howdah(workers=1, client_login_timeout=60, **listener(site, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        stalled = [howdah.raw() for _ in range(1010)]
+        for other in stalled:
+            other.send(wire.ssl_request())
+        for other in stalled:
+            assert other.read_bytes(1) == b"S"
+        newcomer = howdah.connect(tls=trusting(authority))
+        assert newcomer.value("select 'new'") == client.value("select 'new'")
+        assert howdah.log().count("it was given up, as others waited") >= 10
+        newcomer.close()
+        for other in stalled:
+            other.close()
+    with howdah.connect(tls=trusting(authority)) as client:
+        assert client.value("select 'after'") == "after"
 
 
 def client_hello(context):

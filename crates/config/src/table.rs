@@ -395,7 +395,7 @@ globals! {
     syslog_ident: String = "pgbouncer", G, reload, Built,
         "The name under which syslog shows us.";
     takeover_timeout: Duration = "0", G, reload, Built,
-        "After `-R`, clients that could not move (an open transaction, TLS) stay on the old \
+        "After `-R`, clients that could not move (an open transaction, say) stay on the old \
          process. This long after the takeover it disconnects them; 0 waits until they leave. \
          Not in PgBouncer.";
     tcp_defer_accept: u32 = "1", G, reload, Built,

@@ -14,6 +14,9 @@ pub struct TlsInForce {
     pub generation: u64,
     /// When our own certificates end, for clients and for servers: seconds since 1970.
     pub ends: [Option<i64>; 2],
+    /// The TLS library and its version, if clients' sessions can go to another process that has the
+    /// same.
+    pub travels_by: Option<&'static str>,
 }
 
 impl Default for TlsInForce {
@@ -24,6 +27,7 @@ impl Default for TlsInForce {
             servers: SslMode::Disable,
             generation: 0,
             ends: [None; 2],
+            travels_by: None,
         }
     }
 }
@@ -36,6 +40,7 @@ impl TlsInForce {
             servers: config.globals.server_tls_sslmode,
             generation,
             ends: [None; 2],
+            travels_by: None,
         }
     }
 }

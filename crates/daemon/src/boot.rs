@@ -142,6 +142,7 @@ pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result
         Ok(contexts) => {
             config.tls = TlsInForce {
                 ends: contexts.certificate_ends(),
+                travels_by: howdah_daemon::tls::travels_by(),
                 ..TlsInForce::asked(config, 0)
             };
             for ending in contexts.endings(crate::reload::now()) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::Letter;
+use howdah_daemon::tls::pack_sessions;
 use howdah_pooler::event::{LooseSocket, Order, WorkerId};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Freight, Parcel};
@@ -103,7 +104,7 @@ impl Control {
     pub fn round(&mut self, round: Round) {
         match round {
             Round::Hold => {
-                self.order(&Order::HandOver);
+                self.order(&Order::HandOver { tls: true });
                 self.next_round(PAUSE, Round::Pack);
             }
             Round::Pack => {
@@ -168,8 +169,12 @@ impl Control {
                 });
             }
         };
-        let (freight, ear) = (freight(listeners), self.ear.clone());
+        let (mut freight, ear) = (freight(listeners), self.ear.clone());
+        let log = self.log.clone();
         tokio::task::spawn_blocking(move || {
+            for text in pack_sessions(&mut freight) {
+                log.say(Level::Warning, text);
+            }
             let result = successor.send(&freight).map_err(|why| log::text(&why));
             // Nobody hears when the process is ending.
             let _ = ear.send(Heard::Sent(Box::new(Sent {

@@ -13,7 +13,7 @@ use howdah_pooler::mail::Mail;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::driver::socket::SocketOptions;
-use crate::tls::Contexts;
+use crate::tls::TlsLibrary;
 
 /// What can lie in a worker's mailbox.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum Order {
     /// Options for connections from now on.
     SocketOptions(SocketOptions),
     /// What TLS sessions begin with from now on.
-    Contexts(Arc<Contexts>),
+    Tls(Arc<dyn TlsLibrary>),
     /// Leave the loop. Connections are dropped.
     Stop,
 }

@@ -165,11 +165,12 @@ impl Control {
         let changed = contexts.of_servers != self.contexts.of_servers;
         config.tls = TlsInForce {
             ends: contexts.certificate_ends(),
+            travels_by: howdah_daemon::tls::travels_by(),
             ..TlsInForce::asked(config, old.generation + u64::from(changed))
         };
         if changed || contexts.of_clients != self.contexts.of_clients {
             self.contexts = Arc::new(contexts);
-            let contexts = || Letter::Order(Instruction::Contexts(self.contexts.clone()));
+            let contexts = || Letter::Order(Instruction::Tls(self.contexts.clone()));
             self.post_to_all(contexts);
         }
         Ok(())

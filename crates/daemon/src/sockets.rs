@@ -26,9 +26,9 @@ use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
 use crate::output::Memory;
 use crate::reserve;
-use crate::secure::{Plain, Sessions, Taken, broken};
+use crate::secure::{Begins, Plain, Sessions, Taken, broken};
+use crate::tls::TlsLibrary;
 use crate::tls::session::{Opened, Step};
-use crate::tls::{Contexts, Session};
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
@@ -127,7 +127,8 @@ impl<D: Driver> Sockets<D> {
     /// When [`Sockets::wait`] must return for this layer's own sake.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let limit = self.limits.peek().map(|Reverse((at, _))| *at);
-        earliest(limit, self.accepting.paused_until)
+        let others = earliest(self.accepting.paused_until, self.sessions.deadline());
+        earliest(limit, others)
     }
 
     /// Flushes, lets the driver wait until something happens or `deadline` passes, and returns
@@ -201,14 +202,22 @@ impl<D: Driver> Sockets<D> {
     /// Takes a socket in as this peer, and receives from it.
     pub fn adopt(&mut self, peer: Peer, mut socket: LooseSocket) {
         let key = self.insert(peer, Stage::Open);
-        if let Some(session) = socket.take_session::<Session>() {
-            self.sessions.put(key, session);
-            if let Some(connection) = self.table.get(key) {
-                connection.flags.secure = true;
-            }
+        let session = match socket.take_packed_session() {
+            Some(packed) => Some(self.sessions.unpack(key, &packed)),
+            None => socket.take_session().map(|session| {
+                self.sessions.put(key, session);
+                Ok(())
+            }),
+        };
+        if let Some(connection) = self.table.get(key) {
+            // Also if it can't go on: nothing is said in clear text.
+            connection.flags.secure = session.is_some();
         }
         self.driver.attach(key, socket);
         self.driver.receive(key, true);
+        if let Some(Err(why)) = session {
+            self.lose_sealed(key, Some(broken(peer, &why)));
+        }
     }
 
     /// Closes a socket nobody wants.
@@ -275,8 +284,8 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// What new TLS sessions begin with.
-    pub fn set_contexts(&mut self, contexts: Arc<Contexts>) {
-        self.sessions.set_contexts(contexts);
+    pub fn set_library(&mut self, library: Arc<dyn TlsLibrary>) {
+        self.sessions.set_library(library);
     }
 
     /// Begins TLS; `TlsDone` answers.
@@ -284,8 +293,11 @@ impl<D: Driver> Sockets<D> {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
-        match self.sessions.start(key, start) {
-            Ok(()) => {
+        match self.sessions.start(key, start, self.now) {
+            Ok(begins) => {
+                if begins == Begins::Later {
+                    self.driver.receive(key, false);
+                }
                 connection.flags.secure = true;
                 connection.flags.handshake = true;
                 if let Some(output) = &mut connection.output {
@@ -294,6 +306,11 @@ impl<D: Driver> Sockets<D> {
             }
             Err(why) => self.tell(Event::TlsDone(peer, Err(why))),
         }
+    }
+
+    /// At most so many handshakes of clients are under way: others wait.
+    pub fn bound_handshakes(&mut self, most: usize) {
+        self.sessions.bound_handshakes(most);
     }
 
     /// Takes the memory of a [`Happening::Opened`] back.
@@ -564,7 +581,7 @@ impl<D: Driver> Sockets<D> {
         } else if stage == Stage::Leaving {
             self.drop_output(key);
             let socket = match self.sessions.take(key) {
-                Some(session) => socket.with_session(*session),
+                Some(session) => socket.with_session(session),
                 None => socket,
             };
             self.remove(key, peer);
@@ -648,6 +665,10 @@ impl<D: Driver> Sockets<D> {
 
     /// The next handshake takes a step. `None`: none of them may in this turn.
     fn shake_hands(&mut self) -> Option<()> {
+        self.begin_waiting_handshakes();
+        if !self.happened.is_empty() {
+            return Some(());
+        }
         let spent = self.driver.now().0.saturating_sub(self.now.0);
         let key = self.sessions.next_in_line(self.steps, spent)?;
         self.steps += 1;
@@ -686,9 +707,39 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
+    /// Handshakes that had to wait begin as others end, or are given up.
+    fn begin_waiting_handshakes(&mut self) {
+        while let Some(key) = self.sessions.give_up(self.now) {
+            if let Some(connection) = self.table.get(key)
+                && connection.stage == Stage::Open
+                && !connection.flags.lost
+            {
+                let peer = connection.peer;
+                let why = "it was given up, as others waited to begin theirs".to_owned();
+                self.tell(Event::TlsDone(peer, Err(why)));
+            }
+        }
+        while let Some((key, begun)) = self.sessions.begin_waiting(self.now) {
+            let Some(connection) = self.table.get(key) else {
+                continue;
+            };
+            let (peer, stage, flags) = (connection.peer, connection.stage, connection.flags);
+            match begun {
+                Ok(()) if stage == Stage::Open && flags.receiving && !flags.ended => {
+                    self.driver.receive(key, true);
+                }
+                Ok(()) => {}
+                Err(why) => self.tell(Event::TlsDone(peer, Err(why))),
+            }
+        }
+    }
+
     /// What a session has to say between records of ours leaves before those to come.
     fn say_records(&mut self, key: Key) {
-        let records = self.sessions.get(key).and_then(Session::take_output);
+        let records = self
+            .sessions
+            .get(key)
+            .and_then(|session| session.take_output());
         if let Some(records) = records {
             self.queue_records(key, records);
         }

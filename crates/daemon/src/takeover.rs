@@ -1,7 +1,8 @@
 //! Taking over from a running process (`-R`), and handing over to the next one.
 //!
 //! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the
-//! same user may, and says `TAKEOVER` with the version of the format. Before its first byte it
+//! same user may, and says `TAKEOVER` with the version of the format, and the TLS library by which
+//! sessions of clients can travel to it: only if both have the same they do. Before its first byte it
 //! looks whose socket that is. When everything there is at
 //! rest the answer comes, and the connection is no console any more:
 //!
@@ -25,6 +26,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use howdah_daemon::driver::socket::Listener;
+use howdah_daemon::tls;
 use howdah_pooler::config::Globals;
 use howdah_pooler::event::LooseSocket;
 use howdah_pooler::note::Level;
@@ -122,7 +124,9 @@ impl Predecessor {
 
     fn receive(&mut self, globals: &Globals) -> Result<Freight, String> {
         let mut query = Vec::new();
-        write::query(&mut query, format!("TAKEOVER {VERSION}").as_bytes());
+        let library = tls::travels_by().unwrap_or_default();
+        let command = format!("TAKEOVER \"{VERSION} {library}\"");
+        write::query(&mut query, command.as_bytes());
         self.stream.write_all(&query).map_err(text)?;
         self.wait_at_most(REST)?;
         while self.message()?.0 != b'C' {}

@@ -314,7 +314,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Order::StopListening { keep_unix } => self.sockets.stop_listening(keep_unix),
             Order::Accept(on) => self.sockets.accept(on),
             Order::SocketOptions(options) => self.sockets.set_options(options),
-            Order::Contexts(contexts) => self.sockets.set_contexts(contexts),
+            Order::Tls(library) => self.sockets.set_library(library),
             Order::Stop => self.stopped = true,
         }
     }

@@ -99,6 +99,10 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
     let mut mailboxes = Vec::new();
     for number in 0..count {
         let (post, mailbox) = mailbox().map_err(|why| fail(number, "its mailbox", why))?;
+        // Before anything that another process had: its TLS sessions go on by this.
+        let options = socket_options(&common.config.globals);
+        post.post(Letter::Order(Order::SocketOptions(options)));
+        post.post(Letter::Order(Order::Tls(common.contexts.clone())));
         boxes.push(post);
         mailboxes.push(mailbox);
     }
@@ -215,7 +219,6 @@ impl Seat {
     fn run(self, driver: impl Driver) {
         let Common {
             config,
-            contexts,
             ear,
             log,
             driver_story,
@@ -224,10 +227,6 @@ impl Seat {
             shared_seed,
             ..
         } = self.common;
-        let options = socket_options(&config.globals);
-        let own = self.boxes[usize::from(self.id.0)].clone();
-        own.post(Letter::Order(Order::SocketOptions(options)));
-        own.post(Letter::Order(Order::Contexts(contexts)));
         let decisions = Pooler::new(PoolerSetup {
             worker: self.id,
             workers: self.count,

@@ -100,6 +100,7 @@ impl Pooler {
             out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         }
         let client = self.clients.at_mut(id);
+        client.tls = passenger.tls;
         client.inbox.held = passenger.held;
         client.request = passenger.request;
         client.quiet = passenger.quiet;

@@ -80,7 +80,15 @@ pub struct Ends {
 /// A TLS session travels with it.
 pub struct LooseSocket {
     socket: Box<dyn Any + Send>,
-    session: Option<Box<dyn Any + Send>>,
+    session: Option<LooseSession>,
+}
+
+/// The TLS session of a [`LooseSocket`].
+enum LooseSession {
+    /// As the layer that made it has it.
+    Live(Box<dyn Any + Send>),
+    /// As bytes, for another process: keys are among them.
+    Packed(Vec<u8>),
 }
 
 impl LooseSocket {
@@ -114,19 +122,48 @@ impl LooseSocket {
 
     /// Puts a TLS session with it. What that is, only the layer that makes and takes it knows.
     pub fn with_session<T: Any + Send>(mut self, session: T) -> LooseSocket {
-        self.session = Some(Box::new(session));
+        self.session = Some(LooseSession::Live(Box::new(session)));
         self
     }
 
-    /// Takes the TLS session out, if there is one.
+    /// Likewise, as the bytes that it was packed into.
+    pub fn set_packed_session(&mut self, bytes: Vec<u8>) {
+        self.session = Some(LooseSession::Packed(bytes));
+    }
+
+    /// Takes the TLS session out, if there is one that was not packed.
     ///
     /// # Panics
     /// It is of another type: two kinds of layers were mixed.
-    pub fn take_session<T: Any>(&mut self) -> Option<Box<T>> {
-        let session = self.session.take()?;
-        match session.downcast() {
-            Ok(session) => Some(session),
-            Err(_) => panic!("a session of another kind of layer"),
+    pub fn take_session<T: Any>(&mut self) -> Option<T> {
+        match self.session.take()? {
+            LooseSession::Live(session) => match session.downcast() {
+                Ok(session) => Some(*session),
+                Err(_) => panic!("a session of another kind of layer"),
+            },
+            packed @ LooseSession::Packed(_) => {
+                self.session = Some(packed);
+                None
+            }
+        }
+    }
+
+    /// The TLS session, if there is one that was packed.
+    pub fn packed_session(&self) -> Option<&[u8]> {
+        match &self.session {
+            Some(LooseSession::Packed(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Takes that out.
+    pub fn take_packed_session(&mut self) -> Option<Vec<u8>> {
+        match self.session.take()? {
+            LooseSession::Packed(bytes) => Some(bytes),
+            live @ LooseSession::Live(_) => {
+                self.session = Some(live);
+                None
+            }
         }
     }
 }
@@ -195,7 +232,11 @@ pub enum Order {
     /// Read from nobody and hand all that is queued to the kernel.
     Suspend,
     /// A successor takes over: bring every link to its end, give out no server.
-    HandOver,
+    HandOver {
+        /// Clients' TLS sessions can travel, too. A later round of the same takeover takes along no more
+        /// than its first could.
+        tls: bool,
+    },
     /// Undo `Suspend`.
     Unsuspend,
     /// The takeover does not come to pass.

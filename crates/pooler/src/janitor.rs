@@ -37,6 +37,8 @@ pub struct Janitor {
     pub(crate) told_idle: bool,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
+    /// The successor takes clients' TLS sessions, too.
+    pub(crate) tls_travels: bool,
     /// Since when a successor has everything but for those left behind.
     pub(crate) succeeded: Option<Time>,
     /// How often clients were killed: all, and those of a database.

@@ -45,6 +45,14 @@ pub const HELD_MESSAGE: usize = 1 << 20;
 /// SQLSTATE come first) and the rest only passes.
 pub const ERROR_FRONT: usize = 64 << 10;
 
+/// At most so many TLS handshakes of clients are under way on a worker. Who comes then waits, and is not
+/// read from. Each takes some 30 KB.
+pub const HANDSHAKES: usize = 1000;
+
+/// While somebody waits for that, a client that has had so many nanoseconds for its handshake, and keeps
+/// us waiting, is given up.
+pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
+
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
 /// some room).
 pub const PASSWORD: u32 = 70_000;

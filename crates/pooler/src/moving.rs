@@ -50,7 +50,6 @@ use crate::parcel::{Passenger, PoolLore, Standing};
 use crate::peer::same_key;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::tls::TlsFacts;
 
 /// How often a worker looks for clients that it may hand away, in nanoseconds.
 const SHED_NS: u64 = 5_000_000;
@@ -70,8 +69,6 @@ const CLIENT_WEIGHT: usize = 64;
 pub struct Traveller {
     /// All of it.
     pub passenger: Passenger,
-    /// Its TLS session, if it has one.
-    pub tls: Option<Arc<TlsFacts>>,
     /// What the worker it goes to may not know of its pool.
     pub lore: PoolLore,
     /// It was told that it waits.
@@ -332,7 +329,6 @@ impl Pooler {
         };
         let lore = self.lore(pool);
         let (notified, request) = (client.notified, client.request);
-        let tls = client.tls.clone();
         let number = client.number;
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
@@ -349,7 +345,6 @@ impl Pooler {
         let traveller = Traveller {
             kills: self.janitor.kills_of(&passenger.database),
             passenger,
-            tls,
             lore,
             notified,
             waits: wants.then_some(request),
@@ -388,7 +383,6 @@ impl Pooler {
     pub(crate) fn moved_in(&mut self, traveller: Traveller, out: &mut Out) {
         let Traveller {
             passenger,
-            tls,
             lore,
             notified,
             waits,
@@ -412,7 +406,6 @@ impl Pooler {
         }
         if let Some(client) = self.clients.get_mut(id) {
             client.notified = notified;
-            client.tls = tls;
         }
         if let Some(since) = waits {
             self.stand_in_line(id, since);

@@ -32,7 +32,7 @@ impl Pooler {
             }
             Order::Resume(database) => self.resume_pools(database.as_deref(), out),
             Order::Suspend => self.suspend(out),
-            Order::HandOver => self.begin_takeover(out),
+            Order::HandOver { tls } => self.begin_takeover(*tls, out),
             Order::Unsuspend => self.unsuspend(out),
             Order::GiveUp => self.give_up_takeover(out),
             Order::Pack => self.pack(out),

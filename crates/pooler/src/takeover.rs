@@ -81,7 +81,10 @@ impl Takeover {
 
 impl Pooler {
     /// Links are to end.
-    pub(crate) fn begin_takeover(&mut self, out: &mut Out) {
+    pub(crate) fn begin_takeover(&mut self, tls: bool, out: &mut Out) {
+        // Who of several that ask will be the successor is not known yet.
+        let first = matches!(self.janitor.takeover, Takeover::No);
+        self.janitor.tls_travels = tls && (first || self.janitor.tls_travels);
         if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
             *asked += 1;
         }
@@ -100,10 +103,11 @@ impl Pooler {
         }
     }
 
-    /// Of those left behind: sessions over TLS and replication never travel, and nobody is to wait for
-    /// them in vain.
+    /// Of those left behind: replication never travels, sessions over TLS may not, and nobody is to wait
+    /// for them in vain.
     fn anybody_may_follow(&self) -> bool {
-        let stays = |client: &Client| client.is_tls() || client.replication.any();
+        let tls = self.janitor.tls_travels;
+        let stays = |client: &Client| client.is_held_by_tls(tls) || client.replication.any();
         self.clients.iter().any(|(_, client)| !stays(client))
     }
 
@@ -242,7 +246,7 @@ impl Pooler {
         let server = self.servers.get_mut(id)?;
         let client_id = server.client()?;
         let client = self.clients.get_mut(client_id)?;
-        if !client.parked || client.leaving || client.is_tls() {
+        if !client.parked || client.leaving || client.is_held_by_tls(self.janitor.tls_travels) {
             return None;
         }
         if !server.may_travel() || server.is_tls() {
@@ -258,7 +262,7 @@ impl Pooler {
         use server::State;
         let server = gone!(self.servers.get_mut(id));
         match server.state {
-            // A session's keys stay in the process they were made in.
+            // The library can't give away a session in which we are the TLS client.
             State::Idle if server.may_travel() && !server.is_tls() => {
                 server.state = State::Packed;
                 let pool = self.pools.at_mut(server.pool);
@@ -281,9 +285,10 @@ impl Pooler {
     /// True if the client travels.
     fn pack_client(&mut self, id: ClientId) -> bool {
         use client::State;
+        let tls = self.janitor.tls_travels;
         let client = gone!(self.clients.get_mut(id));
         let standing = match &client.state {
-            _ if client.leaving || client.replication.any() || client.is_tls() => None,
+            _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // Who is slow to read would hold up all others: that client follows in a later round.
             _ if client.congested => None,
             State::Startup | State::Moving(_) => Some(Standing::Startup),
@@ -365,6 +370,7 @@ impl Pooler {
             socket,
             standing,
             ends: client.ends,
+            tls: client.tls,
             number: client.number,
             connected: client.connected,
             request: client.request,

@@ -56,6 +56,8 @@ pub struct TlsFacts {
     pub peer: Option<Box<PeerCertificate>>,
     /// An earlier session was resumed.
     pub resumed: bool,
+    /// The library can give it to another process ([`TlsInForce::travels_by`]).
+    pub travels: bool,
 }
 
 /// Handshakes with clients, or with servers, counted.

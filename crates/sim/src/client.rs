@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use howdah_daemon::tls::TlsSession;
+use howdah_daemon::tls::session::{Opened, Step};
 use howdah_pooler::event::{Address, Time};
 use howdah_wire::backend::{Fields, key_data, parameter_status};
 use howdah_wire::frame::{HEADER, header};
@@ -15,6 +17,7 @@ use crate::reference::{Message, Reference};
 use crate::session::Session;
 use crate::settings::{KNOWN, Settings, position};
 use crate::story::{Who, words};
+use crate::tls::ToySession;
 use crate::view::View;
 use crate::world::{Read, SocketId, World};
 
@@ -43,20 +46,35 @@ pub struct Wish {
     pub schema: bool,
     /// Its statements are renamed, and parsed wherever they are needed.
     pub renamed: bool,
-    /// It asks for TLS first.
-    pub asks_for_tls: bool,
+    /// Whether it goes through TLS.
+    pub tls: Tls,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the protocol it speaks.
     pub minor: u16,
 }
 
+/// Whether and how a client begins TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tls {
+    /// It does not.
+    Never,
+    /// By an SSLRequest; in clear text if it is refused.
+    Asks,
+    /// Without one.
+    AtOnce,
+}
+
 /// Where a client stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Away,
-    /// It has asked for TLS, which there is none of.
+    /// It has asked for TLS.
     Asking,
+    /// Its handshake is under way.
+    Shaking,
+    /// It says no more in the middle of its handshake.
+    Stalling,
     LoggingIn,
     Talking,
     /// It has said goodbye.
@@ -71,7 +89,13 @@ pub struct Client {
     wish: Wish,
     stage: Stage,
     socket: Option<SocketId>,
+    /// What it wants to send, without TLS.
     out: Vec<u8>,
+    secure: Option<Box<ToySession>>,
+    /// What leaves it through TLS.
+    sealed: Vec<u8>,
+    /// How often it has taken a new key.
+    updates: u32,
     written: usize,
     inbox: Vec<u8>,
     reference: Reference,
@@ -102,6 +126,9 @@ impl Client {
             stage: Stage::Away,
             socket: None,
             out: Vec::new(),
+            secure: None,
+            sealed: Vec::new(),
+            updates: 0,
             written: 0,
             inbox: Vec::new(),
             reference,
@@ -160,7 +187,7 @@ impl Client {
         format!(
             "{:?}, unsent {}, acts {}, {}",
             self.stage,
-            self.out.len(),
+            self.unsent(),
             self.wish.script.len(),
             self.reference.awaits()
         )
@@ -177,6 +204,10 @@ impl Client {
         if world.chance.once_in(4) {
             return;
         }
+        if self.stage == Stage::Stalling && self.rests_until <= world.now {
+            return self.vanish(world.chance.once_in(2), world);
+        }
+        self.seal(world);
         self.write(world);
         if self.deaf_until <= world.now {
             self.read(world);
@@ -192,11 +223,13 @@ impl Client {
             self.stage = Stage::Gone;
             return;
         }
-        if self.wish.asks_for_tls {
-            self.out.extend_from_slice(&[0, 0, 0, 8, 4, 210, 22, 47]);
-            self.stage = Stage::Asking;
-        } else {
-            self.log_in(world);
+        match self.wish.tls {
+            Tls::Asks => {
+                self.out.extend_from_slice(&[0, 0, 0, 8, 4, 210, 22, 47]);
+                self.stage = Stage::Asking;
+            }
+            Tls::AtOnce => self.shake_hands(world),
+            Tls::Never => self.log_in(world),
         }
         let (id, now) = (self.wish.id, world.now);
         let wish = &self.wish;
@@ -224,12 +257,105 @@ impl Client {
         }
     }
 
-    fn write(&mut self, world: &mut World) {
-        let Some(socket) = self.socket else { return };
-        if self.out.is_empty() {
+    /// TLS begins.
+    fn shake_hands(&mut self, world: &mut World) {
+        let mut session = Box::new(ToySession::client(world.chance.number()));
+        session.handshake();
+        self.sealed
+            .extend(session.take_output().unwrap_or_default());
+        self.secure = Some(session);
+        self.stage = Stage::Shaking;
+        if world.chance.once_in(12) {
+            // What it says is no TLS, or it says not all of it.
+            match world.chance.within(0..=2) {
+                0 => self.sealed[world.chance.within(4..=9)] ^= 1,
+                kind => self.sealed.truncate(kind * world.chance.within(1..=5)),
+            }
+            self.stall(world);
+        }
+    }
+
+    fn stall(&mut self, world: &mut World) {
+        self.stage = Stage::Stalling;
+        self.disturbed = true;
+        self.rests_until = Time(world.now.0 + world.chance.number() % 8_000_000_000);
+        world.alarm(self.rests_until);
+    }
+
+    /// What it has to say becomes records; now and then it takes a new key before.
+    fn seal(&mut self, world: &mut World) {
+        let Some(session) = &mut self.secure else {
+            return;
+        };
+        if session.is_in_handshake() || self.stage == Stage::Stalling {
             return;
         }
-        let mut most = world.chance.part(self.out.len());
+        // Bounded: each write can hold up what was written before.
+        if self.stage == Stage::Talking && self.updates < 20 && world.chance.once_in(25) {
+            session.update_keys(world.chance.once_in(2));
+            self.updates += 1;
+        }
+        self.sealed
+            .extend(session.take_output().unwrap_or_default());
+        if !self.out.is_empty() {
+            match session.seal(&self.out, std::mem::take(&mut self.sealed)) {
+                Ok(sealed) => self.sealed = sealed,
+                // The reading side finds out why.
+                Err(_) => self.sealed.clear(),
+            }
+            self.out.clear();
+        }
+    }
+
+    /// Bytes that have not left it.
+    fn unsent(&self) -> usize {
+        self.out.len() + self.sealed.len()
+    }
+
+    fn receive_sealed(&mut self, bytes: &[u8], world: &mut World) {
+        let Some(mut session) = self.secure.take() else {
+            return;
+        };
+        session.feed(bytes);
+        let (mut plain, mut len) = (Vec::new(), 0);
+        let mut wrong = None;
+        if session.is_in_handshake() {
+            match session.handshake() {
+                Step::More => {}
+                Step::Done(_) if world.chance.once_in(20) => self.stall(world),
+                Step::Done(_) if self.stage == Stage::Shaking => self.log_in(world),
+                Step::Done(_) => {}
+                Step::Failed(why) => wrong = Some(why),
+            }
+        }
+        if !session.is_in_handshake()
+            && let Opened::Failed(why) = session.open(&mut plain, &mut len)
+        {
+            wrong = Some(why);
+        }
+        if self.stage != Stage::Stalling {
+            self.sealed
+                .extend(session.take_output().unwrap_or_default());
+        }
+        self.secure = Some(session);
+        self.inbox.extend_from_slice(&plain[..len]);
+        if let Some(why) = wrong.filter(|_| self.stage != Stage::Stalling) {
+            let id = self.wish.id;
+            let text = format!("client {id} reads what is no TLS: {why}");
+            world.story.violate("tls", &[Who::Client(id)], text);
+        }
+    }
+
+    fn write(&mut self, world: &mut World) {
+        let Some(socket) = self.socket else { return };
+        let out = match self.secure {
+            Some(_) => &mut self.sealed,
+            None => &mut self.out,
+        };
+        if out.is_empty() {
+            return;
+        }
+        let mut most = world.chance.part(out.len());
         if let End::Vanish(after, reset) = self.wish.end
             && self.stage == Stage::Talking
         {
@@ -238,24 +364,37 @@ impl Client {
                 return self.vanish(reset, world);
             }
         }
-        match world.write(socket, &self.out[..most]) {
+        let out = match self.secure {
+            Some(_) => &mut self.sealed,
+            None => &mut self.out,
+        };
+        match world.write(socket, &out[..most]) {
             Some(sent) => {
-                self.out.drain(..sent);
+                out.drain(..sent);
                 if self.stage == Stage::Talking {
                     self.written += sent;
                 }
             }
             // The reading side finds out why.
-            None => self.out.clear(),
+            None => out.clear(),
         }
     }
 
     fn vanish(&mut self, reset: bool, world: &mut World) {
         let (id, now) = (self.wish.id, world.now);
-        let left = self.out.len();
+        let left = self.unsent();
         world.story.tell(now, Who::Client(id), || {
             format!("vanishes, {left} bytes unsent, reset: {reset}")
         });
+        if let Some(session) = &mut self.secure
+            && let Some(socket) = self.socket
+            && world.chance.once_in(2)
+        {
+            // In the middle of a record it is one more thing that is no TLS.
+            session.alert();
+            let alert = session.take_output().unwrap_or_default();
+            world.write(socket, &alert);
+        }
         if let Some(socket) = self.socket
             && reset
         {
@@ -278,10 +417,17 @@ impl Client {
         match world.read(socket, most) {
             Read::Nothing => {}
             Read::Bytes(bytes) => {
-                self.inbox.extend_from_slice(&bytes);
-                if self.stage == Stage::Asking && self.inbox == b"N" {
-                    self.inbox.clear();
-                    self.log_in(world);
+                match self.secure {
+                    Some(_) => self.receive_sealed(&bytes, world),
+                    None => self.inbox.extend_from_slice(&bytes),
+                }
+                if self.stage == Stage::Asking {
+                    let answer = std::mem::take(&mut self.inbox);
+                    match &answer[..] {
+                        b"N" => self.log_in(world),
+                        b"S" => self.shake_hands(world),
+                        _ => self.inbox = answer,
+                    }
                 }
                 while self.stage != Stage::Gone
                     && let Some(message) = take(&mut self.inbox)
@@ -299,7 +445,7 @@ impl Client {
         world.story.tell(now, Who::Client(id), || {
             format!("sees {how:?}, in the middle of: {partial}")
         });
-        let expected = matches!(self.stage, Stage::Leaving | Stage::Doomed);
+        let expected = matches!(self.stage, Stage::Leaving | Stage::Doomed | Stage::Stalling);
         let cut = world.excuses.closes && !self.reference.is_answered();
         self.disturbed |= self.stage != Stage::Leaving || cut;
         if !expected && !world.excuses.closes {
@@ -463,10 +609,10 @@ impl Client {
         let hasty = match self.wish.end {
             End::TerminateAtOnce => true,
             // Everything is sent that was to be.
-            End::Vanish(..) => self.out.is_empty(),
+            End::Vanish(..) => self.unsent() == 0,
             _ => false,
         };
-        if !hasty && (!self.out.is_empty() || !self.reference.is_answered()) {
+        if !hasty && (self.unsent() > 0 || !self.reference.is_answered()) {
             return;
         }
         match self.wish.end {
@@ -475,9 +621,21 @@ impl Client {
                 self.stage = Stage::Leaving;
                 world.activity += 1;
             }
-            End::Close => self.leave(world),
+            End::Close => self.say_goodbye(world),
             End::Vanish(_, reset) => self.vanish(reset, world),
         }
+    }
+
+    /// Closes; through TLS with a word before, or not.
+    fn say_goodbye(&mut self, world: &mut World) {
+        if let (Some(session), Some(socket)) = (&mut self.secure, self.socket)
+            && world.chance.once_in(2)
+        {
+            session.close();
+            let goodbye = session.take_output().unwrap_or_default();
+            world.write(socket, &goodbye);
+        }
+        self.leave(world);
     }
 
     /// Compares what PostgreSQL kept with what it was to keep. To be called at the end.

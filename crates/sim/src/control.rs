@@ -194,6 +194,7 @@ impl Control {
 
     fn put_in_force(&mut self, mut config: Config) {
         config.keep_fixed(&self.config);
+        config.tls = self.config.tls;
         self.config = Arc::new(config);
         for post in &self.posts {
             post.post(Letter::Settings(self.config.clone()));

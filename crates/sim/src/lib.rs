@@ -26,6 +26,7 @@ pub mod settings;
 pub mod sql;
 pub mod story;
 pub mod successor;
+pub mod tls;
 pub mod view;
 pub mod watched;
 pub mod world;

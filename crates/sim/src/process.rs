@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::driver::SimDriver;
 use crate::scenario::Scenario;
 use crate::story::Who;
+use crate::tls::Toy;
 use crate::watched::Watched;
 use crate::world::{Shared, SocketId};
 
@@ -46,6 +47,12 @@ impl Process {
         let (note, notes) = channel();
         let mut workers = Vec::new();
         let numbers = Arc::default();
+        if scenario.tls {
+            let library = Arc::new(Toy::new(scenario.seed.wrapping_add(before.into())));
+            for post in &posts {
+                post.post(Letter::Order(Instruction::Tls(library.clone())));
+            }
+        }
         for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
             let mut driver = SimDriver::new(world.clone(), fronts.to_vec());
             driver.most_buffers = scenario.buffers;
@@ -72,7 +79,9 @@ impl Process {
             };
             let place = (id, scenario.workers);
             let watched = Watched::new(pooler, place, name, world.clone());
-            workers.push(Worker::new(WorkerId(id), watched, driver, mailbox, outside));
+            let mut worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
+            worker.sockets().bound_handshakes(scenario.handshakes);
+            workers.push(worker);
         }
         Process {
             stalled_until: vec![Time(0); workers.len()],

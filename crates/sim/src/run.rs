@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use howdah_daemon::sockets::HIGH_WATER;
+use howdah_daemon::tls::pack_sessions;
 use howdah_daemon::worker::Worker;
 use howdah_pooler::census::Waiter;
 use howdah_pooler::event::{Address, ClientId, Time};
@@ -374,7 +375,11 @@ impl Play {
     fn hand_over(&mut self) {
         let world = self.world.clone();
         let freight = self.current().control.freight(&mut world.borrow_mut());
-        let Some(freight) = freight else { return };
+        let Some(mut freight) = freight else { return };
+        for lost in pack_sessions(&mut freight) {
+            let now = self.world.borrow().now;
+            world.borrow_mut().story.tell(now, Who::World, || lost);
+        }
         let asks = |successor: &&mut Successor| successor.is_there();
         let there = self.successors.iter_mut().find(asks);
         let confirms = there.as_ref().is_some_and(|s| s.fate == Fate::TakesOver);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use howdah_pooler::config::Config;
+use howdah_pooler::config::{Config, SslMode};
 
 use crate::chance::Chance;
 use crate::grammar::{Tongue, Weights};
 use crate::postgres::{Limits, Manners};
+use crate::tls;
 use crate::world::Weather;
 
 /// A database, as the configuration has it.
@@ -102,6 +103,10 @@ pub struct Scenario {
     pub strict_limits: bool,
     /// Pools under two bounds at once, and load that does not idle.
     pub contest: bool,
+    /// Clients can have TLS.
+    pub tls: bool,
+    /// At most so many of their handshakes are under way on a worker.
+    pub handshakes: usize,
 }
 
 impl Scenario {
@@ -165,6 +170,8 @@ impl Scenario {
             closes: false,
             strict_limits: true,
             contest: false,
+            tls: false,
+            handshakes: 0,
         };
         scenario.choose_pools(chance);
         scenario.choose_manners(chance);
@@ -177,6 +184,9 @@ impl Scenario {
             let how = ["random", "random", "load"][chance.within(0..=2)];
             scenario.settings.push(format!("pool_spread = {how}"));
         }
+        let apart = &mut Chance::new(seed ^ 0x0071_5b1d);
+        scenario.tls = apart.once_in(3);
+        scenario.handshakes = [1, 2, 1000][apart.within(0..=2)];
         let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
         let limit = [0, 1, 2, 1000][chance.within(0..=3)];
         scenario.settings.push(format!("pin_limit = {limit}"));
@@ -453,7 +463,13 @@ impl Scenario {
         let users = self.users.iter().map(|user| format!("\"{user}\" \"\"\n"));
         let list = format!("\"admin\" \"\"\n{}", users.collect::<String>());
         match Config::load("sim.ini", &text, &mut |_| Ok(list.clone())) {
-            Ok((config, _)) => Arc::new(config),
+            Ok((mut config, _)) => {
+                if self.tls {
+                    config.tls.clients = SslMode::Allow;
+                    config.tls.travels_by = Some(tls::NAME);
+                }
+                Arc::new(config)
+            }
             Err(mistakes) => panic!("{mistakes:?} in:\n{text}"),
         }
     }

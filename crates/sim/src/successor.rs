@@ -8,6 +8,7 @@ use howdah_wire::write;
 
 use crate::chance::Chance;
 use crate::story::{Who, words};
+use crate::tls;
 use crate::world::{Read, SocketId, World};
 
 /// How far it comes.
@@ -133,7 +134,12 @@ impl Successor {
     }
 
     fn ask(&mut self) {
-        write::query(&mut self.out, format!("TAKEOVER {VERSION}").as_bytes());
+        // One in four has another library.
+        let command = match self.at.0 % 4 {
+            0 => format!("TAKEOVER {VERSION}"),
+            _ => format!("TAKEOVER \"{VERSION} {}\"", tls::NAME),
+        };
+        write::query(&mut self.out, command.as_bytes());
     }
 
     fn message(&mut self, tag: u8, world: &mut World) {

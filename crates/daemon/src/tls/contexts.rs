@@ -34,6 +34,8 @@ const ALPN: &[u8] = b"\x0apostgresql";
 pub struct Contexts {
     pub(super) clients: Option<SslContext>,
     pub(super) servers: Option<SslContext>,
+    /// What sessions from another process stand on. They bring what counts with them.
+    pub(super) travellers: Option<SslContext>,
     /// Servers' certificates can be verified.
     pub(super) knows_authorities: bool,
     /// Hashes of all that went into each side: settings and contents of files.
@@ -126,6 +128,11 @@ impl Contexts {
     pub fn build(config: &Config, tickets: TicketSeed) -> Result<Contexts, Wrong> {
         let globals = &config.globals;
         let mut contexts = Contexts::default();
+        if library::travels_by().is_some() {
+            let builder = SslContextBuilder::new(SslMethod::tls_server())
+                .map_err(|why| wrong("client_tls_sslmode", "could not set TLS up", &stack(&why)))?;
+            contexts.travellers = Some(builder.build());
+        }
         if globals.client_tls_sslmode != SslMode::Disable {
             let mut side = Side::clients(globals);
             contexts.clients = Some(side.for_clients(config, tickets)?);

@@ -29,6 +29,7 @@ pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
         binding: served.and_then(|certificate| binding(&certificate)),
         peer: verified(ssl),
         resumed: ssl.session_reused(),
+        travels: library::can_travel(ssl),
     }
 }
 

@@ -6,7 +6,7 @@ use howdah_pooler::config::SslMode;
 
 use super::samples::{Folder, certificate, contexts, elliptic, to};
 use super::session::Step;
-use super::{Contexts, Session};
+use super::{Contexts, Session, TlsSession};
 
 /// Flights of a handshake, and what may follow it.
 const FLIGHTS: usize = 8;

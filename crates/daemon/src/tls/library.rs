@@ -3,9 +3,12 @@
 
 use foreign_types::ForeignTypeRef;
 use openssl::error::ErrorStack;
-use openssl::ssl::{SslContextBuilder, SslRef};
+use openssl::ssl::{Ssl, SslContextBuilder, SslContextRef, SslRef, SslVersion};
 
-pub(super) use imports::{set_suites, set_ticket_keys, shed};
+pub use imports::travels_by;
+#[cfg(test)]
+pub(super) use imports::update_keys;
+pub(super) use imports::{from_bytes, set_suites, set_ticket_keys, shed, to_bytes};
 
 /// How many bytes session tickets' keys are made of: name, MAC and cipher.
 #[cfg(feature = "aws-lc")]
@@ -25,6 +28,12 @@ pub(super) fn group(ssl: &SslRef) -> Option<String> {
     })
 }
 
+/// A session whose handshake is done can go to another process, for all that is known now.
+pub(super) fn can_travel(ssl: &SslRef) -> bool {
+    let known = [SslVersion::TLS1_2, SslVersion::TLS1_3].map(Some);
+    travels_by().is_some() && ssl.is_server() && known.contains(&ssl.version2())
+}
+
 fn done(result: i64) -> Result<(), ErrorStack> {
     match result {
         1 => Ok(()),
@@ -35,7 +44,9 @@ fn done(result: i64) -> Result<(), ErrorStack> {
 #[cfg(feature = "aws-lc")]
 mod imports {
     use std::ffi::{CStr, CString};
+    use std::ptr::null_mut;
 
+    use foreign_types::ForeignType;
     use openssl_sys as library;
 
     use super::*;
@@ -76,6 +87,55 @@ mod imports {
         // is copied.
         done(i64::from(unsafe {
             library::SSL_CTX_set_ciphersuites(builder.as_ptr(), list.as_ptr())
+        }))
+    }
+
+    /// By which library and version of it sessions go to another process, if by any: what they are
+    /// packed into is for the same version only.
+    pub fn travels_by() -> Option<&'static str> {
+        Some(openssl::version::version())
+    }
+
+    /// A session as bytes: versions, keys, sequence numbers, and half a record if one has come. The
+    /// library lets nothing be done with the session afterwards.
+    pub(in super::super) fn to_bytes(ssl: &SslRef) -> Result<Vec<u8>, ErrorStack> {
+        let (mut data, mut length) = (null_mut(), 0);
+        // SAFETY: the session is borrowed, so it lives, and sessions are used by one thread at a time
+        // (`Ssl` is Send, and whoever packs owns it). On success `data` points to `length` bytes that
+        // are ours: they are copied, then given back (and wiped) once.
+        unsafe {
+            let result = library::SSL_to_bytes(ssl.as_ptr(), &mut data, &mut length);
+            done(i64::from(result))?;
+            let bytes = std::slice::from_raw_parts(data, length).to_vec();
+            library::OPENSSL_free(data.cast());
+            Ok(bytes)
+        }
+    }
+
+    /// The session that [`to_bytes`] of the same version of the library was given, in a process whose
+    /// user is the same: what the bytes say of buffers is checked by the library, their keys can't be.
+    pub(in super::super) fn from_bytes(
+        bytes: &[u8],
+        context: &SslContextRef,
+    ) -> Result<Ssl, ErrorStack> {
+        // SAFETY: the bytes are as many as is said, and are copied; the context is borrowed, and the
+        // session keeps a reference of its own. What comes back is null, or a session that nobody else
+        // has. It has no streams, which `SslStream` gives it.
+        unsafe {
+            let ssl = library::SSL_from_bytes(bytes.as_ptr(), bytes.len(), context.as_ptr());
+            match ssl.is_null() {
+                true => Err(ErrorStack::get()),
+                false => Ok(Ssl::from_ptr(ssl)),
+            }
+        }
+    }
+
+    /// Takes a new key to write with, and has the other side do so if told to.
+    #[cfg(test)]
+    pub(in super::super) fn update_keys(ssl: &SslRef, both: bool) -> Result<(), ErrorStack> {
+        // SAFETY: the session is borrowed, so it lives.
+        done(i64::from(unsafe {
+            library::SSL_key_update(ssl.as_ptr(), i32::from(both))
         }))
     }
 
@@ -157,4 +217,19 @@ mod imports {
 
     /// Gives back what only a handshake needs: OpenSSL keeps it.
     pub(in super::super) fn shed(_: &SslRef) {}
+
+    /// By which library sessions go to another process: OpenSSL has nothing for it.
+    pub fn travels_by() -> Option<&'static str> {
+        None
+    }
+
+    /// See there.
+    pub(in super::super) fn to_bytes(_: &SslRef) -> Result<Vec<u8>, ErrorStack> {
+        Err(ErrorStack::get())
+    }
+
+    /// Likewise.
+    pub(in super::super) fn from_bytes(_: &[u8], _: &SslContextRef) -> Result<Ssl, ErrorStack> {
+        Err(ErrorStack::get())
+    }
 }

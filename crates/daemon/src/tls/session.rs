@@ -1,6 +1,6 @@
 //! One connection's TLS, as a value: ciphertext in, plain bytes out, and the reverse.
 //!
-//! It owns no socket. What it has to say to the other side collects in [`Session::take_output`]: in a
+//! It owns no socket. What it has to say to the other side collects in [`TlsSession::take_output`]: in a
 //! handshake, and now and then between records (alerts, key updates).
 
 use std::io::{ErrorKind, Read, Write};
@@ -11,9 +11,9 @@ use openssl::error::ErrorStack;
 use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode};
 use openssl::x509::X509VerifyResult;
 
-use super::Contexts;
 use super::facts::facts;
 use super::library;
+use super::{Contexts, TlsSession};
 
 /// The most of one record's plain bytes.
 const RECORD: usize = 16 * 1024;
@@ -22,10 +22,8 @@ const OVERHEAD: usize = 128;
 
 /// See the module.
 pub struct Session {
-    stream: SslStream<Pipe>,
+    pub(super) stream: SslStream<Pipe>,
     stage: Stage,
-    /// Its handshake stands in the line of those that can go on.
-    pub in_line: bool,
 }
 
 enum Stage {
@@ -66,7 +64,7 @@ pub enum Opened {
 
 /// What the library reads from and writes to.
 #[derive(Default)]
-struct Pipe {
+pub(super) struct Pipe {
     input: Vec<u8>,
     /// How much of it was read.
     at: usize,
@@ -138,33 +136,52 @@ impl Session {
     fn new(ssl: Ssl, role: Role) -> Result<Session, String> {
         let stream = SslStream::new(ssl, Pipe::default()).map_err(|why| stack(&why))?;
         let stage = Stage::Handshake(role);
-        Ok(Session {
-            stream,
-            stage,
-            in_line: false,
-        })
+        Ok(Session { stream, stage })
     }
 
-    /// The handshake is under way: nothing can be sealed.
-    pub fn is_in_handshake(&self) -> bool {
+    /// What [`TlsSession::pack`] has made.
+    ///
+    /// # Errors
+    /// It is damaged, or was made by another library than ours: why.
+    pub fn unpack(contexts: &Contexts, bytes: &[u8]) -> Result<Session, String> {
+        let damaged = "what was packed of the session can't be read";
+        let (name, rest) = part(bytes).ok_or(damaged)?;
+        let (state, unread) = part(rest).ok_or(damaged)?;
+        let (Some(ours), Some(context)) = (library::travels_by(), &contexts.travellers) else {
+            return Err("TLS sessions don't travel by this library".into());
+        };
+        if name != ours.as_bytes() {
+            let theirs = String::from_utf8_lossy(name);
+            return Err(format!("the session was packed by {theirs}, not by {ours}"));
+        }
+        let ssl = library::from_bytes(state, context).map_err(|why| stack(&why))?;
+        let pipe = Pipe {
+            input: unread.to_vec(),
+            ..Pipe::default()
+        };
+        let stream = SslStream::new(ssl, pipe).map_err(|why| stack(&why))?;
+        let stage = Stage::Open;
+        Ok(Session { stream, stage })
+    }
+}
+
+impl TlsSession for Session {
+    fn is_in_handshake(&self) -> bool {
         matches!(self.stage, Stage::Handshake(_))
     }
 
-    /// Ciphertext that was taken in and not yet read, in bytes.
-    pub fn unread(&self) -> usize {
+    fn unread(&self) -> usize {
         let pipe = self.stream.get_ref();
         pipe.input.len() - pipe.at
     }
 
-    /// Takes ciphertext in, to be worked through by [`Session::handshake`] or [`Session::open`].
-    pub fn feed(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         if !matches!(self.stage, Stage::Over) {
             self.stream.get_mut().input.extend_from_slice(bytes);
         }
     }
 
-    /// Goes on with the handshake as far as the bytes at hand allow.
-    pub fn handshake(&mut self) -> Step {
+    fn handshake(&mut self) -> Step {
         let Stage::Handshake(role) = &self.stage else {
             return Step::More;
         };
@@ -191,9 +208,7 @@ impl Session {
         }
     }
 
-    /// Appends the plain bytes of all whole records at hand to the first `len` bytes of `into`, which
-    /// may grow. What is in it behind `len` has no meaning.
-    pub fn open(&mut self, into: &mut Vec<u8>, len: &mut usize) -> Opened {
+    fn open(&mut self, into: &mut Vec<u8>, len: &mut usize) -> Opened {
         if !matches!(self.stage, Stage::Open) {
             return Opened::More;
         }
@@ -226,11 +241,7 @@ impl Session {
         }
     }
 
-    /// Appends records with these plain bytes to `into`.
-    ///
-    /// # Errors
-    /// The session is over: why.
-    pub fn seal(&mut self, plain: &[u8], mut into: Vec<u8>) -> Result<Vec<u8>, String> {
+    fn seal(&mut self, plain: &[u8], mut into: Vec<u8>) -> Result<Vec<u8>, String> {
         if !matches!(self.stage, Stage::Open) {
             return Err("the TLS session is over".into());
         }
@@ -250,8 +261,7 @@ impl Session {
         Ok(std::mem::take(&mut self.stream.get_mut().output))
     }
 
-    /// Says close_notify, if it can still be said and was not.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         if matches!(self.stage, Stage::Open) {
             // Whatever comes of it: it is the last that is said.
             let _ = self.stream.shutdown();
@@ -260,11 +270,33 @@ impl Session {
         }
     }
 
-    /// What there is to say to the other side.
-    pub fn take_output(&mut self) -> Option<Vec<u8>> {
+    fn take_output(&mut self) -> Option<Vec<u8>> {
         let output = &mut self.stream.get_mut().output;
         (!output.is_empty()).then(|| std::mem::take(output))
     }
+    fn pack(&mut self) -> Result<Vec<u8>, String> {
+        let pipe = self.stream.get_ref();
+        if !matches!(self.stage, Stage::Open) || !pipe.output.is_empty() {
+            return Err("the TLS session is not at rest".into());
+        }
+        let name = library::travels_by().unwrap_or_default();
+        let state = library::to_bytes(self.stream.ssl()).map_err(|why| stack(&why))?;
+        self.stage = Stage::Over;
+        let mut bytes = Vec::new();
+        for part in [name.as_bytes(), &state] {
+            bytes.extend_from_slice(&(part.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+        let pipe = self.stream.get_ref();
+        bytes.extend_from_slice(&pipe.input[pipe.at..]);
+        Ok(bytes)
+    }
+}
+
+/// A part that has its length before it, and what follows.
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
 impl Pipe {

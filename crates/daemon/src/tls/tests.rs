@@ -8,9 +8,11 @@ use openssl::rsa::Rsa;
 use openssl::symm::Cipher;
 
 use super::contexts::{TicketSeed, versions};
+#[cfg(feature = "aws-lc")]
+use super::library;
 use super::samples::{Folder, certificate, config, contexts, elliptic, to};
 use super::session::{Opened, Step};
-use super::{Contexts, Session};
+use super::{Contexts, Session, TlsSession};
 
 type Shaken = Result<Box<TlsFacts>, String>;
 
@@ -94,6 +96,101 @@ fn a_session_stands_and_its_facts_are_told() {
     assert!(peer.is_for_host("127.0.0.1") && !peer.is_for_host("other"));
     // It was not asked for: the mode does not demand one.
     assert_eq!(ours.peer, None);
+}
+
+/// Both directions.
+fn talk(server: &mut Session, client: &mut Session, plain: &[u8]) {
+    for turn in 0..2 {
+        let (from, to) = match turn {
+            0 => (&mut *client, &mut *server),
+            _ => (&mut *server, &mut *client),
+        };
+        let mut sealed = from.take_output().unwrap_or_default();
+        sealed = from.seal(plain, sealed).unwrap();
+        assert_eq!(opened(to, &sealed), (plain.to_vec(), Opened::More));
+    }
+}
+
+#[cfg(feature = "aws-lc")]
+#[test]
+fn sessions_travel() {
+    let folder = Folder::new("travel");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    // Whatever the process that it goes to has in its settings.
+    let bare = Contexts::build(&super::samples::read(""), TicketSeed::default()).unwrap();
+    let long = vec![b'l'; 100_000];
+    for more in [
+        "client_tls_protocols = tlsv1.3",
+        "client_tls_protocols = tlsv1.3\nclient_tls13_ciphers = TLS_CHACHA20_POLY1305_SHA256",
+        "client_tls_protocols = tlsv1.2",
+        "client_tls_protocols = tlsv1.2\nclient_tls_ciphers = ECDHE-ECDSA-CHACHA20-POLY1305",
+        "client_tls_protocols = tlsv1.2\nclient_tls_ciphers = ECDHE-ECDSA-AES128-SHA",
+        "client_tls_protocols = tlsv1.3\nclient_tls_sslmode = verify-ca",
+        "client_tls_protocols = tlsv1.2\nclient_tls_sslmode = verify-ca",
+    ] {
+        let contexts = contexts(&folder, &key, &own, more);
+        let mut server = Session::accept(&contexts, false).unwrap();
+        let to = to("localhost", SslMode::VerifyFull);
+        let mut client = Session::connect(&contexts, to).unwrap();
+        let (facts, _) = shake(&mut server, &mut client, usize::MAX);
+        assert!(facts.unwrap().travels, "{more}");
+        talk(&mut server, &mut client, b"before");
+        for turn in 0..3u8 {
+            // Half a record is there when it leaves, cut in its header or its body.
+            let sealed = client.seal(b"cut in two", Vec::new()).unwrap();
+            let (front, back) = sealed.split_at([3, 9, 5][usize::from(turn)]);
+            assert_eq!(opened(&mut server, front), (Vec::new(), Opened::More));
+            let packed = server.pack().unwrap();
+            assert!(server.pack().is_err() && server.seal(b"x", Vec::new()).is_err());
+            server.close();
+            assert_eq!(server.take_output(), None, "nothing is said by two");
+            server = Session::unpack(&bare, &packed).unwrap();
+            assert_eq!(opened(&mut server, back).0, b"cut in two");
+            talk(&mut server, &mut client, &long);
+            if more.contains("tlsv1.3") {
+                library::update_keys(server.stream.ssl(), turn == 1).unwrap();
+                talk(&mut server, &mut client, b"new keys");
+                library::update_keys(client.stream.ssl(), turn != 1).unwrap();
+                talk(&mut server, &mut client, b"new keys again");
+            }
+            for cut in [0, 3, packed.len() / 2, packed.len() - 1] {
+                assert!(Session::unpack(&bare, &packed[..cut]).is_err(), "{cut}");
+            }
+        }
+        let mut packed = server.pack().unwrap();
+        packed[5] ^= 1;
+        let why = Session::unpack(&bare, &packed).err().unwrap();
+        assert!(why.contains("not by AWS-LC"), "{why}");
+        packed[5] ^= 1;
+        server = Session::unpack(&bare, &packed).unwrap();
+        server.close();
+        let goodbye = server.take_output().unwrap();
+        assert_eq!(opened(&mut client, &goodbye).1, Opened::End);
+        // A session that the client has ended stays.
+        let mut server = Session::unpack(&bare, &packed).unwrap();
+        client.close();
+        let goodbye = client.take_output().unwrap();
+        assert_eq!(opened(&mut server, &goodbye).1, Opened::End);
+        assert!(server.pack().is_err());
+    }
+}
+
+/// Those in which we are the TLS client, and old versions.
+#[test]
+fn other_sessions_stay() {
+    let folder = Folder::new("stay");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    let contexts = contexts(&folder, &key, &own, "");
+    let mut server = Session::accept(&contexts, false).unwrap();
+    assert!(server.pack().is_err(), "it is in its handshake");
+    let to = to("localhost", SslMode::VerifyFull);
+    let mut client = Session::connect(&contexts, to).unwrap();
+    let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
+    assert_eq!(ours.unwrap().travels, cfg!(feature = "aws-lc"));
+    assert!(!theirs.unwrap().travels && client.pack().is_err());
+    talk(&mut server, &mut client, b"as before");
 }
 
 #[test]

@@ -160,6 +160,12 @@ impl Client {
         self.tls.is_some()
     }
 
+    /// Its TLS session can't go to another process: `travels` says whether any can.
+    pub fn is_held_by_tls(&self, travels: bool) -> bool {
+        let held = |tls: &Arc<TlsFacts>| !(travels && tls.travels);
+        self.tls.as_ref().is_some_and(held)
+    }
+
     /// Receiving from it is off.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused

@@ -10,7 +10,7 @@ use super::session::Goal;
 use super::show::{Gathered, Show};
 use super::survey::Want;
 use super::{extended, is_console};
-use crate::config::Database;
+use crate::config::{Database, SslMode};
 use crate::event::{Action, ClientId, KnownNames, Order, Out, Peer, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
@@ -185,6 +185,17 @@ fn is_end(rest: &str) -> bool {
         .unwrap_or(rest)
         .trim_start_matches(BLANKS)
         .is_empty()
+}
+
+/// What a process says that takes over: the version of the format, and by which TLS library sessions
+/// travel to it, if by any.
+fn version_and_library(argument: &str) -> (&str, &str) {
+    argument.split_once(' ').unwrap_or((argument, ""))
+}
+
+/// A library's name, or that there is none.
+fn or_none(library: &str) -> &str {
+    if library.is_empty() { "none" } else { library }
 }
 
 /// A bare or double-quoted word, and what follows it.
@@ -408,7 +419,8 @@ impl Pooler {
             }
             "shutdown" => self.shutdown(id, ending, out),
             "takeover" => {
-                let want = Want::Order(Order::HandOver);
+                let tls = self.tls_may_travel(argument.as_deref(), out);
+                let want = Want::Order(Order::HandOver { tls });
                 self.ask_workers(id, Goal::HandOver, want, out);
             }
             "reset_queries" => {
@@ -472,13 +484,13 @@ impl Pooler {
     }
 
     /// What speaks against handing everything over to the process at this console.
-    fn may_take_over(&self, id: ClientId, version: Option<&str>) -> Option<String> {
+    fn may_take_over(&self, id: ClientId, argument: Option<&str>) -> Option<String> {
         if !self.is_our_own_user(id) {
             let text = "only user pgbouncer by unix socket, with our user id, may take over";
             return Some(text.to_string());
         }
-        if version != Some(&*VERSION.to_string()) {
-            let version = version.unwrap_or("(none)");
+        let (version, _) = argument.map_or(("(none)", ""), version_and_library);
+        if version != VERSION.to_string() {
             let text =
                 format!("takeover version {version} is not known, this process has {VERSION}");
             return Some(text);
@@ -487,6 +499,25 @@ impl Pooler {
             return Some("pooler is shutting down".to_string());
         }
         self.objection("suspend", None)
+    }
+
+    /// The process that takes over has the same TLS library as we do.
+    fn tls_may_travel(&self, argument: Option<&str>, out: &mut Out) -> bool {
+        let (_, theirs) = argument.map_or(("", ""), version_and_library);
+        let ours = self.config.tls.travels_by;
+        if ours == Some(theirs) {
+            return true;
+        }
+        if self.config.tls.clients != SslMode::Disable {
+            let text = format!(
+                "clients with TLS stay here until they leave: their sessions travel by {}, those of \
+                 the new process by {}",
+                or_none(ours.unwrap_or_default()),
+                or_none(theirs)
+            );
+            out.note(Note::new(Level::Log, text));
+        }
+        false
     }
 
     /// The database stands in the configuration, by name or by `*`.

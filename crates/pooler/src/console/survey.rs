@@ -176,7 +176,7 @@ impl Pooler {
                     )
             }),
             Want::Order(Order::Suspend) => self.is_suspended(),
-            Want::Order(Order::HandOver) => self.is_at_rest(),
+            Want::Order(Order::HandOver { .. }) => self.is_at_rest(),
             Want::Closed(database) => !self
                 .servers
                 .iter()

@@ -19,6 +19,7 @@ use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, Told};
+use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
 /// The bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -367,6 +368,37 @@ impl Writer {
             w.bytes.extend_from_slice(database);
             w.server(server);
         });
+        self.maybe(client.tls.as_ref(), |w, tls| {
+            w.tls(tls);
+            w.string(client.socket.packed_session().unwrap_or_default());
+        });
+    }
+
+    fn tls(&mut self, tls: &TlsFacts) {
+        self.string(tls.version.as_bytes());
+        self.string(tls.cipher.as_bytes());
+        for text in [&tls.group, &tls.sni, &tls.alpn] {
+            self.maybe(text.as_ref(), |w, text| w.string(text.as_bytes()));
+        }
+        self.maybe(tls.binding.as_ref(), |w, hash| w.string(hash));
+        self.maybe(tls.peer.as_ref(), |w, peer| {
+            let name = peer.common_name.as_ref();
+            w.maybe(name, |w, name| w.string(name.as_bytes()));
+            w.size(peer.names.len());
+            for name in &peer.names {
+                let (kind, text) = match name {
+                    AlternativeName::Dns(name) => (0, name.to_string()),
+                    AlternativeName::Ip(address) => (1, address.to_string()),
+                };
+                w.byte(kind);
+                w.string(text.as_bytes());
+            }
+            w.string(peer.subject.as_bytes());
+            w.string(peer.distinguished_name.as_bytes());
+        });
+        for flag in [tls.resumed, tls.travels] {
+            self.byte(flag.into());
+        }
     }
 }
 
@@ -578,7 +610,7 @@ impl Reader<'_> {
         Ok(ServerParcel {
             socket: self.socket()?,
             ends: self.ends()?,
-            // Whoever has TLS does not travel.
+            // Servers with TLS do not travel.
             host: None,
             tls: None,
             number: self.number()?,
@@ -614,10 +646,11 @@ impl Reader<'_> {
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
-        let passenger = Passenger {
+        let mut passenger = Passenger {
             socket,
             standing,
             ends,
+            tls: None,
             number,
             connected,
             request,
@@ -650,10 +683,48 @@ impl Reader<'_> {
                 Ok((Box::new(r.server()?), database))
             })?,
         };
+        if let Some((tls, session)) = self.maybe(|r| Ok((r.tls()?, r.string()?)))? {
+            passenger.tls = Some(Arc::new(tls));
+            passenger.socket.set_packed_session(session);
+        }
         let bound = passenger.standing == Standing::Bound;
         if bound != passenger.server.is_some() {
             return Err(Damaged);
         }
         Ok(passenger)
+    }
+
+    fn short(&mut self) -> Read<Box<str>> {
+        self.text().map(Box::from)
+    }
+
+    fn tls(&mut self) -> Read<TlsFacts> {
+        Ok(TlsFacts {
+            version: self.short()?,
+            cipher: self.short()?,
+            group: self.maybe(Self::short)?,
+            sni: self.maybe(Self::short)?,
+            alpn: self.maybe(Self::short)?,
+            binding: self.maybe(|r| r.string().map(Box::from))?,
+            peer: self.maybe(|r| {
+                Ok(Box::new(PeerCertificate {
+                    common_name: r.maybe(Self::short)?,
+                    names: r.many(Self::alternative_name)?,
+                    subject: r.short()?,
+                    distinguished_name: r.short()?,
+                }))
+            })?,
+            resumed: self.flag()?,
+            travels: self.flag()?,
+        })
+    }
+
+    fn alternative_name(&mut self) -> Read<AlternativeName> {
+        let (kind, text) = (self.byte()?, self.short()?);
+        match kind {
+            0 => Ok(AlternativeName::Dns(text)),
+            1 => text.parse().map(AlternativeName::Ip).map_err(|_| Damaged),
+            _ => Err(Damaged),
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::params::{Meaning, Params, Tracked};
 use crate::pool::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::statement::{Constants, Named, Shape, Statement, Told};
+use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
 fn names() -> Tracked {
     Tracked::new(["IntervalStyle"])
@@ -78,10 +79,13 @@ fn freight() -> Freight {
         number: 1,
         told: Some(Arc::new(told)),
     };
+    let mut with_tls = LooseSocket::new(13);
+    with_tls.set_packed_session(b"keys".to_vec());
     let client = Passenger {
-        socket: LooseSocket::new(13),
+        socket: with_tls,
         standing: Standing::Bound,
         ends: ends(1),
+        tls: Some(Arc::new(tls())),
         number: 5,
         connected: Time(3),
         request: Time(4),
@@ -130,6 +134,28 @@ fn freight() -> Freight {
     }
 }
 
+fn tls() -> TlsFacts {
+    TlsFacts {
+        version: "TLSv1.3".into(),
+        cipher: "TLS_AES_128_GCM_SHA256".into(),
+        group: Some("X25519".into()),
+        sni: Some("db.example.com".into()),
+        alpn: None,
+        binding: Some(b"hash"[..].into()),
+        peer: Some(Box::new(PeerCertificate {
+            common_name: Some("u".into()),
+            names: vec![
+                AlternativeName::Dns("*.example.com".into()),
+                AlternativeName::Ip("::1".parse().unwrap()),
+            ],
+            subject: "/CN=u".into(),
+            distinguished_name: "CN=u".into(),
+        })),
+        resumed: true,
+        travels: true,
+    }
+}
+
 fn loose() -> Vec<LooseSocket> {
     (11..15).map(LooseSocket::new).collect()
 }
@@ -160,6 +186,7 @@ fn what_was_written_is_read() {
     let Parcel::Client(client) = &read.parcels[2].1 else {
         panic!("a client")
     };
+    assert_eq!(client.socket.packed_session(), Some(&b"keys"[..]));
     let unnamed = client.unnamed.as_ref().unwrap();
     assert!(
         Arc::ptr_eq(&client.names[0].1.statement, unnamed),

@@ -16,9 +16,10 @@ use crate::pool::{PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::statement::{Named, Statement};
+use crate::tls::TlsFacts;
 
 /// The version of the format, and of what both processes do.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// All that travels.
 #[derive(Debug)]
@@ -120,6 +121,8 @@ pub struct Passenger {
     pub standing: Standing,
     /// Its ends.
     pub ends: Ends,
+    /// What is known of its TLS session, if it has one. That is with the socket.
+    pub tls: Option<Arc<TlsFacts>>,
     /// Its number in the console.
     pub number: u64,
     /// When it connected.

@@ -44,7 +44,7 @@ use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Parcel};
 use howdah_pooler::pool::PoolKey;
 use howdah_pooler::queries::Seen;
-use howdah_pooler::tls::{TlsInForce, TlsStart};
+use howdah_pooler::tls::{TlsFacts, TlsInForce, TlsStart};
 use howdah_pooler::{Pooler, PoolerSetup};
 use howdah_wire::write;
 
@@ -318,7 +318,8 @@ impl World {
             "kill d" => Order::Kill(Some("d".into())),
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
-            "hand over" => Order::HandOver,
+            "hand over" => Order::HandOver { tls: false },
+            "hand over with tls" => Order::HandOver { tls: true },
             "pack" => Order::Pack,
             _ => panic!("no order: {what}"),
         };
@@ -416,6 +417,13 @@ impl World {
             "drained" => self.handle(at, Event::Drained(peer), &[]),
             "flushed" => self.handle(at, Event::Flushed(peer), &[]),
             "tls" => self.handle(at, Event::TlsDone(peer, Ok(Box::default())), &[]),
+            "tls that travels" => {
+                let facts = TlsFacts {
+                    travels: true,
+                    ..TlsFacts::default()
+                };
+                self.handle(at, Event::TlsDone(peer, Ok(Box::new(facts))), &[]);
+            }
             "tls fails" => self.handle(at, Event::TlsDone(peer, Err("so it is".into())), &[]),
             "ssl request" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f"),
             "ssl request, more" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f\x16"),

@@ -6,7 +6,7 @@ use howdah_pooler::event::Time;
 
 use super::MILLI;
 use crate::chance::Chance;
-use crate::client::{Client, Wish};
+use crate::client::{Client, Tls, Wish};
 use crate::grammar::{Act, End, Speaker};
 use crate::scenario::Scenario;
 use crate::successor::Successor;
@@ -64,13 +64,25 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             cancellable,
             schema: tongue.schema,
             renamed: scenario.renames,
-            asks_for_tls: chance.once_in(6),
+            tls: tls(scenario, id, chance.once_in(6)),
             eager: chance.once_in(10),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
         clients.push(Client::new(wish, &mut world.borrow_mut()));
     }
     clients
+}
+
+/// How a client comes to TLS.
+fn tls(scenario: &Scenario, id: u32, asks: bool) -> Tls {
+    // Drawn apart: what else the seed gives stays as it is.
+    let chance = &mut Chance::new(scenario.seed.rotate_left(20) ^ u64::from(id));
+    match (scenario.tls, asks) {
+        (true, _) if chance.once_in(4) => Tls::AtOnce,
+        (true, false) if chance.once_in(3) => Tls::Never,
+        (false, false) => Tls::Never,
+        _ => Tls::Asks,
+    }
 }
 
 /// Whether a client takes settings back.
