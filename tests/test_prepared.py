@@ -372,3 +372,25 @@ def test_memory_of_texts_comes_back(make_howdah, named):
                        "memory to be given back", seconds=40)
     known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
     assert int(known["memtotal"]) < (1 << 20)
+
+
+def test_a_temporary_table_in_the_place_of_another(shared_howdah, postgres):
+    """Outside of the transaction that made it as well."""
+    postgres.sql("drop table if exists stood_for; create table stood_for (a int)")
+    howdah = shared_howdah(default_pool_size=1)
+    sql = "insert into stood_for values ($1)"
+    with howdah.connect() as one, howdah.connect() as two:
+        # The server has had a temporary table at some time.
+        one.rows("create temp table first_one (a int)")
+        one.rows("drop table first_one")
+        two.ask(parse(sql, "s"), bind("s", ["1"]), execute(), sync())
+        one.rows("create temp table stood_for (a int)")
+        one.ask(parse(sql, "s"), bind("s", ["2"]), execute(), sync())
+        one.ask(bind("s", ["3"]), execute(), sync())
+        one.ask(parse(sql), bind("", ["4"]), execute(), sync())
+        assert one.rows("select a from pg_temp.stood_for order by a") == [["2"], ["3"], ["4"]]
+        assert one.rows("select a from public.stood_for") == [["1"]]
+        one.rows("drop table pg_temp.stood_for")
+        two.ask(bind("s", ["5"]), execute(), sync())
+        one.ask(bind("s", ["6"]), execute(), sync())
+        assert two.rows("select a from stood_for order by a") == [["1"], ["5"], ["6"]]

@@ -392,6 +392,58 @@ def test_values_of_sequences(pool, postgres, size):
         other.close()
 
 
+@POOLS
+def test_values_of_sequences_by_the_extended_protocol(pool, postgres, size):
+    """The first question may be a message of its group, as with most drivers."""
+    postgres.sql("create sequence if not exists counted start 1000")
+    howdah = pool(size)
+    others = [howdah.connect() for _ in range(3)]
+    for other in others:
+        other.rows("begin; select nextval('counted')")
+        other.rows("commit")
+    for sql, values in (("select lastval()", ()), ("select currval($1)", ("counted",))):
+        with howdah.connect() as client:
+            with pytest.raises(wire.Refused) as refused:
+                extended(client, sql, values)
+            assert refused.value.code == "55000"
+        with howdah.connect() as client:
+            # What the client has just got for itself is not forgotten.
+            group = [parse("select nextval('counted')"), bind(), execute(),
+                     parse(sql), bind(values=values), execute(), sync()]
+            mine, told = [reply.row() for reply in client.ask(*group) if reply.tag == "D"]
+            assert mine == told
+    for other in others:
+        other.close()
+
+
+@pytest.mark.parametrize("command", ["reset all", "reset search_path", "discard all"])
+def test_who_leaves_behind_a_reset_takes_its_settings_along(pool, command):
+    howdah = pool()
+    login = {"options": "-c search_path=pg_catalog"}
+    with howdah.connect(**login) as other:
+        with howdah.connect(**login) as client:
+            assert show(client, "search_path") == "pg_catalog"
+            client.send(query(command), wire.message("X", b""))
+            client.read_to_end()
+        assert show(other, "search_path") == "pg_catalog"
+
+
+@pytest.mark.parametrize("options", [
+    {"pool_mode": "session", "server_reset_query": "RESET ALL"},
+    {"server_reset_query": "RESET ALL", "server_reset_query_always": 1},
+    {"pool_mode": "session", "server_reset_query": ""},
+], ids=["session", "always", "none"])
+def test_start_up_parameters_behind_any_reset_query(pool, options):
+    howdah = pool(**options)
+    for _ in range(3):
+        with howdah.connect(options="-c search_path=pg_catalog") as client:
+            assert show(client, "search_path") == "pg_catalog"
+            client.rows("set search_path = public")
+            assert client.value("select 1") == "1"
+    with howdah.connect() as client:
+        assert show(client, "search_path") == '"$user", public'
+
+
 def test_listen(pool):
     """Notifications come to who listens, and to nobody else."""
     howdah = pool(2)

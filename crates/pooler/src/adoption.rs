@@ -127,6 +127,7 @@ impl Pooler {
         client.inbox.tag = passenger.tag;
         client.inbox.fate = crate::inbox::Fate::Drop;
         client.group_failed = passenger.group_failed;
+        client.asks_numbers = passenger.asks_numbers;
         client.standby = passenger.standby;
         client.meaning = passenger.meaning;
         client.names_given = passenger.names_given;

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use std::hash::BuildHasher;
 
 use crate::Seeded;
+use crate::effect::token::{Reading, Token, Tokens};
 use crate::effect::{Effects, First, effects, first};
 use crate::event::WorkerId;
 use crate::limits;
@@ -136,6 +137,25 @@ pub enum Constants {
     Of(u64),
     /// Not known: PostgreSQL had not told of a SET yet.
     Unknown,
+}
+
+/// Whether constants of a text tell when it is parsed: `'now'`, `'today 10:00'`.
+fn tells_time(definition: &[u8]) -> bool {
+    let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+    let has = |inside: &[u8]| {
+        let mut words = inside.split(|b| !b.is_ascii_alphabetic());
+        words.any(|word| WORDS.iter().any(|one| word.eq_ignore_ascii_case(one)))
+    };
+    let quoted = |token| matches!(token, Token::Text { inside, .. } if has(inside));
+    let reads = |escapes| {
+        let reading = Reading {
+            escapes,
+            ..Reading::default()
+        };
+        Tokens::new(text, reading).any(quoted)
+    };
+    has(text) && (reads(false) || reads(true))
 }
 
 impl Constants {
@@ -317,7 +337,7 @@ impl Interner {
     }
 
     /// The shared copy of a statement that is parsed now by a client of such settings, or was since
-    /// the schema last changed.
+    /// the schema last changed. One whose constants tell the time of its Parse is not shared.
     pub fn intern(
         &mut self,
         schema: SchemaId,
@@ -335,6 +355,9 @@ impl Interner {
             return found;
         }
         let constants = constants(definition, meaning);
+        if constants != Constants::Fixed && tells_time(definition) {
+            return self.private(schema, meaning, true, definition);
+        }
         let number = match constants {
             Constants::Fixed => plain,
             _ => number,
@@ -770,6 +793,35 @@ mod tests {
             names,
             constants: 0,
         }
+    }
+
+    #[test]
+    fn some_constants_tell_the_time() {
+        for (text, expected) in [
+            ("select 'now'::timestamptz", true),
+            ("select * from o where d >= ' Today'", true),
+            ("select date 'yesterday', 1", true),
+            ("select '[today,tomorrow)'::daterange", true),
+            ("select $a$tomorrow 10:00$a$::timestamp", true),
+            ("select 'today10:00'::timestamp", true),
+            ("select now(), today from t where a = 'x'", false),
+            ("select 'unknown', 'Monday', 'holiday' from t", false),
+            ("select 'x' -- right now\n, 'it''s'", false),
+        ] {
+            let definition = [text.as_bytes(), b"\0\0\0"].concat();
+            assert_eq!(tells_time(&definition), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn statements_that_tell_the_time_are_not_shared() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let text = b"select 'today'::date\0\0\0";
+        let one = interner.intern(schema, meaning(0), text);
+        let other = interner.intern(schema, meaning(0), text);
+        assert_ne!(one.key(), other.key());
+        assert!(one.private && interner.is_empty());
     }
 
     #[test]

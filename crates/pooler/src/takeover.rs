@@ -390,6 +390,7 @@ impl Pooler {
             names_given: client.names_given,
             unnamed: client.unnamed,
             group_failed: client.group_failed,
+            asks_numbers: client.asks_numbers,
             standby: client.standby,
             held: client.inbox.held,
             left: client.inbox.left,

@@ -215,6 +215,15 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
+    /// There may be temporary tables of its own, in the place of others.
+    pub fn has_temporary(&self) -> bool {
+        use crate::effect::Kinds;
+        self.session.as_deref().is_some_and(|session| {
+            let kinds = session.pinned.and(session.pending.kinds);
+            kinds.any(Kinds::TEMPORARY)
+        })
+    }
+
     /// What comes from its server between two transactions is for it, too.
     pub fn hears(&self) -> bool {
         use crate::effect::Kinds;

@@ -196,9 +196,9 @@ impl Effects {
         self.kinds.without(without).any(Kinds::KEEPING)
     }
 
-    /// It may keep its server, on some search path.
+    /// It may keep its server, on some search path or from the next transaction on.
     pub fn may_keep_server(&self) -> bool {
-        self.kinds.any(Kinds::SCHEMA) || self.keeps_server()
+        self.kinds.any(Kinds::SCHEMA.and(Kinds::SEQUENCES)) || self.keeps_server()
     }
 
     fn mention(&mut self, mention: Mention) {

@@ -109,6 +109,7 @@ impl Upstream<'_> {
         if let Some(effects) = statement.effects.as_deref() {
             self.client.names_keep |= effects.may_keep_server();
             self.await_leave(effects)?;
+            self.may_ask_numbers(effects);
         }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
@@ -236,6 +237,7 @@ impl Upstream<'_> {
             let statement = self.lookup(names.statement);
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
                 self.await_leave(effects)?;
+                self.may_ask_numbers(effects);
             }
         }
         let mut found = self.statement(names.statement)?;

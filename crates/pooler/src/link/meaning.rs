@@ -53,6 +53,9 @@ struct Parsed {
     key: u128,
     /// It was named before, and parsed late.
     late: bool,
+    /// It lasts as long as its client keeps the server: a temporary table may stand in the place of
+    /// another there.
+    lasts: bool,
 }
 
 impl Changes {
@@ -118,7 +121,8 @@ impl Upstream<'_> {
             return Ok(());
         }
         let parsed = &mut server.link.changes.parsed;
-        let parsed: Vec<Parsed> = parsed.extract_if(.., |p| over || p.late).collect();
+        let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
+        let parsed: Vec<Parsed> = parsed.extract_if(.., goes).collect();
         if std::mem::take(&mut server.link.changes.unnamed) {
             server.doubt_unnamed();
         }
@@ -133,9 +137,10 @@ impl Upstream<'_> {
     /// What a text is that is parsed now.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.client.meaning);
+        let temporary = self.client.has_temporary();
         let changes = &self.linked().link.changes;
         let (private, settled) = (changes.private, changes.are_settled());
-        if private {
+        if private || temporary {
             return self.interner.private(schema, meaning, settled, definition);
         }
         let statement = self.interner.intern(schema, meaning, definition);
@@ -147,17 +152,20 @@ impl Upstream<'_> {
 
     /// A statement is about to be parsed under a key.
     pub(super) fn parses(&mut self, key: u128, statement: &Statement) {
+        let temporary = self.client.has_temporary();
         let changes = &mut self.linked().link.changes;
-        if changes.private || statement.private {
+        if changes.private || statement.private || temporary {
             let late = !statement.private;
-            changes.parsed.push(Parsed { key, late });
+            let lasts = temporary && !changes.private;
+            changes.parsed.push(Parsed { key, late, lasts });
         }
     }
 
     /// The unnamed statement is about to be parsed.
     pub(super) fn parses_unnamed(&mut self, statement: &Statement) {
+        let temporary = self.client.has_temporary();
         let changes = &mut self.linked().link.changes;
-        changes.unnamed = changes.private || statement.private;
+        changes.unnamed = changes.private || statement.private && !temporary;
     }
 
     /// The unnamed statement is about to be parsed, and is nobody's behind the transaction.
@@ -248,7 +256,7 @@ impl Downstream<'_> {
         if status != Status::Idle {
             return;
         }
-        changes.over |= !changes.left_nothing();
+        changes.over |= changes.unnamed || changes.parsed.iter().any(|p| !p.lasts);
         changes.private = false;
         changes.settings = false;
         changes.temporary.retain(|(_, goes)| !goes);

@@ -80,6 +80,11 @@ impl Link {
         self.ledger.group_open()
     }
 
+    /// Nothing that was sent has begun a transaction that is not over for sure.
+    pub(crate) fn rests(&self) -> bool {
+        !self.ledger.owes_ready() && !self.ledger.group_works()
+    }
+
     /// How many requests are under way, each with a ReadyForQuery at its end.
     pub(crate) fn requests(&self) -> u32 {
         self.ledger.readies()

@@ -157,6 +157,8 @@ pub struct Passenger {
     pub unnamed: Option<Arc<Statement>>,
     /// A message failed; all up to the next Sync are skipped.
     pub group_failed: bool,
+    /// It has asked for values of sequences.
+    pub asks_numbers: bool,
     /// What it was last told of `in_hot_standby`.
     pub standby: Option<bool>,
     /// What it has sent and we have not handled.

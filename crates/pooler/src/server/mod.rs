@@ -252,6 +252,21 @@ impl Server {
         }
     }
 
+    /// A client has left something there, or may have.
+    pub(crate) fn soil(&mut self, left: bool) {
+        self.soiled |= left;
+    }
+
+    /// What clients' settings it has, as far as anybody knows.
+    pub(crate) fn has_settings(&mut self, settings: crate::session::settings::Maybe) {
+        self.session = settings;
+    }
+
+    /// What a client has left there goes by DISCARD ALL only.
+    pub(crate) fn must_be_cleaned(&self) -> bool {
+        self.soiled || self.unseen
+    }
+
     /// Receiving from it is off.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused

@@ -3,7 +3,7 @@
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
-use super::{Ending, State};
+use super::{Ending, Server, State};
 use crate::event::{Close, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
@@ -148,11 +148,15 @@ impl Pooler {
             .servers
             .get(id)
             .is_some_and(|server| server.ending().is_none());
-        if fit && self.clean_session(id, out) {
-            // Whatever comes behind that finds nothing to clean.
-        } else if resets && fit {
+        if fit && (session || resets) {
+            self.doubt_session(id);
+        }
+        // DISCARD ALL leaves nothing to reset.
+        let discards = self.servers.get(id).is_some_and(Server::must_be_cleaned);
+        let cleans = fit && self.clean_session(id, out);
+        if resets && fit && !discards {
             self.reset_server(id, out)
-        } else {
+        } else if !cleans {
             self.checkin(id, out)
         }
     }

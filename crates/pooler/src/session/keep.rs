@@ -173,6 +173,8 @@ impl Pooler {
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
             server.must_close_too(Ending::StateStays);
         }
+        // What came of its texts nobody has asked: its settings may be gone, too.
+        server.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
             self.pools.at_mut(server.pool).pinned -= 1;
@@ -180,11 +182,21 @@ impl Pooler {
         self.give_leave_back(client_id, out);
     }
 
+    /// Texts that nobody has read may have changed a server's settings, and so may a reset query.
+    /// Where that is DISCARD ALL, it answers so.
+    pub(crate) fn doubt_session(&mut self, id: ServerId) {
+        let server = self.servers.at_mut(id);
+        if server.session.is_some() {
+            let doubted = settings::doubted(&server.session);
+            server.has_settings(super::intern(&mut self.shared.settings, doubted));
+        }
+    }
+
     /// Cleans a server before anybody else gets it, where a client has left something. True if that
     /// is under way.
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
-        if server.soiled || server.unseen {
+        if server.must_be_cleaned() {
             server.soiled = false;
             server.unseen = false;
             server.numbers = Numbers::Nobody;
@@ -203,7 +215,7 @@ impl Pooler {
         if sql.is_empty() {
             return false;
         }
-        server.session = super::intern(&mut self.shared.settings, left.shared());
+        server.has_settings(super::intern(&mut self.shared.settings, left.shared()));
         self.run_task(id, server::State::Resetting, &sql, out);
         true
     }

@@ -144,7 +144,8 @@ impl Session {
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
             if before != now {
-                let own_value = match suspect.back {
+                // Of a SET and a RESET, either may have been undone.
+                let own_value = match suspect.back && (none || !suspect.set) {
                     true => settings::value(&self.login, name),
                     false => now,
                 };
@@ -281,6 +282,27 @@ mod tests {
         session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
         assert_eq!(session.settings, login);
         assert_ne!(there, login);
+    }
+
+    #[test]
+    fn a_reset_that_was_undone_takes_nothing_back() {
+        let mut session = Session::default();
+        let mut there = None;
+        let text = "set a = 1; savepoint b; reset a; rollback to b";
+        session.learn(&mut there, &told(text, &[("a", Some("1"))]));
+        assert_eq!(session.settings, settings(&[("a", "1")]));
+        assert_eq!(there, settings(&[("a", "1")]));
+        // A role that was really taken back is the login's.
+        let login = settings(&[("role", "app")]);
+        let mut session = Session {
+            login: login.clone(),
+            settings: login.clone(),
+            ..Session::default()
+        };
+        let mut there = login.clone();
+        let text = "set role x; reset role";
+        session.learn(&mut there, &told(text, &[("role", Some("none"))]));
+        assert_eq!((session.settings, there), (login, None));
     }
 
     #[test]

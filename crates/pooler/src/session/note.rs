@@ -129,7 +129,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         if let Some((_, server)) = &mut self.server {
-            server.soiled |= leaves;
+            server.soil(leaves);
         }
         if self.tracking == Tracking::Cleans {
             return Ok(());
@@ -151,13 +151,21 @@ impl Upstream<'_> {
         Ok(())
     }
 
+    /// A statement is parsed or bound: before anything of its group is sent, what others have left
+    /// can be forgotten.
+    pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
+        if found.kinds.any(Kinds::SEQUENCES) && self.tracking == Tracking::Keeps {
+            self.forget_numbers();
+        }
+    }
+
     /// Before a transaction that asks for values of sequences, those that others have left are
     /// forgotten. (Within one they can't be told from its own.)
     fn forget_numbers(&mut self) {
         let Some((id, server)) = &mut self.server else {
             return;
         };
-        let rests = !server.link.is_owed() && server.status == Status::Idle;
+        let rests = server.link.rests() && server.status == Status::Idle;
         if server.numbers != Numbers::Several || !rests {
             return;
         }

@@ -104,6 +104,18 @@ pub fn same(one: &Maybe, other: &Maybe) -> bool {
     }
 }
 
+/// The same names with values that nobody knows: none that is wanted is equal to them. (No value of
+/// PostgreSQL's has a zero byte.)
+pub fn doubted(settings: &Maybe) -> Maybe {
+    let settings = settings.as_ref()?;
+    let values = settings
+        .iter()
+        .map(|(name, _)| (name.into(), b"\0"[..].into()));
+    Some(Arc::new(Settings {
+        values: values.collect(),
+    }))
+}
+
 /// The name of a setting in a start-up packet, if it is one that can be set later.
 pub fn at_login(name: &[u8]) -> Option<Box<[u8]>> {
     setting_name(name)
