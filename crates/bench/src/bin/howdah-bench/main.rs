@@ -211,6 +211,10 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         flags.rounds,
     );
     let certificate = Certificate::make(&machine)?;
+    if flags.quick {
+        let (count, estimate) = whole(design, flags, contenders.len());
+        eprintln!("without --quick: {count} cells, about {estimate} and the logins");
+    }
     let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10, Some(&certificate))?;
     describe(&mut record, design, &postgres, &contenders);
     record.facts.push((
@@ -237,6 +241,18 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     println!("{report}");
     eprintln!("\n{}", out.join("report.html").display());
     played
+}
+
+/// What a quick run leaves out: how many cells the design has, and how long they take.
+fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, String) {
+    let cells = design.cells(Choice {
+        quick: false,
+        workers: flags.workers,
+        most_clients: flags.most_clients,
+    });
+    let seconds = design.seconds(false);
+    let estimate = contest::estimate(cells.len(), flags.rounds, contenders, seconds);
+    (cells.len(), estimate)
 }
 
 /// PostgreSQL itself, Howdah and all others that are wanted.

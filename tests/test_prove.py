@@ -1,0 +1,47 @@
+"""`./prove`: what it reads from the machines, and that the page is written from the records."""
+
+import pytest
+
+from harness import prove
+
+pytestmark = pytest.mark.own
+
+
+def test_the_page_is_what_the_records_say():
+    with open(prove.PAGE) as file:
+        assert file.read() == prove.page(), "./prove --page writes it"
+
+
+def test_every_machine_is_there():
+    names = [machine.name for machine in prove.MACHINES]
+    assert len(set(names)) == len(names)
+    assert set(prove.records()) <= set(names)
+
+
+@pytest.mark.parametrize("name, output, said", [
+    ("simulation", "seed 7\n30 runs, 4 statements, 5 turns, 6 lends, 7 moves, 1.3 s, 0 failed\n",
+     "30 runs, 4 statements, 5 turns, 6 lends, 7 moves, 1.3 s, 0 failed"),
+    ("tests", "x\n12 passed, 0 failed, 3 skipped\n", "12 passed, 0 failed, 3 skipped"),
+    ("transparent", "....\n===== 26 passed, 1 failed in 3.1s =====\n",
+     "26 passed, 1 failed in 3.1s"),
+    ("load", "behaviour  operations  per s  wrong  unexpected  hangs\n"
+             "copy_out          106      5      0           1      0  <--\n"
+             "cancel             94      5      2           0      0  <--\n"
+             "end: accounts       1             0           0      0\n",
+     "200 operations: 2 wrong, 1 unexpected, 0 hangs"),
+    ("mutants", "mutation                 noticed by     runs\n"
+                "buffer-kept              memory            1  \n"
+                "equal-nothing            NOT NOTICED          \n"
+                "place-not-kept           tests                \n"
+                "cancel-lost              NOT NOTICED          \n",
+     "4 mutations: seeds noticed 1, tests 1; NOT NOTICED: cancel-lost"),
+    ("fuzz", "== messages\nstat::number_of_executed_units: 77\n== ldap\nx\n"
+             "stat::number_of_executed_units: 5\n", "messages 77, ldap 5"),
+])
+def test_what_a_machine_said(name, output, said):
+    machine = next(machine for machine in prove.MACHINES if machine.name == name)
+    assert machine.read(output) == said
+
+
+def test_commands_name_no_folders_of_this_machine():
+    assert prove.shown(["./regress", "/home/somebody/regress", "--x"]) == "./regress regress --x"
