@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::cancel::OldKey;
-use crate::client;
 use crate::console::Session;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
+use crate::link;
 use crate::mail::{Mail, ToBroker};
-use crate::params::Params;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::{self, ServerParcel};
+use crate::server::ServerParcel;
 
 impl Pooler {
     /// This process goes on where another was.
@@ -74,9 +73,7 @@ impl Pooler {
         let pool = self.pools.at_mut(id);
         // Logins that fail may want what others have learnt since.
         let keeps = pool.failure.is_none();
-        pool.scram_keys = pool.scram_keys.take().filter(|_| keeps).or(lore.scram_keys);
-        let found = pool.found_secret.take().filter(|_| keeps);
-        pool.found_secret = found.or(lore.found_secret);
+        pool.inherits(lore.scram_keys, lore.found_secret, keeps);
         if let Some(welcome) = lore.welcome.filter(|_| same) {
             self.learn_welcome(id, welcome, out);
         }
@@ -85,29 +82,29 @@ impl Pooler {
     /// A client goes on here. `enters` has the Broker count it: not if it comes from another worker.
     pub(crate) fn adopt_client(
         &mut self,
-        passenger: Passenger,
+        mut passenger: Passenger,
         enters: bool,
         out: &mut Out,
     ) -> ClientId {
-        let id = self.new_client(passenger.ends, passenger.number, passenger.connected);
-        out.push(Action::Attach(Peer::Client(id), passenger.socket));
+        let ends = passenger.ends.clone();
+        let id = self.new_client(ends, passenger.number, passenger.connected);
         let database = self.consoles.name(&passenger.database);
         let user = self.consoles.name(&passenger.user);
+        let login = PoolKey::new(database.clone(), user.clone());
+        let client = self.clients.at_mut(id);
+        client.is_unpacked(&mut passenger, database, user);
+        if passenger.standing.is_of_a_pool() {
+            let target = self.config.database(&login.database);
+            let target = target.as_ref().map_or(&*login.database, |d| d.target());
+            let schema = self.shared.statements.schema_of(target);
+            client.session_goes_on(&mut passenger, &mut self.shared, schema);
+        }
+        out.push(Action::Attach(Peer::Client(id), passenger.socket));
         if passenger.admitted && enters {
-            let (database, user) = (database.clone(), user.clone());
-            let login = Arc::new(PoolKey::new(database, user));
+            let login = Arc::new(login);
             let entered = ToBroker::ClientEntered { login };
             out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
         }
-        let client = self.clients.at_mut(id);
-        client.tls = passenger.tls;
-        client.inbox.held = passenger.held;
-        client.request = passenger.request;
-        client.quiet = passenger.quiet;
-        client.admitted = passenger.admitted;
-        client.long_key = passenger.long_key;
-        client.database = database;
-        client.user = user;
         match passenger.standing {
             Standing::Startup => {
                 self.watch_client(id);
@@ -115,50 +112,13 @@ impl Pooler {
                 return id;
             }
             Standing::Console { admin } => {
-                client.welcomed = true;
-                client.state = client::State::Console(Box::new(Session::of(admin)));
+                client.opens_console(Session::of(admin));
                 self.keep_key(id, passenger.key);
                 self.console_run(id, out);
                 return id;
             }
             Standing::Newcomer | Standing::Ready | Standing::Bound => {}
         }
-        client.inbox.left = passenger.left;
-        client.inbox.tag = passenger.tag;
-        client.inbox.fate = crate::inbox::Fate::Drop;
-        client.group_failed = passenger.group_failed;
-        client.asks_numbers = passenger.asks_numbers;
-        client.standby = passenger.standby;
-        client.meaning = passenger.meaning;
-        client.names_given = passenger.names_given;
-        let mut own = |params: Arc<Params>| self.shared.params.intern((*params).clone());
-        client.params = passenger.params.map(&mut own);
-        client.asked = passenger.asked.map(&mut own);
-        let shelf = &mut self.shared.settings;
-        let [settings, login] = passenger
-            .session
-            .map(|settings| crate::session::intern(shelf, settings));
-        if settings.is_some() || login.is_some() {
-            client.session = Some(Box::new(crate::session::Session {
-                settings,
-                login,
-                ..crate::session::Session::default()
-            }));
-        }
-        let statements = &mut self.shared.statements;
-        let target = self.config.database(&client.database);
-        let target = target.as_ref().map_or(&*client.database, |d| d.target());
-        let schema = statements.schema_of(target);
-        client.unnamed = passenger.unnamed.map(|text| statements.adopt(schema, text));
-        for (name, mut named) in passenger.names {
-            named.statement = statements.adopt(schema, named.statement);
-            client.names.insert(name, named);
-        }
-        let named = client.names.values().map(|named| &named.statement);
-        client.names_keep = named.chain(&client.unnamed).any(|statement| {
-            let effects = statement.effects.as_ref();
-            effects.is_some_and(|effects| effects.may_keep_server())
-        });
         match passenger.server {
             Some(server) => self.seat_session(id, server, passenger.key, out),
             None => self.seat(id, passenger.standing, passenger.key, out),
@@ -184,16 +144,11 @@ impl Pooler {
         // If it leads elsewhere now, or was called in meanwhile, it lasts as long as its session.
         let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
-        if let Some(server) = self.servers.get_mut(server_id) {
-            server.state = server::State::Linked(id);
-            server.served = true;
-            // Nobody has looked here.
-            server.sql_prepared = true;
-        }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.state = client::State::Linked(server_id);
-            client.welcomed = true;
-        }
+        let (client, server) = (self.clients.at_mut(id), self.servers.at_mut(server_id));
+        link::bind((id, client), (server_id, server));
+        client.is_welcome();
+        // Nobody has looked here for what SQL has prepared.
+        server.serves_from_before();
         self.keep_key(id, key);
         self.resume(id, out);
         self.watch_client(id);
@@ -206,7 +161,7 @@ impl Pooler {
     /// A client has a key that another process gave it.
     fn keep_key(&mut self, id: ClientId, key: OldKey) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.old_key = Some(Box::new(key.clone()));
+            client.keeps_key(key.clone());
             self.keys.remember(key, id);
         }
     }
@@ -214,19 +169,22 @@ impl Pooler {
     /// Gives a client its place in its pool.
     fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.welcomed = standing == Standing::Ready;
+        if standing == Standing::Ready {
+            client.is_welcome();
+        }
         let Some(pool_id) = self.join_pool(id, out) else {
             return;
         };
         let welcomed = self.pools.at(pool_id).welcome.is_some();
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
-            client.state = client::State::Idle;
+            let quiet = client.quiet();
+            client.rests(quiet);
             self.keep_key(id, key);
             self.resume(id, out);
             return self.watch_client(id);
         }
-        client.state = client::State::Welcome;
+        client.awaits_welcome();
         if welcomed {
             return self.welcome(id, out);
         }
@@ -245,7 +203,7 @@ impl Pooler {
         };
         let key = PoolKey::new(name, self.pool_user(&database, user));
         let pool_id = self.pool_for(key, &database);
-        self.pools.at_mut(pool_id).clients += 1;
+        self.pools.at_mut(pool_id).client_enters();
         self.clients.get_mut(id)?.pool = Some(pool_id);
         Some(pool_id)
     }

@@ -57,13 +57,13 @@ impl Pooler {
     pub fn census(&self) -> Census {
         let held = |inbox: &crate::inbox::Inbox| inbox.held.len();
         let pools = || self.pools.iter().map(|(_, pool)| pool);
-        let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
         let broker = self.broker.as_ref();
         Census {
             clients: self.clients.len(),
             servers: self.servers.len(),
             idle: {
-                let idle = |s: &server::Server| matches!(s.state, server::State::Idle);
+                let idle = |s: &server::Server| matches!(s.state(), server::State::Idle);
                 self.servers.iter().filter(|(_, s)| idle(s)).count()
             },
             waiting: pools()
@@ -125,7 +125,7 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             for (client, since) in &pool.waiting {
                 let waits = |c: &client::Client| {
-                    matches!(c.state, client::State::Waiting) && !c.replication.any()
+                    matches!(c.state(), client::State::Waiting) && !c.replication.any()
                 };
                 if self.clients.get(*client).is_some_and(waits) {
                     waiters.push(Waiter {
@@ -149,7 +149,7 @@ impl Pooler {
                     waiter: Waiter {
                         pool: self.pools.at(c.pool?).key.clone(),
                         client,
-                        since: c.request,
+                        since: c.request(),
                     },
                     server,
                     connected: self.servers.get(server)?.connected,

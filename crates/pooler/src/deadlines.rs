@@ -86,7 +86,7 @@ impl Pooler {
         if client.timer != at {
             return;
         }
-        client.timer = Time(0);
+        client.timer_is_up();
         match self.client_deadline(id) {
             Some((deadline, due)) if deadline <= self.now => self.client_late(id, due, out),
             later => {
@@ -110,7 +110,7 @@ impl Pooler {
             ClientDue::Notify => {
                 let detail = self.wait_detail(id);
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.notified = true;
+                    client.is_notified(true);
                     let text = "No server connection available in postgres backend, \
                                 client being queued";
                     out.send_with(Peer::Client(id), |buf| {
@@ -128,24 +128,24 @@ impl Pooler {
         let globals = &self.config.globals;
         let mut deadlines = Deadlines::default();
         let pool = client.pool.map(|pool| self.pools.at(pool));
-        match (&client.state, pool) {
+        match (client.state(), pool) {
             (client::State::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
-                deadlines.add(client.request, limit, Fault::CancelWait);
+                deadlines.add(client.request(), limit, Fault::CancelWait);
             }
             (client::State::Leaving { .. } | client::State::Packed(_), _) => return None,
             (client::State::Closing | client::State::Console(_), _) => return None,
             (client::State::Idle, Some(pool)) => {
                 let limit = pool.terms.client_idle_timeout;
-                deadlines.add(client.quiet, limit, Fault::ClientIdle);
+                deadlines.add(client.quiet(), limit, Fault::ClientIdle);
             }
             (client::State::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request, limit, Fault::QueryWait);
+                deadlines.add(client.request(), limit, Fault::QueryWait);
                 let limit = pool.terms.query_timeout;
-                deadlines.add(client.request, limit, Fault::QueryTimeoutWaiting);
+                deadlines.add(client.request(), limit, Fault::QueryTimeoutWaiting);
                 if !client.notified && client.welcomed {
-                    deadlines.notify(client.request, nanos(globals.query_wait_notify));
+                    deadlines.notify(client.request(), nanos(globals.query_wait_notify));
                 }
             }
             (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
@@ -157,7 +157,7 @@ impl Pooler {
                 let limit = pool.terms.query_timeout;
                 deadlines.add(client.connected, limit, Fault::QueryTimeoutWaiting);
                 let limit = pool.terms.query_wait_timeout;
-                deadlines.add(client.request, limit, Fault::QueryWait);
+                deadlines.add(client.request(), limit, Fault::QueryWait);
             }
             _ => {
                 let limit = nanos(globals.client_login_timeout);
@@ -177,19 +177,19 @@ impl Pooler {
         let terms = &pool.terms;
         if !server.link.is_owed() {
             if server.status == howdah_wire::backend::Status::Idle && !server.link.group_open() {
-                deadlines.add(client.quiet, terms.client_idle_timeout, Fault::ClientIdle);
+                deadlines.add(client.quiet(), terms.client_idle_timeout, Fault::ClientIdle);
                 if client.is_pinned() {
-                    deadlines.add(client.quiet, terms.pin_idle_timeout, Fault::PinIdle);
+                    deadlines.add(client.quiet(), terms.pin_idle_timeout, Fault::PinIdle);
                 }
                 return;
             }
             let limit = terms.idle_transaction_timeout;
-            deadlines.add(client.quiet, limit, Fault::IdleTransaction);
+            deadlines.add(client.quiet(), limit, Fault::IdleTransaction);
         } else {
-            deadlines.add(server.request, terms.query_timeout, Fault::QueryTimeout);
+            deadlines.add(server.request(), terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(
-            server.linked,
+            server.linked(),
             terms.transaction_timeout,
             Fault::TransactionTimeout,
         );
@@ -201,7 +201,7 @@ impl Pooler {
         if server.timer != at {
             return;
         }
-        server.timer = Time(0);
+        server.timer_is_up();
         match self.server_deadline(id) {
             Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
             Some(_) => self.watch_server(id),
@@ -211,7 +211,7 @@ impl Pooler {
 
     fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        match server.state {
+        match *server.state() {
             server::State::Cancel(_) => self.carrier_timeout(id, out),
             server::State::Resolving
             | server::State::Connecting
@@ -227,9 +227,9 @@ impl Pooler {
                 let pool = self.pools.at(server.pool);
                 let min = pool.terms.min_size;
                 let keeps = self.first_seat(&pool.key) == self.worker;
-                if why == "server idle timeout" && pool.servers <= min && keeps {
+                if why == "server idle timeout" && pool.servers() <= min && keeps {
                     if let Some(server) = self.servers.get_mut(id) {
-                        server.since = self.now;
+                        server.has_rested_since(self.now);
                     }
                     return self.watch_server(id);
                 }
@@ -244,7 +244,7 @@ impl Pooler {
         let server = self.servers.get(id)?;
         let globals = &self.config.globals;
         let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
-        match server.state {
+        match *server.state() {
             server::State::Resolving
             | server::State::Connecting
             | server::State::Securing(_)
@@ -263,7 +263,7 @@ impl Pooler {
                 if limit == 0 {
                     return Some(over);
                 }
-                Some(over.min((after(server.since, limit), "server idle timeout")))
+                Some(over.min((after(server.since(), limit), "server idle timeout")))
             }
             server::State::Cancel(_) => Some((
                 after(server.connected, crate::cancel::carrier::CARRIER_NS),
@@ -271,14 +271,16 @@ impl Pooler {
             )),
             server::State::Lookup(_) => {
                 let limit = nanos(globals.client_login_timeout);
-                (limit > 0).then(|| (after(server.request, limit), "client_login_timeout"))
+                (limit > 0).then(|| (after(server.request(), limit), "client_login_timeout"))
             }
             server::State::Draining => Some((
-                after(server.since, REST_NS),
+                after(server.since(), REST_NS),
                 "client left, query did not end",
             )),
-            server::State::Resetting => Some((after(server.since, REST_NS), "reset query failed")),
-            server::State::Checking => Some((after(server.since, REST_NS), "test query failed")),
+            server::State::Resetting => {
+                Some((after(server.since(), REST_NS), "reset query failed"))
+            }
+            server::State::Checking => Some((after(server.since(), REST_NS), "test query failed")),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use howdah_wire::WireError;
 
 use crate::auth;
+use crate::ledger::Refusal;
 use crate::note::Level;
 
 /// A reason to end a connection.
@@ -304,6 +305,80 @@ impl fmt::Display for Fault {
             ),
             ServerGone => f.write_str("server conn crashed?"),
             ServerParameter(..) => f.write_str("invalid server parameter"),
+        }
+    }
+}
+
+/// Fields of an error that stands in the place of one that came.
+pub type Words = &'static [(u8, &'static [u8])];
+
+/// What PostgreSQL says in a transaction that has failed.
+pub const ABORTED: Words = &[
+    (b'C', b"25P02"),
+    (
+        b'M',
+        b"current transaction is aborted, commands ignored until end of transaction \
+                      block",
+    ),
+];
+
+impl Refusal {
+    /// What its client is told.
+    pub fn words(self) -> Words {
+        match self {
+            // PostgreSQL's own words where the statement is the one that was described: drivers know then
+            // that they must describe it anew.
+            Refusal::Changed => &[
+                (b'C', b"0A000"),
+                (b'M', b"cached plan must not change result type"),
+                (b'F', b"plancache.c"),
+                (b'R', b"RevalidateCachedQuery"),
+            ],
+            // Drivers know by the code and the routine that they must parse it anew.
+            Refusal::Settings => &[
+                (b'C', b"0A000"),
+                (
+                    b'M',
+                    b"prepared statement has constants that were read under other settings, \
+                      and this server does not have it",
+                ),
+                (b'H', b"Prepare it again after SET."),
+                (b'F', b"plancache.c"),
+                (b'R', b"RevalidateCachedQuery"),
+            ],
+            Refusal::Pins => &[
+                (b'C', b"53000"),
+                (
+                    b'M',
+                    b"too many clients of the pool keep a server between transactions (pin_limit)",
+                ),
+                (
+                    b'D',
+                    b"Temporary tables, advisory locks, LISTEN and the like keep a server for \
+                      their client.",
+                ),
+                (
+                    b'H',
+                    b"Try again outside of a transaction, where the statement waits, or raise \
+                      pin_limit. SHOW CLIENTS says who keeps servers, and why.",
+                ),
+            ],
+            Refusal::TooLong => &[
+                (b'C', b"54000"),
+                (
+                    b'M',
+                    b"statement is too long to be prepared by name through the pooler",
+                ),
+                (b'H', b"Parse it without a name, or use session pooling."),
+            ],
+            Refusal::TooMuch => &[
+                (b'C', b"54000"),
+                (
+                    b'M',
+                    b"prepared statements take more memory than the pooler has for them",
+                ),
+                (b'H', b"Close some, or parse without a name."),
+            ],
         }
     }
 }

@@ -30,12 +30,12 @@ impl Pooler {
         for (pool_id, pool) in self.pools.iter() {
             let of_pool = |f: fn(&crate::server::State) -> bool| {
                 let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
-                states.filter(|(_, s)| f(&s.state)).count()
+                states.filter(|(_, s)| f(s.state())).count()
             };
             use crate::server::State;
             let testing = of_pool(|s| matches!(s, State::Checking));
-            assert_eq!(testing, pool.testing as usize, "servers being tested");
-            assert_eq!(of_pool(|_| true), pool.servers as usize, "servers");
+            assert_eq!(testing, pool.testing() as usize, "servers being tested");
+            assert_eq!(of_pool(|_| true), pool.servers() as usize, "servers");
             let connecting = of_pool(|s| {
                 use State::{ConnectQuery, Connecting, Login, Resolving, Securing};
                 matches!(
@@ -43,10 +43,10 @@ impl Pooler {
                     Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
                 )
             });
-            assert_eq!(connecting, pool.connecting as usize, "servers connecting");
+            assert_eq!(connecting, pool.connecting() as usize, "servers connecting");
             let clients = self.clients.iter();
             let clients = clients.filter(|(_, c)| c.pool == Some(pool_id)).count();
-            assert_eq!(clients, pool.clients as usize, "clients");
+            assert_eq!(clients, pool.clients() as usize, "clients");
             let linked = self.clients.iter().filter(|(_, c)| c.pool == Some(pool_id));
             let pinned = linked.filter(|(_, c)| c.is_pinned()).count();
             let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
@@ -57,7 +57,8 @@ impl Pooler {
                 );
             }
             assert_eq!(
-                pinned, pool.pinned as usize,
+                pinned,
+                pool.pinned() as usize,
                 "clients that keep their server"
             );
             let idle = of_pool(|s| matches!(s, State::Idle));
@@ -96,7 +97,7 @@ impl Pooler {
         for (id, client) in self.clients.iter() {
             // Who replicates may have a server on its way that is reserved.
             let elsewhere = client.replication.any() || client.awaits_leave();
-            if matches!(client.state, State::Waiting) && !elsewhere {
+            if matches!(client.state(), State::Waiting) && !elsewhere {
                 assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
             }
         }

@@ -254,7 +254,7 @@ impl Pooler {
         let worker = self.worker;
         let pool = self.pools.at(id);
         let wanted = pool.terms.min_size;
-        let due = wanted > 0 && pool.connecting == 0 && pool.gives() && !pool.key.user.is_empty();
+        let due = wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.user.is_empty();
         if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
             return;
         }
@@ -292,14 +292,14 @@ impl Pooler {
     fn collect(&mut self, id: PoolId, out: &mut Out) {
         let globals = &self.config.globals;
         let pool = self.pools.at(id);
-        let empty = pool.clients == 0 && pool.servers == 0 && pool.terms.min_size == 0;
+        let empty = pool.clients() == 0 && pool.servers() == 0 && pool.terms.min_size == 0;
         let idle_for = self.now.0.saturating_sub(pool.quiet.0);
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
         let over = limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
-        if pool.clients == 0 && self.config.database(&pool.key.database).is_none() {
+        if pool.clients() == 0 && self.config.database(&pool.key.database).is_none() {
             // A reload took its database away.
-            if pool.servers == 0 {
+            if pool.servers() == 0 {
                 self.pools.remove(id);
             } else {
                 self.call_in(id, "database removed", out);
@@ -331,10 +331,7 @@ impl Pooler {
         self.consoles.end_period();
         let mut total = crate::stats::Stats::default();
         for id in self.pools.ids() {
-            let pool = self.pools.at_mut(id);
-            total.add(&pool.stats.since(&pool.last_stats));
-            pool.older_stats = pool.last_stats;
-            pool.last_stats = pool.stats;
+            total.add(&self.pools.at_mut(id).period_ends());
         }
         if self.config.globals.log_stats {
             let seconds = (period / 1_000_000_000).max(1);

@@ -108,8 +108,6 @@ pub struct Entry {
     pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
-    /// The first of [`Ledger::watched`] ends with it.
-    pub watched: bool,
     /// If it is a message about one of the client's named statements: that name's number, to find
     /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
     /// portal's number. Else 0.
@@ -129,6 +127,8 @@ pub struct Effects {
     pub unnamed: Option<UnnamedOp>,
     /// What is known of the statement that it describes.
     pub described: Option<Box<Described>>,
+    /// The query that it runs, if somebody wants to know of that: it has ended then.
+    pub watched: Option<Box<Watched>>,
 }
 
 /// How many entries have effects of each kind: where there are none, none is looked for.
@@ -167,10 +167,14 @@ impl Entry {
             alters: Alters::Nothing,
             inside: false,
             part: Part::Whole,
-            watched: false,
             named: 0,
             effects: Effects::default(),
         }
+    }
+
+    /// It is the client's Parse of its unnamed statement, which drops the old one even if it fails.
+    pub fn drops_unnamed(&mut self) {
+        self.unnamed = true;
     }
 
     /// An entry whose reply the client does not see.
@@ -276,9 +280,7 @@ pub struct CopyIn {
 pub struct Ledger {
     entries: VecDeque<Entry>,
     carried: Carried,
-    /// Queries that entries run and somebody wants to know of, in order.
-    pub watched: VecDeque<Watched>,
-    /// Those that have ended since they were last looked at.
+    /// Queries of entries that have ended since they were last looked at.
     pub ended: VecDeque<Watched>,
     /// When the last of them had.
     pub settled: Time,
@@ -411,32 +413,34 @@ impl Ledger {
 
     /// The entry in front is answered.
     pub fn pop(&mut self) -> Option<Entry> {
-        let entry = self.entries.pop_front()?;
+        let mut entry = self.entries.pop_front()?;
         self.forget(&entry);
-        if entry.watched {
-            self.ended.extend(self.watched.pop_front());
+        if let Some(query) = entry.effects.watched.take() {
+            self.ended.push_back(*query);
         }
         Some(entry)
     }
 
     /// The query that PostgreSQL answers now got so many rows more.
     pub fn add_rows(&mut self, rows: u64) {
-        if let Some(query) = self.watched.front_mut() {
+        let front = self.entries.front_mut();
+        if let Some(query) = front.and_then(|entry| entry.effects.watched.as_mut()) {
             query.rows += rows;
         }
     }
 
     /// The query that PostgreSQL answers now, or next: nobody waits for its end any more.
     pub fn take_watched(&mut self) -> Option<Watched> {
-        let entry = self.entries.iter_mut().find(|entry| entry.watched)?;
-        entry.watched = false;
-        self.watched.pop_front()
+        let mut entries = self.entries.iter_mut();
+        let query = entries.find_map(|entry| entry.effects.watched.take())?;
+        Some(*query)
     }
 
     /// An error came: it is that of the first query of its group, if the group has one.
     pub fn note_error(&mut self, sqlstate: Option<&[u8]>) {
         let group = self.groups_over();
-        if let Some(query) = self.watched.front_mut()
+        let mut entries = self.entries.iter_mut();
+        if let Some(query) = entries.find_map(|entry| entry.effects.watched.as_mut())
             && query.group == group
         {
             let code = sqlstate.and_then(|code| code.first_chunk().copied());
@@ -468,16 +472,11 @@ impl Ledger {
         if self.front()?.reply == Reply::Sync {
             return None;
         }
+        let ran = self.ended.len();
         let entry = self.pop();
-        let watched = entry.as_ref().is_some_and(|entry| entry.watched);
-        if watched
-            && self
-                .ended
-                .back()
-                .is_some_and(|query| query.sqlstate.is_none())
-        {
-            // It has not run.
-            self.ended.pop_back();
+        if self.ended.len() > ran {
+            // Without an error of its own it has not run.
+            self.ended.pop_back_if(|query| query.sqlstate.is_none());
         }
         // A Query is skipped, too, and does not end the group.
         self.group_open |= self.entries.is_empty();
@@ -509,12 +508,8 @@ impl Ledger {
         let breaks = (1..reach).find(|at| !copies(&self.entries[*at]));
         let simple = self.front().is_some_and(|e| e.reply == Reply::Query);
         if let (Some(at), true) = (breaks, simple) {
-            let watched = self.entries.iter().take(at).filter(|e| e.watched).count();
             if let Some(entry) = self.entries.remove(at) {
                 self.forget(&entry);
-                if entry.watched {
-                    self.watched.remove(watched);
-                }
             }
         }
         let reach = breaks.unwrap_or(reach);
@@ -549,11 +544,10 @@ impl Ledger {
     pub fn orphan(&mut self) {
         for entry in &mut self.entries {
             entry.swallow = true;
-            entry.watched = false;
+            entry.effects.watched = None;
             entry.effects.name = None;
         }
         self.carried.names = 0;
-        self.watched.clear();
     }
 
     /// Changes of the client's names are on their way.
@@ -625,7 +619,6 @@ impl Ledger {
             carried.add(&entry.effects);
         }
         assert_eq!(carried, self.carried, "effects of entries");
-        assert_eq!(count(|e| e.watched), self.watched.len(), "watched");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");
         let readies = count(|e| matches!(e.reply, Reply::Query | Reply::Sync));
         assert_eq!(readies, self.readies as usize, "readies");

@@ -42,6 +42,7 @@ pub mod mail;
 pub mod metrics;
 mod mistake;
 pub mod moving;
+mod next;
 pub mod note;
 pub mod orders;
 pub mod params;
@@ -58,6 +59,7 @@ pub mod spread;
 mod standby;
 pub mod statement;
 pub mod stats;
+
 pub mod suspend;
 pub mod table;
 pub mod takeover;

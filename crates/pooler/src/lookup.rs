@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use howdah_wire::backend::{Fields, Status, parameter_status};
+use howdah_wire::backend::{Fields, parameter_status};
 use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::tag::frontend;
@@ -21,8 +21,9 @@ use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::limits;
+use crate::next::Next;
 use crate::note::Level;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server;
 
@@ -132,11 +133,9 @@ impl Pooler {
         if let Some(fault) = self.hopeless(pool_id) {
             return self.disconnect(id, fault, out);
         }
-        self.pools.at_mut(pool_id).clients += 1;
+        self.pools.at_mut(pool_id).client_enters();
         if let Some(client) = self.clients.get_mut(id) {
-            client.state = client::State::Lookup;
-            client.pool = Some(pool_id);
-            client.request = self.now;
+            client.is_looked_up(pool_id, self.now);
         }
         self.await_server(id, pool_id);
         self.need(pool_id, out);
@@ -186,14 +185,12 @@ impl Pooler {
         let query = query.unwrap_or_else(|| self.config.globals.auth_query.clone());
         let user = client.user.clone();
         let server = self.servers.at_mut(id);
-        server.state = server::State::Lookup(Box::new(Lookup {
+        let lookup = Lookup {
             client: client_id,
             row: None,
             error: None,
-        }));
-        (server.since, server.request) = (self.now, self.now);
-        server.served = true;
-        server.doubt_unnamed();
+        };
+        server.looks_up(lookup, self.now);
         out.send_with(Peer::Server(id), |buf| ask(buf, &query, &user));
         self.watch_server(id);
     }
@@ -203,10 +200,9 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state, server::State::Lookup(_)) {
-                let rest = std::mem::take(&mut server.inbox.held);
-                if !rest.is_empty() {
-                    self.server_sent(id, &rest, out);
+            if !matches!(server.state(), server::State::Lookup(_)) {
+                if !server.inbox.held.is_empty() {
+                    self.next.note(Next::Hear(id));
                 }
                 return;
             }
@@ -233,9 +229,7 @@ impl Pooler {
             return;
         }
         let server = self.servers.at_mut(id);
-        let server::State::Lookup(lookup) = &mut server.state else {
-            return;
-        };
+        let lookup = gone!(server.lookup_mut());
         match message {
             tag::DATA_ROW if lookup.row.is_none() => match row(body) {
                 Some(row) => lookup.row = Some(row),
@@ -256,11 +250,7 @@ impl Pooler {
     /// PostgreSQL has told all: the server goes back, the client goes on.
     fn looked_up(&mut self, id: ServerId, idle: bool, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        let state = std::mem::replace(&mut server.state, server::State::Draining);
-        let server::State::Lookup(lookup) = state else {
-            return;
-        };
-        server.status = Status::Idle;
+        let lookup = gone!(server.ends_lookup(self.now));
         if let Some(error) = &lookup.error {
             let text = format!("error in auth_query: {error}");
             self.note_server(Level::Warning, id, &text, out);
@@ -270,10 +260,10 @@ impl Pooler {
         } else {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
-        let waits = |client: &client::Client| matches!(client.state, client::State::Lookup);
+        let waits = |client: &client::Client| matches!(client.state(), client::State::Lookup);
         let client = gone!(self.clients.get_mut(lookup.client).filter(|c| waits(c)));
         if let Some(pool) = client.pool.take() {
-            self.leave_lookup(pool);
+            self.pools.at_mut(pool).client_leaves(self.now);
         }
         let found = match (lookup.error, lookup.row) {
             (Some(error), _) => {
@@ -300,12 +290,6 @@ impl Pooler {
             let until = Time(self.now.0.saturating_add(kept));
             self.known.learn(who, secret.clone(), self.now, until);
         }
-    }
-
-    fn leave_lookup(&mut self, pool: PoolId) {
-        let pool = self.pools.at_mut(pool);
-        pool.clients -= 1;
-        pool.quiet = self.now;
     }
 }
 

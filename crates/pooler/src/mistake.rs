@@ -65,13 +65,14 @@ impl Pooler {
             self.drop_linked(id, Fault::Mistake, cut, out);
             if let Some(server) = self.servers.get_mut(id) {
                 // What it was sent may end in the middle of a message.
-                server.cut_off = true;
+                server.is_cut_off();
             }
             self.close_server(id, "internal error", Close::Await, out);
         }
         if let Some(id) = client {
             self.disconnect(id, Fault::Mistake, out);
         }
+        self.go_on(out);
         self.check();
     }
 }

@@ -310,7 +310,7 @@ impl Pooler {
             return false;
         }
         let waits = client.waits();
-        client.state = client::State::Leaving { to, waits };
+        client.leaves_for(to, waits);
         out.push(Action::Detach(Peer::Client(id)));
         true
     }
@@ -328,7 +328,7 @@ impl Pooler {
             return out.push(Action::Discard(socket));
         };
         let lore = self.lore(pool);
-        let (notified, request) = (client.notified, client.request);
+        let (notified, request) = (client.notified, client.request());
         let number = client.number;
         let passenger = self.take_passenger(id, client, Standing::Ready, socket);
         let wants = waits || !passenger.held.is_empty();
@@ -405,7 +405,7 @@ impl Pooler {
             return self.disconnect(id, Fault::DatabaseRemoved, out);
         }
         if let Some(client) = self.clients.get_mut(id) {
-            client.notified = notified;
+            client.is_notified(notified);
         }
         if let Some(since) = waits {
             self.stand_in_line(id, since);
@@ -419,14 +419,14 @@ impl Pooler {
     /// A client that waits has done so since that time, elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let client = self.clients.at_mut(id);
-        let (client::State::Waiting, Some(pool)) = (&client.state, client.pool) else {
+        let (client::State::Waiting, Some(pool)) = (client.state(), client.pool) else {
             return;
         };
         // Who waits for leave to keep a server stands in another line.
         if client.awaits_leave() {
             return;
         }
-        client.request = since;
+        client.asks(since);
         let waiting = &mut self.pools.at_mut(pool).waiting;
         waiting.retain(|(waiter, _)| *waiter != id);
         let place = waiting.partition_point(|(_, other)| *other <= since);
@@ -504,7 +504,7 @@ impl Pooler {
 
 /// Nothing is held for it, owed to it or begun by it.
 fn may_leave(client: &Client) -> bool {
-    let rests = match client.state {
+    let rests = match *client.state() {
         client::State::Idle => client.inbox.held.is_empty(),
         client::State::Waiting => true,
         _ => false,
@@ -520,6 +520,6 @@ fn may_leave(client: &Client) -> bool {
         && client.pool.is_some()
         && client.inbox.at_boundary()
         && !client.replication.any()
-        && !(client.leaving || client.stalled || client.parked)
+        && !(client.leaving || client.end.is_stalled() || client.parked)
         && !(client.is_paused() || client.congested)
 }

@@ -65,7 +65,7 @@ impl Pooler {
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
             if database.is_none_or(|name| *pool.key.database == *name) {
-                pool.paused = true;
+                pool.pauses(true);
                 let idle: Vec<_> = pool.idle.iter().copied().collect();
                 for server in idle {
                     self.close_server(server, "pause mode", Close::Await, out);
@@ -97,7 +97,7 @@ impl Pooler {
             let rest: Vec<_> = self
                 .servers
                 .iter()
-                .filter(|(_, s)| s.pool == id && !matches!(s.state, server::State::Cancel(_)))
+                .filter(|(_, s)| s.pool == id && !matches!(s.state(), server::State::Cancel(_)))
                 .map(|(id, _)| id)
                 .collect();
             for server in rest {
@@ -119,7 +119,7 @@ impl Pooler {
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.paused = self.janitor.is_paused(&pool.key.database);
+            pool.pauses(self.janitor.is_paused(&pool.key.database));
             self.need(id, out);
         }
     }
@@ -133,7 +133,7 @@ impl Pooler {
                 for server in idle {
                     self.close_server(server, "server shutting down", Close::Await, out);
                 }
-                self.pools.at_mut(id).paused = true;
+                self.pools.at_mut(id).pauses(true);
             }
         }
         self.maybe_end(out);
@@ -161,7 +161,7 @@ impl Pooler {
         }
         // Who was left behind by a takeover is told why it ends.
         let over = self.janitor.succeeded.is_some();
-        let counted = |client: &Client| match client.state {
+        let counted = |client: &Client| match *client.state() {
             client::State::Console(_) => false,
             client::State::Closing => over,
             _ => true,
@@ -174,7 +174,7 @@ impl Pooler {
             Ending::Servers => self
                 .servers
                 .iter()
-                .any(|(_, s)| !matches!(s.state, server::State::Idle)),
+                .any(|(_, s)| !matches!(s.state(), server::State::Idle)),
         };
         if !busy {
             self.drop_all_waiters(out);

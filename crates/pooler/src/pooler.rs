@@ -9,16 +9,18 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::broker::Broker;
 use crate::cancel::Keys;
-use crate::client::Client;
+use crate::client::{Client, State};
 use crate::config::Config;
 use crate::console::Consoles;
 use crate::event::{
     Action, Answer, ClientId, Event, Order, Out, Peer, Question, ServerId, Time, WorkerId,
 };
+use crate::fault::Fault;
 use crate::janitor::Janitor;
 use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moving::Moves;
+use crate::next::{Next, Upcoming};
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
@@ -135,6 +137,8 @@ pub struct Pooler {
     /// How often leave was asked for to keep a server.
     pub(crate) tickets: u64,
     pub(crate) numbers: Arc<AtomicU64>,
+    /// What the event at hand leads to.
+    pub(crate) next: Upcoming,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
     /// Of our own that were survived.
@@ -204,6 +208,7 @@ impl Pooler {
             next_ticket: 0,
             tickets: 0,
             numbers: setup.numbers,
+            next: Upcoming::default(),
             spare: Vec::new(),
             mistakes: 0,
         };
@@ -220,10 +225,12 @@ impl Pooler {
         match event {
             Event::Received(Peer::Client(id), bytes) => {
                 self.client_sent(id, bytes, out);
+                self.go_on(out);
                 self.suspend_client(id, out);
             }
             Event::Received(Peer::Server(id), bytes) => {
                 self.server_sent(id, bytes, out);
+                self.go_on(out);
                 self.suspend_server(id, out);
             }
             Event::Accepted(ends) => self.accepted(ends, out),
@@ -251,9 +258,33 @@ impl Pooler {
             Event::Order(order) => self.order(&order, out),
             Event::Tick => self.tick(out),
         }
+        self.go_on(out);
         if self.consoles.are_owed() {
             self.settle_orders(out);
         }
+    }
+
+    /// The router: takes all steps that are noted, and those that these lead to.
+    pub(crate) fn go_on(&mut self, out: &mut Out) {
+        while let Some(step) = self.next.take() {
+            match step {
+                Next::Resume(id) => self.go_on_with(id, out),
+                Next::Hear(id) => self.server_sent(id, b"", out),
+                Next::BringToRest(id) if self.servers.get(id).is_some() => self.task_moves(id, out),
+                Next::BringToRest(_) => {}
+                Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
+                Next::Forget(id) => self.server_closed(id, true, out),
+            }
+        }
+    }
+
+    /// What a client has sent goes, unless the client has left since.
+    fn go_on_with(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        if client.leaving || !matches!(client.state(), State::Linked(_) | State::Idle) {
+            return;
+        }
+        self.resume(id, out);
     }
 
     fn mail(&mut self, mail: Mail, out: &mut Out) {

@@ -79,12 +79,12 @@ impl Pooler {
         let session = |terms: &Terms| terms.mode == PoolMode::Session;
         let sessions_end = session(&pool.terms) && !session(&terms);
         let old = &pool.terms.database;
-        pool.forsaken = is_forsaken(key, pool.forsaken, old, &terms.database);
-        let forsaken = pool.forsaken;
+        let forsaken = is_forsaken(key, pool.forsaken(), old, &terms.database);
+        pool.is_forsaken(forsaken);
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
         if secret(&pool.terms) != secret(&terms) {
             // The user list has news: what a login told before is not better than that.
-            pool.found_secret = None;
+            pool.forgets_secret();
         }
         if pool.terms.bounds != terms.bounds {
             let bounds = ToBroker::Bounds {
@@ -94,11 +94,9 @@ impl Pooler {
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(bounds)));
         }
-        pool.schema = schema;
-        pool.terms = terms;
-        pool.failure = None;
+        pool.has_new_terms(terms, schema);
         if moved {
-            pool.welcome = None;
+            pool.forgets_welcome();
             self.call_in(id, "database configuration changed", out);
         } else if sessions_end {
             // Sessions leave locks and the like, and between transactions nothing is reset.
@@ -131,7 +129,7 @@ impl Pooler {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
                     // Where to is not known here any more.
-                    None => matches!(server.state, server::State::Connecting),
+                    None => matches!(server.state(), server::State::Connecting),
                 }
         };
         self.call_in_those(there, "database configuration changed", out);
@@ -148,7 +146,7 @@ impl Pooler {
             let Some(server) = self.servers.get_mut(server_id) else {
                 continue;
             };
-            match server.state {
+            match *server.state() {
                 server::State::Idle => self.close_server(server_id, why, Close::Await, out),
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}

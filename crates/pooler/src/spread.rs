@@ -133,13 +133,12 @@ impl Pooler {
         for id in self.pools.ids() {
             let widest = self.width(&self.pools.at(id).key.clone());
             let pool = self.pools.at_mut(id);
-            let transactions = pool.stats.transactions - pool.told_transactions;
-            pool.told_transactions = pool.stats.transactions;
+            let transactions = pool.tells_transactions();
             busy |= transactions > 0;
-            if pool.clients > 0 || transactions > 0 {
+            if pool.clients() > 0 || transactions > 0 {
                 pools.push(PoolLoad {
                     pool: pool.key.clone(),
-                    clients: pool.clients,
+                    clients: pool.clients(),
                     transactions,
                     widest,
                 });

@@ -37,7 +37,7 @@ pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
     if let (Some(told), Some(said)) = (client.standby, server.standby)
         && told != said
     {
-        client.standby = Some(said);
+        client.is_told_standby(Some(said));
         out.send_with(Peer::Client(id), |buf| {
             write::parameter_status(buf, NAME, word(said));
         });

@@ -72,7 +72,7 @@ impl Pooler {
     pub(crate) fn hold_pools(&mut self, out: &mut Out) {
         let held = self.janitor.holds();
         for id in self.pools.ids() {
-            self.pools.at_mut(id).held = held;
+            self.pools.at_mut(id).holds(held);
             self.need(id, out);
         }
     }
@@ -100,7 +100,7 @@ impl Pooler {
         use client::State;
         let client = gone!(self.clients.get_mut(id));
         let concerned = !matches!(
-            client.state,
+            client.state(),
             State::Console(_)
                 | State::Canceller
                 | State::Moving(_)
@@ -131,7 +131,7 @@ impl Pooler {
         let server = gone!(self.servers.get_mut(id));
         // Logins and cancels end by themselves, and nobody has begun anything there.
         let concerned = !matches!(
-            server.state,
+            server.state(),
             State::Resolving
                 | State::Connecting
                 | State::Securing(_)
@@ -191,11 +191,11 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = self.clients.get(id);
-                client.is_some_and(|c| !matches!(c.state, client::State::Closing))
+                client.is_some_and(|c| !matches!(c.state(), client::State::Closing))
             }
             Peer::Server(id) => {
                 let server = self.servers.get(id);
-                server.is_some_and(|s| !matches!(s.state, server::State::Closing))
+                server.is_some_and(|s| !matches!(s.state(), server::State::Closing))
             }
         }
     }

@@ -160,30 +160,34 @@ impl Pooler {
 
     fn a_server_works(&self) -> bool {
         use server::State;
-        self.servers.iter().any(|(_, server)| match server.state {
-            State::Idle | State::Used | State::Packed | State::Closing => false,
-            // They are closed: the successor opens its own.
-            State::Resolving
-            | State::Connecting
-            | State::Securing(_)
-            | State::Login(_)
-            | State::ConnectQuery => false,
-            State::Linked(client) => self.clients.get(client).is_some_and(|client| {
-                // Replication stays here, however long it lasts.
-                !client.parked && !client.replication.any()
-            }),
-            _ => true,
-        })
+        self.servers
+            .iter()
+            .any(|(_, server)| match *server.state() {
+                State::Idle | State::Used | State::Packed | State::Closing => false,
+                // They are closed: the successor opens its own.
+                State::Resolving
+                | State::Connecting
+                | State::Securing(_)
+                | State::Login(_)
+                | State::ConnectQuery => false,
+                State::Linked(client) => self.clients.get(client).is_some_and(|client| {
+                    // Replication stays here, however long it lasts.
+                    !client.parked && !client.replication.any()
+                }),
+                _ => true,
+            })
     }
 
     fn a_client_logs_in(&self) -> bool {
         use client::State;
-        self.clients.iter().any(|(_, client)| match client.state {
-            State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
-            State::Leaving { .. } => true,
-            State::Welcome => client.pool.is_none(),
-            _ => false,
-        })
+        self.clients
+            .iter()
+            .any(|(_, client)| match *client.state() {
+                State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
+                State::Leaving { .. } => true,
+                State::Welcome => client.pool.is_none(),
+                _ => false,
+            })
     }
 
     /// The successor is there: everything at rest goes to it.
@@ -216,7 +220,7 @@ impl Pooler {
             out.push(Action::Detach(Peer::Server(id)));
         }
         for id in self.clients.keys() {
-            let state = self.clients.get(id).map(|client| &client.state);
+            let state = self.clients.get(id).map(|client| client.state());
             use client::State::{Leaving, Moving};
             let moves = matches!(state, Some(Moving(_) | Leaving { .. }));
             if self.pack_client(id) {
@@ -226,7 +230,7 @@ impl Pooler {
                     out.push(Action::Detach(Peer::Client(id)));
                 }
             } else if let Some(client::State::Console(session)) =
-                self.clients.get(id).map(|c| &c.state)
+                self.clients.get(id).map(|c| c.state())
                 && session.rests_soon()
             {
                 leaving.insert(Peer::Client(id));
@@ -252,8 +256,8 @@ impl Pooler {
         if !server.may_travel() || server.is_tls() {
             return None;
         }
-        client.state = client::State::Packed(Standing::Bound);
-        server.state = server::State::Packed;
+        client.packs(Standing::Bound);
+        server.packs();
         Some(client_id)
     }
 
@@ -261,10 +265,10 @@ impl Pooler {
     fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
         use server::State;
         let server = gone!(self.servers.get_mut(id));
-        match server.state {
+        match *server.state() {
             // The library can't give away a session in which we are the TLS client.
             State::Idle if server.may_travel() && !server.is_tls() => {
-                server.state = State::Packed;
+                server.packs();
                 let pool = self.pools.at_mut(server.pool);
                 pool.idle.retain(|idle| *idle != id);
                 return true;
@@ -287,7 +291,7 @@ impl Pooler {
         use client::State;
         let tls = self.janitor.tls_travels;
         let client = gone!(self.clients.get_mut(id));
-        let standing = match &client.state {
+        let standing = match client.state() {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // Who is slow to read would hold up all others: that client follows in a later round.
             _ if client.congested => None,
@@ -299,7 +303,7 @@ impl Pooler {
             _ => None,
         };
         if let Some(standing) = standing {
-            client.state = State::Packed(standing);
+            client.packs(standing);
         }
         standing.is_some()
     }
@@ -352,9 +356,7 @@ impl Pooler {
         socket: LooseSocket,
     ) -> Passenger {
         if let Some(pool) = client.pool {
-            let pool = self.pools.at_mut(pool);
-            pool.clients -= 1;
-            pool.quiet = self.now;
+            self.pools.at_mut(pool).client_leaves(self.now);
         }
         let (pid, secret, length) = self.own_key(id, client.long_key);
         self.peering.forget(id);
@@ -363,40 +365,10 @@ impl Pooler {
             secret: secret[..length].into(),
         };
         let key = client.old_key.as_deref().cloned().unwrap_or_else(own);
-        if let Some(key) = client.old_key {
-            self.keys.forget(&key, id);
+        if let Some(key) = &client.old_key {
+            self.keys.forget(key, id);
         }
-        Passenger {
-            socket,
-            standing,
-            ends: client.ends,
-            tls: client.tls,
-            number: client.number,
-            connected: client.connected,
-            request: client.request,
-            quiet: client.quiet,
-            database: client.database.to_string(),
-            user: client.user.to_string(),
-            admitted: client.admitted,
-            long_key: client.long_key,
-            key,
-            params: client.params,
-            asked: client.asked,
-            session: client
-                .session
-                .map_or([None, None], |session| [session.settings, session.login]),
-            meaning: client.meaning,
-            names: client.names.into_iter().collect(),
-            names_given: client.names_given,
-            unnamed: client.unnamed,
-            group_failed: client.group_failed,
-            asks_numbers: client.asks_numbers,
-            standby: client.standby,
-            held: client.inbox.held,
-            left: client.inbox.left,
-            tag: client.inbox.tag,
-            server: None,
-        }
+        client.travels(socket, standing, key)
     }
 
     /// Likewise of a server, which is in the table still.
@@ -458,7 +430,7 @@ impl Pooler {
         };
         let client = *bound.get(&id)?;
         let there = self.clients.get(client);
-        let there = there.is_some_and(|c| matches!(c.state, client::State::Packed(_)));
+        let there = there.is_some_and(|c| matches!(c.state(), client::State::Packed(_)));
         Some((client, there))
     }
 

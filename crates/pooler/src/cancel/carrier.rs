@@ -72,11 +72,11 @@ impl Pooler {
             let mut carrier = Server::blank(pool, seeded, now);
             carrier.number = number;
             carrier.to = crate::place::whole(&to).into();
-            carrier.state = server::State::Cancel(Box::new(errand));
+            carrier.carries(errand);
             carrier.host = host;
             carrier
         });
-        self.pools.at_mut(pool).servers += 1;
+        self.pools.at_mut(pool).server_enters();
         out.push(Action::Connect(carrier, to));
         self.watch_server(carrier);
     }
@@ -88,12 +88,8 @@ impl Pooler {
         }
         self.servers
             .iter_mut()
-            .find_map(|(_, server)| match &mut server.state {
-                server::State::Cancel(errand) if errand.target == target && !errand.sent => {
-                    Some(&mut **errand)
-                }
-                _ => None,
-            })
+            .filter_map(|(_, server)| server.errand_mut())
+            .find(|errand| errand.target == target && !errand.sent)
     }
 
     pub(crate) fn carrier_connected(
@@ -143,10 +139,7 @@ impl Pooler {
     }
 
     fn errand(&mut self, id: ServerId) -> Option<&mut Errand> {
-        match &mut self.servers.get_mut(id)?.state {
-            server::State::Cancel(errand) => Some(errand),
-            _ => None,
-        }
+        self.servers.get_mut(id)?.errand_mut()
     }
 
     /// Bytes of PostgreSQL on a carrier: its answer to an SSLRequest, or nothing that matters.
@@ -209,12 +202,10 @@ impl Pooler {
 
     fn end_errand(&mut self, id: ServerId, clean: bool, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        let server::State::Cancel(errand) = &mut server.state else {
-            return;
-        };
+        let errand = gone!(server.errand_mut());
         let askers = std::mem::take(&mut errand.askers);
         let target = errand.target;
-        server.state = server::State::Closing;
+        server.closes();
         out.push(Action::Close {
             peer: Peer::Server(id),
             how: Close::Abort,
@@ -230,7 +221,7 @@ impl Pooler {
         if server.cancels > 0 {
             return;
         }
-        if matches!(server.state, server::State::BeingCancelled) {
+        if matches!(server.state(), server::State::BeingCancelled) {
             self.checkin(target, out);
         }
     }

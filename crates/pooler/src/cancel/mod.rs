@@ -22,7 +22,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use crate::client;
-use crate::event::{Action, ClientId, Out, Peer, ServerId, Time, WorkerId};
+use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
@@ -54,11 +54,11 @@ impl Pooler {
             };
             return out.push(Action::Post(to, forwarded));
         };
-        let state = self.clients.get(id).map(|client| &client.state);
+        let state = self.clients.get(id).map(|client| client.state());
         if let Some(client::State::Leaving { .. }) = state {
             return self.moves.hold_cancel(id, pid, secret, from);
         }
-        let state = self.clients.get(id).map(|client| match client.state {
+        let state = self.clients.get(id).map(|client| match *client.state() {
             client::State::Waiting | client::State::Preparing(_) => (true, None),
             client::State::Linked(server) => (false, Some(server)),
             _ => (false, None),
@@ -108,7 +108,7 @@ impl Pooler {
         if self
             .clients
             .get(id)
-            .is_some_and(|c| matches!(c.state, client::State::Canceller))
+            .is_some_and(|c| matches!(c.state(), client::State::Canceller))
         {
             self.disconnect(id, fault, out);
         }
@@ -141,8 +141,8 @@ impl Pooler {
         if !client.welcomed {
             return;
         }
-        let waiting = matches!(client.state, client::State::Waiting);
-        if !client.group_failed {
+        let waiting = matches!(client.state(), client::State::Waiting);
+        if !client.end.skips() {
             Self::pass_over(id, client, out);
         }
         let inbox = &client.inbox;
@@ -150,13 +150,12 @@ impl Pooler {
         // Of less than a header nobody knows how much would have to be skipped.
         let whole = howdah_wire::frame::header(&inbox.held).is_some();
         let begun = whole && inbox.held.first().is_some_and(begins);
-        if !begun || client.group_failed || !inbox.at_boundary() {
+        if !begun || client.end.skips() || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.
             return;
         }
         if waiting {
-            client.state = client::State::Idle;
-            client.quiet = Time(self.now.0);
+            client.rests(self.now);
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
             let waiting = &mut self.pools.at_mut(pool).waiting;
@@ -180,7 +179,7 @@ impl Pooler {
                 client.inbox.skip_first();
                 out.send_with(peer, |buf| write::ready(buf, Status::Idle));
             }
-            _ => client.group_failed = true,
+            _ => client.end.group_fails(),
         }
         if waiting {
             self.resume(id, out);

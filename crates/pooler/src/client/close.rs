@@ -6,7 +6,9 @@ use super::State;
 use crate::console;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
+use crate::link;
 use crate::mail::{Mail, ToBroker};
+use crate::next::Next;
 use crate::note::Level;
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
@@ -16,7 +18,7 @@ impl Pooler {
     /// Tells a client why, and lets it go.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if matches!(client.state, State::Closing) {
+        if matches!(client.state(), State::Closing) {
             return;
         }
         // Nothing of ours may enter its stream in mid-message.
@@ -24,7 +26,7 @@ impl Pooler {
             .link()
             .and_then(|server| self.servers.get(server))
             .is_none_or(|server| !server.inbox.relaying());
-        let mute = matches!(client.state, State::Canceller | State::Handshake);
+        let mute = matches!(client.state(), State::Canceller | State::Handshake);
         let told = fault.is_told() && between && !mute;
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
@@ -72,7 +74,7 @@ impl Pooler {
             self.abandon(id, server, relaying, abrupt, out);
         }
         let client = self.clients.at_mut(id);
-        let undo = match &client.state {
+        let undo = match client.state() {
             State::Console(session) => session.undo(),
             State::Successor => Some(Order::GiveUp),
             _ => None,
@@ -83,21 +85,19 @@ impl Pooler {
         self.give_leave_back(id, out);
         let client = self.clients.at_mut(id);
         let key = client.old_key.take();
-        client.state = State::Closing;
-        client.inbox = crate::inbox::Inbox::default();
-        client.names.clear();
-        client.unnamed = None;
+        client.closes();
         let admitted = std::mem::take(&mut client.admitted);
         let login = PoolKey::new(client.database.clone(), client.user.clone());
         let pool = client.pool.take();
         // Its server may be gone before it.
         let pinned = client.is_pinned();
-        client.session = None;
+        client.ends_session();
         if let Some(pool) = pool {
             let pool = self.pools.at_mut(pool);
-            pool.clients -= 1;
-            pool.pinned -= u32::from(pinned);
-            pool.quiet = self.now;
+            pool.client_leaves(self.now);
+            if pinned {
+                pool.is_unpinned();
+            }
         }
         if admitted {
             let left = ToBroker::Left {
@@ -118,12 +118,12 @@ impl Pooler {
         let text = why.unwrap_or_else(|| "client unexpected eof".to_string());
         let client = gone!(self.clients.get_mut(id));
         // Lost instead of detached: it goes nowhere.
-        match client.state {
-            State::Moving(_) | State::Packed(_) => client.state = State::Startup,
-            State::Leaving { .. } => client.state = State::Idle,
+        match *client.state() {
+            State::Moving(_) | State::Packed(_) => client.starts_again(),
+            State::Leaving { .. } => client.rests(self.now),
             _ => {}
         }
-        match client.state {
+        match *client.state() {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
             // It has what it wanted to say; it need not wait for us.
@@ -139,8 +139,7 @@ impl Pooler {
     /// answered, as PostgreSQL would.
     pub(crate) fn client_parts(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.leaving = true;
-        client.parting = Some(Box::new(why));
+        client.parts(why);
         self.leave_when_answered(id, out);
     }
 
@@ -179,21 +178,20 @@ impl Pooler {
         let group_failed = self
             .clients
             .get(client_id)
-            .is_some_and(|client| client.group_failed);
+            .is_some_and(|client| client.end.skips());
         // What sets its parameters ends soon, and is not the client's.
         let runs = self
             .servers
             .get(id)
-            .is_some_and(|server| matches!(server.state, server::State::Linked(_)));
+            .is_some_and(|server| matches!(server.state(), server::State::Linked(_)));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
-        server.since = self.now;
         // A cancel may hit what opens a transaction, and what is sent behind that would be kept
         // outside of it: of several requests all run, as they would with PostgreSQL alone.
         let single = server.link.requests() <= 1;
         if relaying {
-            server.cut_off = true;
+            server.is_cut_off();
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.link.streams() {
@@ -207,13 +205,13 @@ impl Pooler {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);
-        self.task_moves(id, out);
+        self.next.note(Next::BringToRest(id));
     }
 
     /// The kernel has let go of a client's socket.
     pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if !matches!(client.state, State::Closing) {
+        if !matches!(client.state(), State::Closing) {
             // The driver ended what we did not: treated as lost.
             self.end_client(id, Close::Abort, true, out);
         }
@@ -238,10 +236,10 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         // The server is not brought to rest any more: the link is cut first.
         let between = !server.inbox.relaying();
-        server.state = server::State::Draining;
-        if let Some(entry) = self.clients.get_mut(client) {
-            entry.state = State::Idle;
-            server.cut_off = entry.inbox.relaying();
+        let entry = self.clients.at_mut(client);
+        link::part(entry, server, self.now);
+        if entry.inbox.relaying() {
+            server.is_cut_off();
         }
         if between && !told {
             return self.disconnect(client, fault, out);

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::Replication;
 use super::login::{Login, Proof};
-use super::{Replication, State};
 use crate::auth::{CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::certificate::ClientName;
 use crate::config::access::{Candidate, ClientCert, Rule};
@@ -198,10 +198,10 @@ impl Pooler {
             return;
         };
         let client = self.clients.at_mut(id);
-        client.state = State::Login(Box::new(Login {
+        client.proves(Login {
             proof: Proof::Peer(map),
             found,
-        }));
+        });
         let question = |ticket| Question::NameUser { ticket, uid };
         self.ask(Asker::Client(id), question, out);
     }

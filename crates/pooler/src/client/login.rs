@@ -139,7 +139,7 @@ impl Pooler {
             binding: tls.as_ref().and_then(|tls| tls.binding.as_deref()),
         });
         let client = self.clients.at_mut(id);
-        client.state = State::Login(Box::new(Login {
+        client.proves(Login {
             proof: Proof::Exchange {
                 exchange: Box::new(exchange),
                 deriving: None,
@@ -148,7 +148,7 @@ impl Pooler {
                 Some(Found::User(secret)) => secret,
                 _ => None,
             },
-        }));
+        });
         self.login_step(id, step, out);
         // What came behind the start-up packet.
         self.login_bytes(id, b"", out);
@@ -206,16 +206,13 @@ impl Pooler {
     }
 
     pub(super) fn login(&mut self, id: ClientId) -> Option<&mut Login> {
-        match &mut self.clients.get_mut(id)?.state {
-            State::Login(login) => Some(login),
-            _ => None,
-        }
+        self.clients.get_mut(id)?.login_mut()
     }
 
     /// Bytes of a client that is proving who it is.
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if !matches!(client.state, State::Login(_)) {
+        if !matches!(client.state(), State::Login(_)) {
             // It needed no answer: what it has sent behind its start-up packet is no password.
             return;
         }
@@ -225,9 +222,8 @@ impl Pooler {
             return self.disconnect(id, Fault::TooEarly, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
-            match &client.state {
-                State::Login(login) if login.listens() => {}
-                _ => return,
+            if !client.login_mut().is_some_and(|login| login.listens()) {
+                return;
             }
             let held = &client.inbox.held;
             let header = match header(held) {
@@ -260,13 +256,13 @@ impl Pooler {
     /// The client shall send the password that somebody else knows.
     fn ask_for_password(&mut self, id: ClientId, authority: Arc<Authority>, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.state = State::Login(Box::new(Login {
+        client.proves(Login {
             proof: Proof::Authority {
                 authority,
                 password: None,
             },
             found: None,
-        }));
+        });
         self.login_step(id, Step::Reply(AuthRequest::Cleartext), out);
         // What came behind the start-up packet.
         self.login_bytes(id, b"", out);
@@ -276,9 +272,7 @@ impl Pooler {
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         let (user, remote) = (client.user.clone(), client.ends.remote.clone());
-        let State::Login(login) = &mut client.state else {
-            return;
-        };
+        let login = gone!(client.login_mut());
         let Proof::Authority {
             authority,
             password,
@@ -374,7 +368,7 @@ impl Pooler {
             return self.open_console(id, out);
         }
         let client = gone!(self.clients.get_mut(id));
-        client.state = State::Welcome;
+        client.awaits_welcome();
         let (name, user) = (client.database.clone(), client.user.clone());
         let Some(database) = self.config.database(&name) else {
             return self.disconnect(id, Fault::NoDatabase(name.to_string()), out);
@@ -392,12 +386,10 @@ impl Pooler {
         }
         let pool_id = self.pool_for(key, &database);
         let pool = self.pools.at_mut(pool_id);
-        pool.clients += 1;
+        pool.client_enters();
         if database.forced_user.is_none() {
-            pool.scram_keys = keys.or(pool.scram_keys.take());
             // Who got in by the user list's secret, gets to PostgreSQL by it.
-            let kept = pool.found_secret.take().filter(|_| !has_secret);
-            pool.found_secret = found.or(kept);
+            pool.is_entered_with(keys, found, !has_secret);
         }
         let welcomed = pool.welcome.is_some();
         // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.
@@ -406,20 +398,20 @@ impl Pooler {
         let may_wait = welcomed || (full && self.workers > 1);
         let learns = absent || !may_wait;
         let client = self.clients.at_mut(id);
-        client.pool = Some(pool_id);
+        client.joins(pool_id);
         if let Some(fault) = self.hopeless(pool_id).filter(|_| learns) {
             return self.disconnect(id, fault, out);
         }
         let client = self.clients.at_mut(id);
         if client.replication.any() {
             // It gets a server of its own, and is welcomed with what that says.
-            client.state = State::Waiting;
-            client.request = self.now;
+            client.asks(self.now);
+            client.stands_in_line();
             self.await_server(id, pool_id);
         } else if welcomed {
             return self.welcome(id, out);
         } else {
-            client.request = self.now;
+            client.asks(self.now);
             self.pools.at_mut(pool_id).newcomers.push(id);
         }
         self.watch_client(id);
@@ -436,11 +428,10 @@ impl Pooler {
     /// Tells a client that it is logged in, with its pool's parameters and its own on top.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state, State::Welcome) {
+        if !matches!(client.state(), State::Welcome) {
             return;
         }
-        client.state = State::Idle;
-        client.quiet = self.now;
+        client.rests(self.now);
         self.send_welcome(id, out);
         self.resume(id, out);
         self.watch_client(id);
@@ -460,8 +451,8 @@ impl Pooler {
         };
         let took = self.now.0.saturating_sub(client.connected.0);
         pool.times.count_login(took);
-        client.welcomed = true;
-        client.standby = standby::among(&welcome.parameters);
+        client.is_welcome();
+        client.is_told_standby(standby::among(&welcome.parameters));
         let notice = cut_notice(client, &self.shared.tracked);
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(
@@ -477,10 +468,10 @@ impl Pooler {
             None => (*welcome.tracked).clone(),
         };
         // A replication client's server was logged in with them.
-        client.asked = asked.filter(|asked| !asked.is_unknown() && !client.replication.any());
+        client.goes_back_to(asked.filter(|asked| !asked.is_unknown() && !client.replication.any()));
         let params = self.shared.params.intern(wanted);
-        client.meaning = params.meaning(&self.shared.tracked, self.keys.meaning());
-        client.params = Some(params.clone());
+        client.means(params.meaning(&self.shared.tracked, self.keys.meaning()));
+        client.has_params(params.clone());
         // Newer versions report more than is tracked.
         let login = client.session.as_ref().and_then(|s| s.login.clone());
         let long = client.long_key;

@@ -11,15 +11,21 @@
 pub mod close;
 pub mod demand;
 pub mod login;
+pub mod parcel;
 pub mod startup;
 
 use std::sync::Arc;
 
+use crate::console::Session;
+use crate::effect::Effects;
 use crate::event::{Action, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
+use crate::ledger::{Change, NameOp};
 use crate::limits;
+use crate::link::End;
 use crate::params::{Meaning, Params};
 use crate::pool::PoolId;
+use crate::session::settings::Maybe;
 use crate::statement::{Names, Statement};
 use crate::tls::TlsFacts;
 
@@ -54,7 +60,7 @@ pub enum State {
     /// Bound to a server.
     Linked(ServerId),
     /// It talks to the console.
-    Console(Box<crate::console::Session>),
+    Console(Box<Session>),
     /// It asked to cancel another client's query.
     Canceller,
     /// On its way to our successor, as it was.
@@ -69,7 +75,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct Client {
     /// What it is doing.
-    pub state: State,
+    state: State,
     /// Its number in the console: one sequence for clients and servers.
     pub number: u64,
     /// The two ends of its socket.
@@ -102,10 +108,8 @@ pub struct Client {
     pub names_keep: bool,
     /// It has asked for `currval` or `lastval`: others' values are forgotten on servers it gets.
     pub asks_numbers: bool,
-    /// A message failed; all up to the next Sync are skipped.
-    pub group_failed: bool,
-    /// What it sends next waits for answers that are under way.
-    pub stalled: bool,
+    /// Its end of its link.
+    pub end: End,
     /// A successor takes over: its session is between two transactions and stays there.
     pub parked: bool,
     /// Receiving from it is off.
@@ -135,9 +139,9 @@ pub struct Client {
     /// When it connected.
     pub connected: Time,
     /// When it last sent something that began a request.
-    pub request: Time,
+    request: Time,
     /// When it last became idle, or idle in a transaction.
-    pub quiet: Time,
+    quiet: Time,
     /// When its entry in the timers is due; 0 for none.
     pub timer: Time,
 }
@@ -154,6 +158,285 @@ pub enum Replication {
     Physical,
 }
 
+/// What it does: each verb is a transition of the picture above.
+impl Client {
+    /// What it is doing.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its login, while it proves who it is.
+    pub(crate) fn login_mut(&mut self) -> Option<&mut login::Login> {
+        match &mut self.state {
+            State::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// Its session with the console, if it has one.
+    pub(crate) fn console_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.state {
+            State::Console(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// When it last sent something that began a request.
+    pub(crate) fn request(&self) -> Time {
+        self.request
+    }
+
+    /// When it last became idle, or idle in a transaction.
+    pub(crate) fn quiet(&self) -> Time {
+        self.quiet
+    }
+
+    /// What it wants done, it wants since `at`.
+    pub(crate) fn asks(&mut self, at: Time) {
+        self.request = at;
+    }
+
+    /// It waits for nothing since `at`.
+    pub(crate) fn falls_quiet(&mut self, at: Time) {
+        self.quiet = at;
+    }
+
+    /// Its start-up packet asks for this.
+    fn wishes(&mut self, replication: Replication, options: Option<Box<[u8]>>, long_key: bool) {
+        self.replication = replication;
+        self.server_options = options;
+        self.long_key = long_key;
+    }
+
+    /// Who it is, and which database it wants.
+    fn is_called(&mut self, user: Arc<str>, database: Arc<str>) {
+        self.user = user;
+        self.database = database;
+    }
+
+    /// What it says comes through TLS, if it has a session of that.
+    pub(crate) fn is_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
+        self.tls = facts;
+    }
+
+    /// The Broker counts it.
+    fn is_let_in(&mut self) {
+        self.admitted = true;
+    }
+
+    /// It takes servers from this pool.
+    pub(crate) fn joins(&mut self, pool: PoolId) {
+        self.pool = Some(pool);
+    }
+
+    /// It is told that it is logged in.
+    pub(crate) fn is_welcome(&mut self) {
+        self.welcomed = true;
+    }
+
+    /// The NOTICE of its wait was sent, or it waits no more.
+    pub(crate) fn is_notified(&mut self, notified: bool) {
+        self.notified = notified;
+    }
+
+    /// Its values of the tracked parameters have become these.
+    pub(crate) fn has_params(&mut self, params: Arc<Params>) {
+        self.params = Some(params);
+    }
+
+    /// Its statements mean this under them.
+    pub(crate) fn means(&mut self, meaning: Meaning) {
+        self.meaning = meaning;
+    }
+
+    /// Its RESET goes back to these.
+    fn goes_back_to(&mut self, asked: Option<Arc<Params>>) {
+        self.asked = asked;
+    }
+
+    /// It is told of `in_hot_standby`, if that is known.
+    pub(crate) fn is_told_standby(&mut self, standby: Option<bool>) {
+        self.standby = standby;
+    }
+
+    /// Its session has settings of its own, and these are of its login.
+    fn has_settings(&mut self, settings: Maybe, login: Maybe) {
+        if settings.is_some() || login.is_some() {
+            self.session = Some(Box::new(crate::session::Session {
+                settings,
+                login,
+                ..crate::session::Session::default()
+            }));
+        }
+    }
+
+    /// Its session may have nothing any more.
+    pub(crate) fn forgets_blank_session(&mut self) {
+        self.session.take_if(|session| session.is_blank());
+    }
+
+    /// What its session had is gone.
+    fn ends_session(&mut self) {
+        self.session = None;
+    }
+
+    /// It has asked for what sequences have told.
+    pub(crate) fn asks_for_numbers(&mut self) {
+        self.asks_numbers = true;
+    }
+
+    /// PostgreSQL has agreed to what it wants of a name.
+    pub(crate) fn agreed(&mut self, op: NameOp) {
+        match op.change {
+            Change::Define(named) if op.name.is_empty() => self.unnamed = Some(named.statement),
+            Change::Define(named) => {
+                self.names.insert(op.name, named);
+            }
+            Change::Forget if op.name.is_empty() => self.unnamed = None,
+            Change::Forget => {
+                self.names.remove(&op.name);
+            }
+            Change::Nothing | Change::Refused(_) => {}
+        }
+    }
+
+    /// PostgreSQL has dropped its unnamed statement.
+    pub(crate) fn drops_unnamed(&mut self) {
+        self.unnamed = None;
+    }
+
+    /// PostgreSQL has dropped all statements that have names.
+    pub(crate) fn drops_names(&mut self) {
+        self.names.clear();
+        self.names.shrink_to_fit();
+    }
+
+    /// The number of the name that it gives next.
+    pub(crate) fn numbers_name(&mut self) -> u64 {
+        self.names_given += 1;
+        self.names_given
+    }
+
+    /// It parses a statement that has these effects.
+    pub(crate) fn names_statement_with(&mut self, effects: &Effects) {
+        self.names_keep |= effects.may_keep_server();
+    }
+
+    /// Another process has given it this cancel key.
+    pub(crate) fn keeps_key(&mut self, key: crate::cancel::OldKey) {
+        self.old_key = Some(Box::new(key));
+    }
+
+    /// A successor takes over: its session stays as it is now.
+    pub(crate) fn parks(&mut self) {
+        self.parked = true;
+    }
+
+    /// It leaves once all is answered, and is told why then.
+    fn parts(&mut self, why: crate::fault::Fault) {
+        self.leaving = true;
+        self.parting = Some(Box::new(why));
+    }
+
+    /// Its send queue is full, or has room again.
+    pub(crate) fn is_congested(&mut self, full: bool) {
+        self.congested = full;
+    }
+
+    /// Its entry in the timers has come up.
+    pub(crate) fn timer_is_up(&mut self) {
+        self.timer = Time(0);
+    }
+
+    /// A handshake begins.
+    fn shakes_hands(&mut self) {
+        self.state = State::Handshake;
+    }
+
+    /// Its first packet is awaited, as at its beginning.
+    fn starts_again(&mut self) {
+        self.state = State::Startup;
+    }
+
+    /// Its first packet is a CancelRequest.
+    fn wants_to_cancel(&mut self, now: Time) {
+        self.state = State::Canceller;
+        self.request = now;
+    }
+
+    /// Its first packet is another worker's.
+    fn moves_to(&mut self, worker: WorkerId) {
+        self.state = State::Moving(worker);
+    }
+
+    /// PostgreSQL is asked for its user, by a server of this pool.
+    pub(crate) fn is_looked_up(&mut self, pool: PoolId, now: Time) {
+        self.state = State::Lookup;
+        self.pool = Some(pool);
+        self.request = now;
+    }
+
+    /// It has to prove who it is.
+    fn proves(&mut self, login: login::Login) {
+        self.state = State::Login(Box::new(login));
+    }
+
+    /// It is asked for nothing more, and not let in yet.
+    pub(crate) fn awaits_welcome(&mut self) {
+        self.state = State::Welcome;
+    }
+
+    /// It is in a pool and has no server; since `now` it has asked for nothing.
+    pub(crate) fn rests(&mut self, now: Time) {
+        self.state = State::Idle;
+        self.quiet = now;
+        self.end.goes_on();
+    }
+
+    /// It waits for a server, or for leave to keep one.
+    pub(crate) fn stands_in_line(&mut self) {
+        self.state = State::Waiting;
+    }
+
+    /// Its end of a link: whatever it sends goes to the server, `held` until that is ready.
+    pub(crate) fn is_bound_to(&mut self, server: ServerId, held: bool) {
+        self.state = match held {
+            false => State::Linked(server),
+            true => State::Preparing(server),
+        };
+    }
+
+    /// It goes on at another worker. `waits`: it stood in line.
+    pub(crate) fn leaves_for(&mut self, to: WorkerId, waits: bool) {
+        self.state = State::Leaving { to, waits };
+    }
+
+    /// It goes to our successor.
+    pub(crate) fn packs(&mut self, standing: crate::parcel::Standing) {
+        self.state = State::Packed(standing);
+    }
+
+    /// It is an administrator, or may look on.
+    pub(crate) fn opens_console(&mut self, session: Session) {
+        self.state = State::Console(Box::new(session));
+        self.welcomed = true;
+    }
+
+    /// It is our successor.
+    pub(crate) fn takes_over(&mut self) {
+        self.state = State::Successor;
+    }
+
+    /// It ends: nothing of what it has sent or named is of use.
+    fn closes(&mut self) {
+        self.state = State::Closing;
+        self.inbox = Inbox::default();
+        self.names.clear();
+        self.unnamed = None;
+    }
+}
+
+/// What it is.
 impl Client {
     /// What it says comes through TLS.
     pub fn is_tls(&self) -> bool {
@@ -244,7 +527,7 @@ impl Client {
     /// What it has sent can't be worked through for now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, State::Linked(_) | State::Idle);
-        self.stalled || self.parked || self.leaving || !works
+        self.end.is_stalled() || self.parked || self.leaving || !works
     }
 }
 

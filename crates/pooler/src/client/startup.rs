@@ -15,6 +15,7 @@ use crate::event::{
 use crate::fault::Fault;
 use crate::inbox::Inbox;
 use crate::limits;
+use crate::link::End;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
 use crate::note::Level;
 use crate::params::{Meaning, Params};
@@ -76,8 +77,7 @@ impl Pooler {
             unnamed: None,
             names_keep: false,
             asks_numbers: false,
-            group_failed: false,
-            stalled: false,
+            end: End::default(),
             parked: false,
             paused: false,
             congested: false,
@@ -106,7 +106,7 @@ impl Pooler {
             return self.accept_tls(id, true, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
-            if !matches!(client.state, State::Startup) {
+            if !matches!(client.state(), State::Startup) {
                 return;
             }
             let size = match length(&client.inbox.held) {
@@ -134,7 +134,7 @@ impl Pooler {
     /// Logins that a takeover kept from beginning begin.
     pub(crate) fn begin_held_logins(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
-            let state = self.clients.get(id).map(|client| &client.state);
+            let state = self.clients.get(id).map(|client| client.state());
             if let Some(State::Startup) = state {
                 self.startup_bytes(id, b"", out);
                 self.unpause_client(id, out);
@@ -176,7 +176,7 @@ impl Pooler {
     /// A client has begun with a handshake, without SSLRequest.
     fn begins_with_tls(&self, id: ClientId) -> bool {
         let record = |client: &Client| {
-            let fresh = matches!(client.state, State::Startup) && !client.is_tls();
+            let fresh = matches!(client.state(), State::Startup) && !client.is_tls();
             fresh && client.inbox.held.first() == Some(&TLS_HANDSHAKE)
         };
         self.clients.get(id).is_some_and(record) && self.takes_tls(id)
@@ -185,7 +185,7 @@ impl Pooler {
     /// The handshake of a client begins.
     fn accept_tls(&mut self, id: ClientId, direct: bool, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.state = State::Handshake;
+        client.shakes_hands();
         let received = std::mem::take(&mut client.inbox.held);
         let start = Box::new(TlsStart::Accept { direct, received });
         out.push(Action::StartTls(Peer::Client(id), start));
@@ -199,14 +199,14 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state, State::Handshake) {
+        if !matches!(client.state(), State::Handshake) {
             return;
         }
         self.handshakes[0].count(&result);
         match result {
             Ok(facts) => {
-                client.tls = Some(Arc::from(facts));
-                client.state = State::Startup;
+                client.is_secured(Some(Arc::from(facts)));
+                client.starts_again();
             }
             Err(why) => self.disconnect(id, Fault::TlsHandshake(why), out),
         }
@@ -241,8 +241,7 @@ impl Pooler {
             Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
             Ok(FirstPacket::Cancel { pid, secret }) => {
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.state = State::Canceller;
-                    client.request = self.now;
+                    client.wants_to_cancel(self.now);
                 }
                 self.watch_client(id);
                 self.find_cancelled(id, pid, secret, out);
@@ -401,7 +400,7 @@ impl Pooler {
             let rest = std::mem::take(&mut client.inbox.held);
             client.inbox.held = packet.to_vec();
             client.inbox.held.extend_from_slice(&rest);
-            client.state = State::Moving(home);
+            client.moves_to(home);
             out.push(Action::Detach(Peer::Client(id)));
         }
     }
@@ -425,16 +424,16 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
-        if matches!(client.state, State::Successor) {
+        if matches!(client.state(), State::Successor) {
             return out.push(Action::Ask(Question::HandOver(socket)));
         }
-        if let State::Packed(standing) = client.state {
+        if let State::Packed(standing) = *client.state() {
             return self.client_packed(id, *client, standing, socket, out);
         }
-        if let State::Leaving { to, waits } = client.state {
+        if let State::Leaving { to, waits } = *client.state() {
             return self.set_out(id, *client, (to, waits), socket, out);
         }
-        let State::Moving(to) = client.state else {
+        let State::Moving(to) = *client.state() else {
             out.push(Action::Discard(socket));
             return;
         };
@@ -456,7 +455,7 @@ impl Pooler {
         self.watch_client(id);
         self.suspend_client(id, out);
         let client = self.clients.at_mut(id);
-        client.tls = parcel.tls;
+        client.is_secured(parcel.tls);
         if self.janitor.takeover.holds() {
             client.inbox.held = parcel.bytes;
             return;
@@ -487,22 +486,14 @@ impl Pooler {
         let login = PoolKey::new(database, self.consoles.name(&wish.user));
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
-        client.long_key = wish.minor >= 2;
-        client.replication = wish.replication;
-        client.server_options = wish.server_options;
-        client.user = login.user.clone();
-        client.database = login.database.clone();
-        client.params = Some(params);
-        if let Some(settings) = wish.settings.shared() {
-            let settings = Some(self.shared.settings.intern((*settings).clone()));
-            client.session = Some(Box::new(crate::session::Session {
-                settings: settings.clone(),
-                login: settings,
-                ..crate::session::Session::default()
-            }));
-        }
+        client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
+        client.is_called(login.user.clone(), login.database.clone());
+        client.has_params(params);
+        let settings = wish.settings.shared();
+        let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
+        client.has_settings(settings.clone(), settings);
         // It is in nobody's way until the Broker has answered.
-        client.state = State::Welcome;
+        client.awaits_welcome();
         if self.config.globals.log_connections {
             let replication = match wish.replication {
                 Replication::None => "no",
@@ -587,10 +578,10 @@ impl Pooler {
         let alive = self
             .clients
             .get_mut(id)
-            .filter(|client| matches!(client.state, State::Welcome) && !client.admitted);
+            .filter(|client| matches!(client.state(), State::Welcome) && !client.admitted);
         match (alive, answer) {
             (Some(client), Ok(())) => {
-                client.admitted = true;
+                client.is_let_in();
                 self.begin_login(id, out);
             }
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),

@@ -110,9 +110,8 @@ const FDS: Columns = &[
     ("scram_server_key", 'y'),
 ];
 
-/// PgBouncer's, and why a client waits and where it stands in its pool's line, and why and since when
-/// it keeps a server between transactions.
-const CLIENTS: Columns = &[
+/// What SHOW CLIENTS, SERVERS and SOCKETS begin with.
+const PEER: [Kind; 21] = [
     ("type", 's'),
     ("user", 's'),
     ("database", 's'),
@@ -134,11 +133,30 @@ const CLIENTS: Columns = &[
     ("application_name", 's'),
     ("prepared_statements", 'i'),
     ("id", 'i'),
+];
+
+/// Those, and more.
+const fn joined<const N: usize>(more: &[Kind]) -> [Kind; N] {
+    let mut all = [("", 's'); N];
+    let mut at = 0;
+    while at < N {
+        all[at] = match at < PEER.len() {
+            true => PEER[at],
+            false => more[at - PEER.len()],
+        };
+        at += 1;
+    }
+    all
+}
+
+/// PgBouncer's, and why a client waits and where it stands in its pool's line, and why and since when
+/// it keeps a server between transactions.
+const CLIENTS: Columns = &joined::<25>(&[
     ("wait_reason", 's'),
     ("wait_place", 'i'),
     ("pin_reason", 's'),
     ("pinned_since", 's'),
-];
+]);
 
 const QUERIES: Columns = &[
     ("database", 's'),
@@ -169,55 +187,10 @@ const HOLDERS: Columns = &[
 ];
 
 /// PgBouncer's, and why and since when its client keeps it between transactions.
-const SERVERS: Columns = &[
-    ("type", 's'),
-    ("user", 's'),
-    ("database", 's'),
-    ("replication", 's'),
-    ("state", 's'),
-    ("addr", 's'),
-    ("port", 'i'),
-    ("local_addr", 's'),
-    ("local_port", 'i'),
-    ("connect_time", 's'),
-    ("request_time", 's'),
-    ("wait", 'i'),
-    ("wait_us", 'i'),
-    ("close_needed", 'i'),
-    ("ptr", 's'),
-    ("link", 's'),
-    ("remote_pid", 'i'),
-    ("tls", 's'),
-    ("application_name", 's'),
-    ("prepared_statements", 'i'),
-    ("id", 'i'),
-    ("pin_reason", 's'),
-    ("pinned_since", 's'),
-];
+const SERVERS: Columns = &joined::<23>(&[("pin_reason", 's'), ("pinned_since", 's')]);
 
 /// PgBouncer's of `SERVERS`, and more.
-const SOCKETS: Columns = &[
-    ("type", 's'),
-    ("user", 's'),
-    ("database", 's'),
-    ("replication", 's'),
-    ("state", 's'),
-    ("addr", 's'),
-    ("port", 'i'),
-    ("local_addr", 's'),
-    ("local_port", 'i'),
-    ("connect_time", 's'),
-    ("request_time", 's'),
-    ("wait", 'i'),
-    ("wait_us", 'i'),
-    ("close_needed", 'i'),
-    ("ptr", 's'),
-    ("link", 's'),
-    ("remote_pid", 'i'),
-    ("tls", 's'),
-    ("application_name", 's'),
-    ("prepared_statements", 'i'),
-    ("id", 'i'),
+const SOCKETS: Columns = &joined::<28>(&[
     ("recv_pos", 'i'),
     ("pkt_pos", 'i'),
     ("pkt_remain", 'i'),
@@ -225,7 +198,7 @@ const SOCKETS: Columns = &[
     ("send_remain", 'i'),
     ("pkt_avail", 'i'),
     ("send_avail", 'i'),
-];
+]);
 
 const MEM: Columns = &[
     ("name", 's'),

@@ -573,7 +573,7 @@ impl Pooler {
     /// KILL_CLIENT. True if the client was here.
     pub(crate) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
         let found = self.clients.iter().find(|(_, client)| {
-            client.number == number && !matches!(client.state, crate::client::State::Closing)
+            client.number == number && !matches!(client.state(), crate::client::State::Closing)
         });
         let Some((id, _)) = found else { return false };
         self.disconnect(id, Fault::Forced, out);

@@ -14,7 +14,6 @@ use howdah_wire::{WireError, write};
 use super::columns::Kind;
 use super::command::{self, Unread};
 use super::rows::{Row, Table, wire_column};
-use crate::client::State;
 use crate::event::{ClientId, Out, Peer};
 use crate::limits;
 use crate::pooler::Pooler;
@@ -152,9 +151,9 @@ impl Pooler {
     }
 
     fn extended(&mut self, id: ClientId) -> Result<&mut Extended, Refusal> {
-        match self.clients.get_mut(id).map(|client| &mut client.state) {
-            Some(State::Console(session)) => Ok(&mut session.extended),
-            _ => Err(("08P01", "no console".into())),
+        match self.session(id) {
+            Some(session) => Ok(&mut session.extended),
+            None => Err(("08P01", "no console".into())),
         }
     }
 

@@ -215,7 +215,7 @@ impl Pooler {
                 .pool
                 .and_then(|id| shares.get_mut(&id))
                 .map(|s| &mut s.states);
-            match (&client.state, states) {
+            match (client.state(), states) {
                 (client::State::Console(_), _) => consoles += 1,
                 (client::State::Canceller | client::State::Closing, _) => {}
                 (client::State::Lookup, _) => login_clients += 1,
@@ -314,20 +314,20 @@ impl Pooler {
             mode: pool.terms.mode,
             states: States {
                 max_wait,
-                sv_pinned: pool.pinned,
+                sv_pinned: pool.pinned(),
                 pins: pool.stats.pins,
                 unseen: pool.stats.unseen,
                 ..States::default()
             },
             connections: 0,
-            clients: pool.clients,
-            pinned: pool.pinned,
+            clients: pool.clients(),
+            pinned: pool.pinned(),
             stats: pool.stats,
-            older: pool.older_stats,
+            older: pool.older_stats(),
             times: pool.times,
             working: 0,
             size: pool.terms.bounds.size,
-            paused: pool.paused,
+            paused: pool.paused(),
             failure: pool.failure.as_ref().map(|failure| failure.text.clone()),
             reason: waited_for.then(|| self.reason(id)),
             waiters: Vec::new(),
@@ -336,7 +336,7 @@ impl Pooler {
     }
 
     fn count_server(&self, server: &Server, states: &mut States) {
-        if let server::State::Cancel(errand) = &server.state {
+        if let server::State::Cancel(errand) = server.state() {
             states.cl_active_cancel += errand.requests();
         }
         let Some(seen) = self.seen(server) else {
@@ -356,7 +356,7 @@ impl Pooler {
     /// `None` for a server that is being closed: PgBouncer has none in that state.
     fn seen(&self, server: &Server) -> Option<Seen> {
         use server::State;
-        Some(match &server.state {
+        Some(match server.state() {
             State::Preparing(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
             State::Cancel(_) => Seen::ActiveCancel,
             State::BeingCancelled => Seen::BeingCanceled,
@@ -376,7 +376,7 @@ impl Pooler {
     /// It would be tested before its next use.
     fn is_stale(&self, server: &Server) -> bool {
         let globals = &self.config.globals;
-        let rested = self.now.0.saturating_sub(server.since.0);
+        let rested = self.now.0.saturating_sub(server.since().0);
         !globals.server_check_query.is_empty() && rested > nanos(globals.server_check_delay)
     }
 
@@ -390,7 +390,7 @@ impl Pooler {
 
     fn client_row(&self, client: &Client) -> Option<ClientRow> {
         use client::State;
-        let state = match (&client.state, client.pool) {
+        let state = match (client.state(), client.pool) {
             (State::Linked(_) | State::Preparing(_), _) => "active",
             (State::Idle | State::Console(_) | State::Leaving { .. }, _) => "idle",
             (State::Waiting, _) | (State::Welcome, Some(_)) => "waiting",
@@ -418,9 +418,9 @@ impl Pooler {
             ends: Some(&client.ends),
             tls: client.tls.as_deref(),
             connected: client.connected,
-            request: client.request,
+            request: client.request(),
             wait: if waits {
-                self.now.0.saturating_sub(client.request.0)
+                self.now.0.saturating_sub(client.request().0)
             } else {
                 0
             },
@@ -433,7 +433,7 @@ impl Pooler {
         });
         let wait = client.pool.filter(|_| waits).map(|id| Wait {
             pool: self.pools.at(id).key.clone(),
-            since: client.request,
+            since: client.request(),
             reason: match client.awaits_leave() {
                 true => Reason::PinLimit.word(),
                 false => self.reason(id).word(),
@@ -481,7 +481,7 @@ impl Pooler {
             ends: server.ends.as_ref(),
             tls: server.tls.as_deref(),
             connected: server.connected,
-            request: server.request,
+            request: server.request(),
             wait: 0,
             close_needed: server.ending().is_some(),
             number: server.number,

@@ -72,7 +72,7 @@ impl Pooler {
             .map(|client| Waiter {
                 pool: pool.key.clone(),
                 who: self.teller(client),
-                waited: self.now.0.saturating_sub(client.request.0),
+                waited: self.now.0.saturating_sub(client.request().0),
                 reason: match client.awaits_leave() {
                     true => crate::pool::Reason::PinLimit.word(),
                     false => reason,
@@ -107,11 +107,11 @@ impl Pooler {
             server: server.number,
             pid: server.key.as_ref().map_or(0, |(pid, _)| *pid),
             state,
-            held: since(server.linked),
+            held: since(server.linked()),
             stayed: since(if working {
-                server.request
+                server.request()
             } else {
-                client.quiet
+                client.quiet()
             }),
         })
     }
@@ -137,7 +137,7 @@ impl Pooler {
 /// It waits for a server, or to be let in.
 pub(super) fn is_waiting(client: &Client) -> bool {
     use client::State::{Lookup, Waiting, Welcome};
-    matches!(client.state, Waiting | Welcome | Lookup)
+    matches!(client.state(), Waiting | Welcome | Lookup)
 }
 
 /// The rows of SHOW HOLDERS: by pool, who has held a server for longest first.

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
-use crate::client::State;
 pub use crate::config::is_console;
 use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
@@ -133,8 +132,7 @@ impl Pooler {
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
-        client.state = State::Console(Box::new(Session::of(admin)));
-        client.welcomed = true;
+        client.opens_console(Session::of(admin));
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {

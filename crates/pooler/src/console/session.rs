@@ -125,7 +125,7 @@ impl Pooler {
         client.inbox.held.extend_from_slice(bytes);
         self.console_run(id, out);
         if let Some(client) = self.clients.get_mut(id)
-            && matches!(client.state, State::Console(_))
+            && matches!(client.state(), State::Console(_))
             && client.inbox.held.len() > limits::HELD
         {
             client.pause(id, out);
@@ -136,10 +136,9 @@ impl Pooler {
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
             let client = gone!(self.clients.get_mut(id));
-            let State::Console(session) = &mut client.state else {
-                return;
-            };
-            if session.wait.is_some() || client.congested {
+            let congested = client.congested;
+            let session = gone!(client.console_mut());
+            if session.wait.is_some() || congested {
                 return;
             }
             if let Some(statement) = session.statements.pop_front() {
@@ -163,8 +162,8 @@ impl Pooler {
     pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.request = now;
-        if let State::Console(session) = &mut client.state {
+        client.asks(now);
+        if let Some(session) = client.console_mut() {
             session.serial += 1;
         }
         self.consoles.stats.queries += 1;
@@ -196,7 +195,7 @@ impl Pooler {
         }
         let body: Vec<u8> = held[HEADER..header.total()].to_vec();
         held.drain(..header.total());
-        if let State::Console(session) = &mut client.state
+        if let Some(session) = client.console_mut()
             && session.extended.skips(header.tag)
         {
             return true;
@@ -204,7 +203,7 @@ impl Pooler {
         match header.tag {
             tag::QUERY => match frontend::string(header.tag, &body) {
                 Ok(text) => {
-                    if let State::Console(session) = &mut client.state {
+                    if let Some(session) = client.console_mut() {
                         let text = command::without_comments(&String::from_utf8_lossy(text));
                         session.statements = command::split(&text).into();
                         session.in_query = true;
@@ -237,9 +236,7 @@ impl Pooler {
 
     pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let State::Console(session) = &mut client.state else {
-            return;
-        };
+        let session = gone!(client.console_mut());
         session.statements.clear();
         session.extended.fail(session.in_query);
         out.send_with(Peer::Client(id), |buf| {
@@ -265,10 +262,7 @@ impl Pooler {
     }
 
     pub(super) fn session(&mut self, id: ClientId) -> Option<&mut Session> {
-        match &mut self.clients.get_mut(id)?.state {
-            State::Console(session) => Some(session),
-            _ => None,
-        }
+        self.clients.get_mut(id)?.console_mut()
     }
 
     /// Has the console wait, for the control thread or the end.
@@ -307,7 +301,7 @@ impl Pooler {
             Goal::HandOver => {
                 self.complete(id, "TAKEOVER", out);
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.state = State::Successor;
+                    client.takes_over();
                     out.push(Action::Detach(Peer::Client(id)));
                 }
             }

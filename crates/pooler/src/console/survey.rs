@@ -164,9 +164,9 @@ impl Pooler {
             // A server that is not logged in yet will find its pool paused. A resume ends it all.
             Want::Order(Order::Pause(database)) => !self.servers.iter().any(|(_, server)| {
                 of(database, server)
-                    && self.pools.at(server.pool).paused
+                    && self.pools.at(server.pool).paused()
                     && !matches!(
-                        server.state,
+                        server.state(),
                         Server::Resolving
                             | Server::Connecting
                             | Server::Securing(_)

@@ -24,35 +24,30 @@ impl Pooler {
         let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
         let pool = self.pools.at_mut(server.pool);
-        server.link.waited = 0;
-        if matches!(client.state, client::State::Waiting) {
-            let wait = now.0.saturating_sub(client.request.0);
-            server.link.waited = wait;
+        let wait = match client.state() {
+            client::State::Waiting => now.0.saturating_sub(client.request().0),
+            _ => 0,
+        };
+        server.link.begins(wait);
+        if matches!(client.state(), client::State::Waiting) {
             pool.stats.wait_ns += wait;
             pool.times.wait.count(wait);
         }
         pool.stats.server_assignments += 1;
         if session::check::is_due(pool, self.config.globals.session_state_check) {
-            server.check = Some(Box::default());
+            server.is_to_be_checked();
         }
-        client.notified = false;
-        server.linked = now;
-        server.request = now;
-        server.since = now;
-        server.served = true;
+        client.is_notified(false);
+        server.begins_to_serve(now);
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let forgets = session::takes_numbers(server, client.number, client.asks_numbers);
-        server.trial = Trial::First;
+        let forgets = server.takes_numbers(client.number, client.asks_numbers);
         let ready = Self::align(&self.shared, client, server_id, server, forgets, out);
         let evict = ready && server.set.outgrows(max);
-        if ready {
-            client.state = client::State::Linked(server_id);
-            server.state = server::State::Linked(client_id);
-        } else {
-            client.state = client::State::Preparing(server_id);
-            server.state = server::State::Preparing(client_id);
+        match ready {
+            true => super::bind((client_id, client), (server_id, server)),
+            false => super::bind_held((client_id, client), (server_id, server)),
         }
         if server.congested {
             client.pause(client_id, out);
@@ -106,14 +101,12 @@ impl Pooler {
             let denied = server.trial == Trial::Last;
             give(&mut sql, &server.session, &own, denied);
             // Until PostgreSQL has agreed.
-            server.soiled = true;
+            server.is_soiled(true);
         }
         if sql.is_empty() {
             return true;
         }
-        out.send_with(Peer::Server(server_id), |buf| write::query(buf, &sql));
-        server.has_unnamed(None);
-        server.link.ledger.push(Entry::swallow(Reply::Query), true);
+        server.runs_for_us(server_id, &sql, out);
         false
     }
 
@@ -136,7 +129,7 @@ impl Pooler {
             }
             _ => return false,
         };
-        server.trial = next;
+        server.tries(next);
         true
     }
 
@@ -147,19 +140,17 @@ impl Pooler {
             return;
         };
         if server.trial == Trial::Refused {
-            server.trial = Trial::Cleans;
-            server.has_unnamed(None);
+            server.tries(Trial::Cleans);
             // What is left of another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
-                server.link.await_query();
-                out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+                server.runs_for_us(id, query, out);
             }
             return;
         }
-        server.trial = match server.trial {
+        server.tries(match server.trial {
             Trial::Denied => Trial::Last,
             _ => Trial::Clean,
-        };
+        });
         if Self::align(&self.shared, client, id, server, false, out) {
             self.prepared(id, out);
         }
@@ -197,20 +188,15 @@ impl Pooler {
     /// client's messages go.
     pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let server::State::Preparing(client_id) = server.state else {
-            return;
-        };
-        server.state = server::State::Linked(client_id);
-        let params = server.params.clone();
-        if let Some(client) = self.clients.get_mut(client_id) {
-            server.session = client.session.as_ref().and_then(|s| s.settings.clone());
-            server.soiled = client.is_pinned();
-            client.state = client::State::Linked(id);
-            standby::tell(client_id, client, server, out);
-            if let Some(wanted) = &client.params {
-                let canonical = wanted.overlaid(&params);
-                client.params = Some(self.shared.params.intern(canonical));
-            }
+        let client_id = gone!(server.prepares());
+        let client = self.clients.at_mut(client_id);
+        super::bind((client_id, client), (id, server));
+        server.has_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
+        server.is_soiled(client.is_pinned());
+        standby::tell(client_id, client, server, out);
+        if let Some(wanted) = &client.params {
+            let canonical = wanted.overlaid(&server.params);
+            client.has_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);
         // All it had sent may have been cancelled meanwhile.

@@ -15,6 +15,7 @@ use super::downstream::{self, Downstream, Step};
 use super::portal::Bound;
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
+use crate::fault;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
@@ -195,110 +196,18 @@ impl Downstream<'_> {
         }
     }
 
-    /// What PostgreSQL says where the statement is the one that was described: drivers know then
-    /// that they must describe it anew.
-    pub(super) fn tell_changed_result(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"0A000"),
-                (b'M', b"cached plan must not change result type"),
-                (b'F', b"plancache.c"),
-                (b'R', b"RevalidateCachedQuery"),
-            ],
-        );
-    }
-
-    /// The statement's constants would be others here. Drivers know by the code and the routine that
-    /// they must parse it anew.
-    pub(super) fn tell_other_settings(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"0A000"),
-                (
-                    b'M',
-                    b"prepared statement has constants that were read under other settings, \
-                      and this server does not have it",
-                ),
-                (b'H', b"Prepare it again after SET."),
-                (b'F', b"plancache.c"),
-                (b'R', b"RevalidateCachedQuery"),
-            ],
-        );
-    }
-
-    /// Too many clients of the pool keep a server between transactions.
-    pub(super) fn tell_too_many_pins(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"53000"),
-                (
-                    b'M',
-                    b"too many clients of the pool keep a server between transactions (pin_limit)",
-                ),
-                (
-                    b'D',
-                    b"Temporary tables, advisory locks, LISTEN and the like keep a server for \
-                      their client.",
-                ),
-                (
-                    b'H',
-                    b"Try again outside of a transaction, where the statement waits, or raise \
-                      pin_limit. SHOW CLIENTS says who keeps servers, and why.",
-                ),
-            ],
-        );
-    }
-
-    /// The statement's text can't be remembered.
-    pub(super) fn tell_too_long(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"54000"),
-                (
-                    b'M',
-                    b"statement is too long to be prepared by name through the pooler",
-                ),
-                (b'H', b"Parse it without a name, or use session pooling."),
-            ],
-        );
-    }
-
-    /// There are too many such texts.
-    pub(super) fn tell_too_much(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"54000"),
-                (
-                    b'M',
-                    b"prepared statements take more memory than the pooler has for them",
-                ),
-                (b'H', b"Close some, or parse without a name."),
-            ],
-        );
+    /// Why a statement can't be used here.
+    pub(super) fn tell_refusal(&mut self, fields: Fields<'_>, why: Refusal) {
+        self.tell_instead(fields, why.words());
     }
 
     /// What PostgreSQL says of a statement that it has, in a transaction that has failed.
     pub(super) fn tell_failed(&mut self, fields: Fields<'_>) {
-        self.tell_instead(
-            fields,
-            &[
-                (b'C', b"25P02"),
-                (
-                    b'M',
-                    b"current transaction is aborted, commands ignored until end of transaction \
-                      block",
-                ),
-            ],
-        );
+        self.tell_instead(fields, fault::ABORTED);
     }
 
     /// An error of the severity of one that came.
-    fn tell_instead(&mut self, fields: Fields<'_>, others: &[(u8, &[u8])]) {
+    fn tell_instead(&mut self, fields: Fields<'_>, others: fault::Words) {
         let Some((client, _)) = &self.client else {
             return;
         };

@@ -341,7 +341,7 @@ impl Downstream<'_> {
             let server = &mut self.server;
             server.must_close_too(Ending::QueryInGroup);
         }
-        self.server.status = status;
+        self.server.is_ready(status);
         self.changes_are_told(status);
         self.server.link.copy = Copy::None;
         self.pass(
@@ -353,7 +353,7 @@ impl Downstream<'_> {
             // A Sync was answered that a COPY seemed to have eaten: its group is over.
             self.server.link.ledger.close_group();
             if let Some((_, client)) = &mut self.client {
-                client.group_failed = false;
+                client.end.group_ends();
             }
             return Ok(());
         }
@@ -376,14 +376,14 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(header.tag)));
         };
         let (swallow, part, reply) = (front.swallow, front.part, front.reply);
-        let watched = front.watched;
+        let watched = front.effects.watched.is_some();
         self.may_alter(command);
         if watched {
             self.server.link.ledger.add_rows(rows(command));
         }
         match command {
             b"DISCARD ALL" if swallow => {
-                self.server.session = None;
+                self.server.has_settings(None);
                 self.server.set.clear_sure();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
@@ -395,7 +395,7 @@ impl Downstream<'_> {
                 }
                 None => self.server.set.clear_sure(),
             },
-            b"PREPARE" => self.server.sql_prepared = true,
+            b"PREPARE" => self.server.has_sql_prepared(true),
             _ => {}
         }
         self.pass(
@@ -418,22 +418,23 @@ impl Downstream<'_> {
     fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
+        let whole = front.is_none_or(|entry| entry.part == Part::Whole);
         // What comes behind the last answer is the server's alone.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
-            self.server.params = self.shared.params.intern(params);
+            self.server.has_params(self.shared.params.intern(params));
             // What comes of a reset is told at its end.
-            seen &= front.is_none_or(|entry| entry.part == Part::Whole);
+            seen &= whole;
             if let (true, Some((_, client))) = (seen, &mut self.client)
                 && let Some(params) = &client.params
             {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.meaning = params.meaning(&self.shared.tracked, self.meaning);
+                    client.means(params.meaning(&self.shared.tracked, self.meaning));
                 }
-                client.params = Some(self.shared.params.intern(params));
+                client.has_params(self.shared.params.intern(params));
                 if has_meaning {
                     self.settings_changed();
                 }
@@ -443,9 +444,9 @@ impl Downstream<'_> {
             // Nobody's doing: whoever has the server is told, whatever else is kept from him.
             seen |= self.client.is_some();
             self.standby = Some(standby::read(value));
-            self.server.standby = self.standby;
+            self.server.tells_standby(self.standby);
             if let (true, Some((_, client))) = (seen, &mut self.client) {
-                client.standby = self.standby;
+                client.is_told_standby(self.standby);
             }
         }
         self.pass(
@@ -472,8 +473,8 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.meaning = params.meaning(&self.shared.tracked, self.meaning);
-        client.params = Some(self.shared.params.intern(params));
+        client.means(params.meaning(&self.shared.tracked, self.meaning));
+        client.has_params(self.shared.params.intern(params));
     }
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
@@ -538,13 +539,7 @@ impl Downstream<'_> {
             self.tell_failed(fields);
             chunk.at += header.total();
         } else if let Some(refusal) = refusal {
-            match refusal {
-                Refusal::Changed => self.tell_changed_result(fields),
-                Refusal::Settings => self.tell_other_settings(fields),
-                Refusal::Pins => self.tell_too_many_pins(fields),
-                Refusal::TooLong => self.tell_too_long(fields),
-                Refusal::TooMuch => self.tell_too_much(fields),
-            }
+            self.tell_refusal(fields, refusal);
             chunk.at += header.total();
         } else if let Some(concerned) = concerned
             && contains(body, &concerned.server_name)

@@ -71,7 +71,7 @@ impl Upstream<'_> {
         }
         self.counts.server_parses += 1;
         self.parses_unnamed_once();
-        entry.unnamed = true;
+        entry.drops_unnamed();
         entry.effects.name = Some(self.name_op(Box::default(), Change::Forget));
         entry.effects.unnamed = self.unnamed_op(None);
         self.relay(chunk, header, Some(entry));
@@ -107,7 +107,7 @@ impl Upstream<'_> {
         }
         let statement = self.parsed_now(parse.definition);
         if let Some(effects) = statement.effects.as_deref() {
-            self.client.names_keep |= effects.may_keep_server();
+            self.client.names_statement_with(effects);
             self.await_leave(effects)?;
             self.may_ask_numbers(effects);
         }
@@ -121,7 +121,7 @@ impl Upstream<'_> {
     fn parse_unnamed(&mut self, chunk: &mut Chunk<'_>, header: Header, statement: Arc<Statement>) {
         self.parses_unnamed(&statement);
         let mut entry = Entry::forward(Reply::Parse);
-        entry.unnamed = true;
+        entry.drops_unnamed();
         entry.effects.name = self.define_unnamed(&statement);
         self.counts.server_parses += 1;
         entry.effects.unnamed = self.unnamed_op(Some(statement));
@@ -170,7 +170,7 @@ impl Upstream<'_> {
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
         if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
-            entry.watched = self.watch_execute(chunk, header)?;
+            entry.effects.watched = self.watch_execute(chunk, header)?;
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl Upstream<'_> {
             Some(portal) => self.take_effect(portal)?,
             None => (entry, Vec::new()),
         };
-        entry.watched = self.watch_execute(chunk, header)?;
+        entry.effects.watched = self.watch_execute(chunk, header)?;
         self.relay(chunk, header, Some(entry));
         self.set_back(&tail);
         Ok(())

@@ -14,6 +14,7 @@ pub mod changed;
 pub mod copy;
 pub mod downstream;
 pub mod effects;
+pub mod end;
 pub mod extended;
 pub mod leave;
 pub mod meaning;
@@ -26,6 +27,7 @@ pub mod upstream;
 mod watch;
 
 pub use copy::Copy;
+pub use end::End;
 
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
@@ -33,9 +35,11 @@ use howdah_wire::write;
 use meaning::Changes;
 use portal::{Bound, Portal};
 
-use crate::event::{Out, Peer, Time};
+use crate::client::Client;
+use crate::event::{ClientId, Out, Peer, ServerId, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::queries::Watched;
+use crate::server::Server;
 
 /// A link: what stands between one client and the server that it has, and what is left of that until
 /// the server is at rest.
@@ -62,6 +66,25 @@ pub struct Link {
     pub(crate) waited: u64,
     /// Texts of queries, where somebody wants to know of those.
     watch: Option<Box<watch::Watch>>,
+}
+
+/// A client gets a server: both sides know each other, and the client's messages go.
+pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
+    client.1.is_bound_to(server.0, false);
+    server.1.is_bound_to(client.0, false);
+}
+
+/// Likewise, but the client's messages are held until something of ours is answered.
+pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
+    client.1.is_bound_to(server.0, true);
+    server.1.is_bound_to(client.0, true);
+}
+
+/// A link ends: the client rests, and the server is left with what it owes.
+pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
+    client.rests(now);
+    server.comes_free(now);
+    server.link.ends();
 }
 
 impl Link {
@@ -103,6 +126,11 @@ impl Link {
     /// Something was parsed that nobody else may find.
     pub(crate) fn is_transient(&self) -> bool {
         !self.changes.left_nothing()
+    }
+
+    /// Its client gets the server after a wait, in nanoseconds.
+    fn begins(&mut self, wait: u64) {
+        self.waited = wait;
     }
 
     /// A Query of ours was sent, whose answer nobody is to see.

@@ -46,7 +46,7 @@ impl Upstream<'_> {
             self.out
                 .send_with(to, |buf| write::empty(buf, frontend::FLUSH));
         }
-        self.client.stalled = true;
+        self.client.end.stalls();
         Flow::Stalled
     }
 
@@ -325,17 +325,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
         server.link.portals.retain(|p| p.number != entry.named);
     }
     if let (Some(op), Some(client)) = (entry.effects.name, client) {
-        match op.change {
-            Change::Define(named) if op.name.is_empty() => client.unnamed = Some(named.statement),
-            Change::Define(named) => {
-                client.names.insert(op.name, named);
-            }
-            Change::Forget if op.name.is_empty() => client.unnamed = None,
-            Change::Forget => {
-                client.names.remove(&op.name);
-            }
-            Change::Nothing | Change::Refused(_) => {}
-        }
+        client.agreed(*op);
     }
     if let Some(op) = entry.effects.unnamed {
         server.has_unnamed(op.statement);
@@ -374,20 +364,18 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     }
     if let Some(client) = client {
         if dropped_unnamed {
-            client.unnamed = None;
+            client.drops_unnamed();
         }
         if server.link.ledger.ends_in_failed_group() && server.link.ledger.group_open() {
-            client.group_failed = true;
+            client.end.group_fails();
         }
     }
 }
 
 /// PostgreSQL has dropped all statements (`DEALLOCATE ALL`, `DISCARD ALL`).
 pub fn forget_all(client: &mut Client, server: &mut Server) {
-    client.names.clear();
-    client.names.shrink_to_fit();
-    server.set.clear_sure();
-    server.sql_prepared = false;
+    client.drops_names();
+    server.forgets_statements();
 }
 
 /// What the failed entry in front is about.

@@ -71,7 +71,7 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.congested = true;
+                client.is_congested(true);
                 let link = client.link();
                 // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
                 // reads no more than it can answer, either.
@@ -82,7 +82,7 @@ impl Pooler {
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.congested = true;
+                server.is_congested(true);
                 if let Some(client) = server.client() {
                     self.clients.at_mut(client).pause(client, out);
                 }
@@ -95,7 +95,7 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.congested = false;
+                client.is_congested(false);
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
@@ -104,7 +104,7 @@ impl Pooler {
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.congested = false;
+                server.is_congested(false);
                 if let Some(client) = server.client() {
                     self.unpause_client(client, out);
                 }

@@ -24,7 +24,7 @@ impl Pooler {
     /// Gives a server back if the release rule holds.
     pub(crate) fn settle(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
-        let server::State::Linked(client_id) = server.state else {
+        let server::State::Linked(client_id) = *server.state() else {
             return;
         };
         let client = self.clients.at(client_id);
@@ -37,7 +37,7 @@ impl Pooler {
         }
         if server.link.ledger.group_open() {
             // In a transaction that waits for its client.
-            self.clients.at_mut(client_id).quiet = self.now;
+            self.clients.at_mut(client_id).falls_quiet(self.now);
             return;
         }
         let pool = self.pools.at(server.pool);
@@ -48,7 +48,7 @@ impl Pooler {
                 return;
             }
             let watched = pool.terms.watched;
-            self.clients.at_mut(client_id).quiet = self.now;
+            self.clients.at_mut(client_id).falls_quiet(self.now);
             if watched {
                 self.watch_client(client_id);
             }
@@ -62,9 +62,11 @@ impl Pooler {
         if session {
             let watched = pool.terms.watched;
             let client = self.clients.at_mut(client_id);
-            client.quiet = self.now;
+            client.falls_quiet(self.now);
             // Its session goes to the successor as it is now.
-            client.parked |= self.janitor.takeover.holds() && !client.replication.any();
+            if self.janitor.takeover.holds() && !client.replication.any() {
+                client.parks();
+            }
             if watched {
                 self.watch_client(client_id);
             }
@@ -82,12 +84,8 @@ impl Pooler {
         let now = self.now;
         self.session_leaves(client_id, server_id, out);
         let client = self.clients.at_mut(client_id);
-        client.state = client::State::Idle;
-        client.quiet = now;
-        client.stalled = false;
         let server = self.servers.at_mut(server_id);
-        server.state = server::State::Draining;
-        server.link.ends();
+        super::part(client, server, now);
         let paused = server.is_paused();
         if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
             self.watch_client(client_id);

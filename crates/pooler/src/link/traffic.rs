@@ -1,6 +1,5 @@
 //! Bytes come from a client or a server: they are worked through, and what waited for them goes on.
 
-use howdah_wire::backend::Status;
 use howdah_wire::frame::header;
 
 use super::downstream::{self, Downstream};
@@ -31,18 +30,18 @@ impl Pooler {
     /// Bytes came from a client.
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        match client.state {
+        match *client.state() {
             client::State::Linked(_) | client::State::Idle => {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).stats.received += bytes.len() as u64;
                 }
                 if !client.inbox.held.is_empty()
                     || client.leaving
-                    || client.stalled
+                    || client.end.is_stalled()
                     || client.parked
                 {
                     client.inbox.held.extend_from_slice(bytes);
-                    if !client.stalled && !client.leaving && !client.parked {
+                    if !client.end.is_stalled() && !client.leaving && !client.parked {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -79,7 +78,7 @@ impl Pooler {
             }
             client::State::Leaving { waits, .. } => {
                 if client.inbox.held.is_empty() && !waits {
-                    client.request = self.now;
+                    client.asks(self.now);
                 }
                 client.inbox.held.extend_from_slice(bytes);
             }
@@ -94,10 +93,10 @@ impl Pooler {
     /// Works through what a client had held back.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if client.parked || matches!(client.state, client::State::Preparing(_)) {
+        if client.parked || matches!(client.state(), client::State::Preparing(_)) {
             return;
         }
-        client.stalled = false;
+        client.end.goes_on();
         let mut held = std::mem::take(&mut client.inbox.held);
         if held.is_empty() {
             // What was held may have been dropped.
@@ -157,8 +156,8 @@ impl Pooler {
     fn needs_server(&self, id: ClientId, chunk: &Chunk<'_>) -> bool {
         let client = self.clients.at(id);
         let globals = &self.config.globals;
-        if !matches!(client.state, client::State::Idle)
-            || client.group_failed
+        if !matches!(client.state(), client::State::Idle)
+            || client.end.skips()
             || !client.inbox.at_boundary()
             || globals.disable_pqexec
         {
@@ -188,10 +187,7 @@ impl Pooler {
             Some(server) => {
                 let entry = self.servers.get_mut(server)?;
                 if entry.link.ledger.is_empty() {
-                    entry.request = now;
-                    if entry.status == Status::Idle {
-                        entry.linked = now;
-                    }
+                    entry.begins_request(now);
                 }
                 Some((server, entry))
             }
@@ -235,7 +231,7 @@ impl Pooler {
     /// Bytes came from a server.
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        match server.state {
+        match *server.state() {
             server::State::Securing(_) => return self.securing_bytes(id, bytes, out),
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
             server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
@@ -282,7 +278,7 @@ impl Pooler {
         // On its way to a successor, what it says is still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
         let server = self.servers.at_mut(id);
-        let linked = match server.state {
+        let linked = match *server.state() {
             server::State::Linked(client) => Some(client),
             server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
             server::State::Packed => session,
@@ -320,19 +316,16 @@ impl Pooler {
             let now = self.now.0;
             pool.stats.queries += u64::from(counts.queries);
             pool.stats.transactions += u64::from(counts.transactions);
-            let query = now.saturating_sub(server.request.0);
+            let query = now.saturating_sub(server.request().0);
             pool.stats.query_ns += query;
             pool.times.query.count(query);
             if counts.transactions > 0 {
-                let transaction = now.saturating_sub(server.linked.0);
+                let transaction = now.saturating_sub(server.linked().0);
                 pool.stats.transaction_ns += transaction;
                 pool.times.transaction.count(transaction);
             }
             // In a pipeline the next one begins when this one ends.
-            server.request = self.now;
-            if server.status == Status::Idle {
-                server.linked = self.now;
-            }
+            server.begins_request(self.now);
         }
         let mut remarkable = Vec::new();
         let ledger = &mut downstream.server.link.ledger;
@@ -390,9 +383,12 @@ impl Pooler {
     /// A server's bytes are worked through: what was waiting for them goes on.
     pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
-        match server.state {
+        match *server.state() {
             server::State::Linked(client) => {
-                let stalled = self.clients.get(client).is_some_and(|entry| entry.stalled);
+                let stalled = self
+                    .clients
+                    .get(client)
+                    .is_some_and(|entry| entry.end.is_stalled());
                 self.settle(id, out);
                 let entry = self.clients.at(client);
                 if entry.leaving {

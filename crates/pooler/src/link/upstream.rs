@@ -158,7 +158,7 @@ impl Upstream<'_> {
         if self.in_copy() {
             return self.during_copy(chunk, header);
         }
-        if self.client.group_failed && tag != tag::SYNC {
+        if self.client.end.skips() && tag != tag::SYNC {
             return self.skipped(chunk, header);
         }
         if self.server.is_none() {
@@ -175,7 +175,7 @@ impl Upstream<'_> {
             tag::CLOSE => self.close(chunk, header),
             tag::EXECUTE => self.execute(chunk, header),
             tag::SYNC => {
-                self.client.group_failed = false;
+                self.client.end.group_ends();
                 self.relay(chunk, header, Some(Entry::forward(Reply::Sync)));
                 Ok(())
             }
@@ -228,7 +228,7 @@ impl Upstream<'_> {
                 })
             }
             tag::SYNC => {
-                self.client.group_failed = false;
+                self.client.end.group_ends();
                 self.out
                     .send_with(Peer::Client(self.id), |buf| write::ready(buf, Status::Idle));
                 self.drop(chunk, header);
@@ -274,7 +274,7 @@ impl Upstream<'_> {
                 copy.end();
             }
             _ if copy.is_broken() => {
-                self.client.stalled = true;
+                self.client.end.stalls();
                 return Err(Flow::Stalled);
             }
             // PostgreSQL takes it for an error in the COPY. It eats this one message; what comes
@@ -310,7 +310,7 @@ impl Upstream<'_> {
             check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
         }
         let mut entry = self.query_entry();
-        entry.watched = self.watch_query(chunk, header)?;
+        entry.effects.watched = self.watch_query(chunk, header)?;
         // Nothing that names a statement has to wait for the end of a BEGIN.
         entry.barrier = !first.only_begins;
         entry.alters = self.query_alters(&first);
@@ -405,8 +405,7 @@ impl Upstream<'_> {
         let number = if name.is_empty() {
             0
         } else {
-            self.client.names_given += 1;
-            self.client.names_given
+            self.client.numbers_name()
         };
         let statement = statement.clone();
         let named = Named {

@@ -10,6 +10,7 @@ use howdah_wire::frontend::{Bind, BindNames};
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::limits;
+use crate::queries::Watched;
 use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
 use crate::statement::Statement;
 
@@ -53,6 +54,9 @@ impl Sql {
     }
 }
 
+/// What goes with an entry that runs a query, if somebody wants to know of that.
+type Query = Option<Box<Watched>>;
+
 /// A portal.
 #[derive(Debug)]
 struct Bound {
@@ -79,30 +83,25 @@ impl Upstream<'_> {
         }
     }
 
-    /// A Query is about to be sent: true if its entry is a watched one.
-    pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<bool, Flow> {
+    /// A Query is about to be sent: what goes with its entry, if somebody wants to know of it.
+    pub(super) fn watch_query(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<Query, Flow> {
         let Some(watching) = &mut self.watch else {
-            return Ok(false);
+            return Ok(None);
         };
         let sql = front(chunk, header, READ_MAX)?;
         let text = watching.texts.of(sql);
         let values = watching.wanted.values.then(|| shown(sql));
-        self.begin_query(text, sql, values);
-        Ok(true)
+        Ok(self.begin_query(text, sql, values))
     }
 
-    fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) {
-        let Some((_, server)) = &mut self.server else {
-            return;
-        };
-        let Some(watching) = &mut self.watch else {
-            return;
-        };
+    fn begin_query(&mut self, text: Arc<QueryText>, sql: &[u8], values: Option<Box<str>>) -> Query {
+        let (_, server) = self.server.as_mut()?;
+        let watching = self.watch.as_mut()?;
         let group = server.link.ledger.group();
         let waited = std::mem::take(&mut server.link.waited);
         let mut query = watching.begin(text, sql, group, waited);
         query.values = values;
-        server.link.ledger.watched.push_back(query);
+        Some(Box::new(query))
     }
 
     /// A Parse is about to be passed on as it is.
@@ -217,14 +216,14 @@ impl Upstream<'_> {
         Some(self::shown(shown.as_bytes()))
     }
 
-    /// An Execute is about to be sent: true if its entry is a watched one.
+    /// Likewise an Execute.
     pub(super) fn watch_execute(
         &mut self,
         chunk: &Chunk<'_>,
         header: Header,
-    ) -> Result<bool, Flow> {
+    ) -> Result<Query, Flow> {
         if self.watch.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let body = front(chunk, header, limits::FRONT)?;
         let portal = cstr(body).map_or(&[][..], |(portal, _)| portal);
@@ -237,7 +236,7 @@ impl Upstream<'_> {
         let bound = bound.filter(|bound| *bound.portal == *portal);
         let bound = bound.map(|bound| (bound.text.clone(), bound.values.clone()));
         let Some(watching) = &mut self.watch else {
-            return Ok(false);
+            return Ok(None);
         };
         let (text, values) = bound.unwrap_or_else(|| {
             let text = Text {
@@ -246,8 +245,7 @@ impl Upstream<'_> {
             };
             (text, None)
         });
-        self.begin_query(text.query, text.sql.bytes(), values);
-        Ok(true)
+        Ok(self.begin_query(text.query, text.sql.bytes(), values))
     }
 }
 

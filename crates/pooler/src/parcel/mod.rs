@@ -112,6 +112,13 @@ pub enum Standing {
     },
 }
 
+impl Standing {
+    /// It is in a pool, or about to be.
+    pub fn is_of_a_pool(self) -> bool {
+        matches!(self, Standing::Newcomer | Standing::Ready | Standing::Bound)
+    }
+}
+
 /// A client at rest.
 #[derive(Debug)]
 pub struct Passenger {

@@ -6,6 +6,7 @@
 use crate::client;
 use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
+use crate::next::Next;
 use crate::pool::PoolId;
 use crate::pooler::Pooler;
 use crate::server;
@@ -18,7 +19,7 @@ impl Pooler {
     pub(crate) fn checkout(&mut self, id: ClientId, out: &mut Out) -> bool {
         let now = self.now;
         let client = self.clients.at_mut(id);
-        client.request = now;
+        client.asks(now);
         let Some(pool_id) = client.pool else {
             return false;
         };
@@ -37,7 +38,7 @@ impl Pooler {
             return false;
         }
         let client = self.clients.at_mut(id);
-        client.state = client::State::Waiting;
+        client.stands_in_line();
         self.await_server(id, pool_id);
         if let Some(since) = self.moves.arriving.take() {
             self.stand_in_line(id, since);
@@ -45,7 +46,7 @@ impl Pooler {
         self.watch_client(id);
         self.need(pool_id, out);
         // Another idle server may have been at hand, behind one that must be tested.
-        let linked = |client: &client::Client| matches!(client.state, client::State::Linked(_));
+        let linked = |client: &client::Client| matches!(client.state(), client::State::Linked(_));
         self.clients.get(id).is_some_and(linked)
     }
 
@@ -54,7 +55,7 @@ impl Pooler {
     pub(super) fn serve_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         loop {
             let pool = self.pools.at(pool_id);
-            let tested = pool.testing as usize >= pool.waiting.len();
+            let tested = pool.testing() as usize >= pool.waiting.len();
             if !pool.gives() || tested || pool.idle.is_empty() {
                 return;
             }
@@ -64,7 +65,7 @@ impl Pooler {
             match self.take_idle(pool_id, out) {
                 Some(server) => self.serve(client, server, out),
                 None => {
-                    let since = self.clients.get(client).map_or(self.now, |c| c.request);
+                    let since = self.clients.get(client).map_or(self.now, |c| c.request());
                     let waiting = &mut self.pools.at_mut(pool_id).waiting;
                     waiting.push_front((client, since));
                 }
@@ -86,7 +87,7 @@ impl Pooler {
         let age = self.now.0.saturating_sub(server.connected.0);
         // A login that has just succeeded is a test.
         let fresh = !server.served && age < FRESH_NS;
-        if !fresh && self.needs_test(server.since) {
+        if !fresh && self.needs_test(server.since()) {
             self.test_server(id, out);
             return None;
         }
@@ -102,11 +103,11 @@ impl Pooler {
 
     /// Gives a server to a client that has waited for it.
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
-        let looks_up = |c: &client::Client| matches!(c.state, client::State::Lookup);
+        let looks_up = |c: &client::Client| matches!(c.state(), client::State::Lookup);
         if self.clients.get(client).is_some_and(looks_up) {
             self.ask_who(client, server, out);
         } else if self.link(client, server, out) {
-            self.resume(client, out);
+            self.next.note(Next::Resume(client));
         }
     }
 
@@ -116,7 +117,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
         if server.cancels > 0 {
-            server.state = server::State::BeingCancelled;
+            server.awaits_cancels();
             return;
         }
         if let Some(ending) = server.ending() {
@@ -130,7 +131,7 @@ impl Pooler {
         }
         let server = self.servers.at_mut(id);
         let pool = self.pools.at_mut(server.pool);
-        if pool.paused {
+        if pool.paused() {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
         let lifetime = nanos(self.config.server_lifetime(&pool.terms.database));
@@ -143,7 +144,7 @@ impl Pooler {
             return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
         }
         let server = self.servers.at_mut(id);
-        server.since = now;
+        server.has_rested_since(now);
         let served = server.served;
         let held = self.pools.at(pool_id).held;
         let starved = self.pools.at(pool_id).starved.is_some();
@@ -162,8 +163,7 @@ impl Pooler {
         if !held && let Some(client) = self.next_waiter(pool_id) {
             return self.serve(client, id, out);
         }
-        let server = self.servers.at_mut(id);
-        server.state = server::State::Idle;
+        self.servers.at_mut(id).lies_idle();
         self.pools.at_mut(pool_id).idle.push_back(id);
         self.watch_server(id);
     }
@@ -172,7 +172,7 @@ impl Pooler {
     /// together with ours.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.sql_prepared = false;
+        server.has_sql_prepared(false);
         self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
     }
 }

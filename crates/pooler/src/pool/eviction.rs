@@ -89,8 +89,8 @@ impl Pooler {
                 let Some(server) = self.servers.get(*id) else {
                     continue;
                 };
-                if oldest.is_none_or(|(since, _)| server.since < since) {
-                    oldest = Some((server.since, *id));
+                if oldest.is_none_or(|(since, _)| server.since() < since) {
+                    oldest = Some((server.since(), *id));
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Pooler {
                 for id in self.pools.ids() {
                     let pool = self.pools.at_mut(id);
                     if from.concerns(key, &pool.key) {
-                        pool.starved = Some(starved.clone());
+                        pool.yields_to(starved.clone());
                     }
                 }
                 let worker = self.worker;

@@ -127,7 +127,7 @@ impl Pooler {
             return Some(Fault::ServerShuttingDown);
         }
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room)?;
+        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room())?;
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);
         fails.then(|| Fault::ServerLoginFailing(failure.sqlstate.clone(), failure.text.clone()))
     }
@@ -141,7 +141,7 @@ impl Pooler {
             server.pool == pool_id
                 && server.ending().is_none()
                 && !matches!(
-                    server.state,
+                    server.state(),
                     Resolving
                         | Connecting
                         | Securing(_)
@@ -159,7 +159,7 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at(pool_id);
-        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room);
+        let failure = pool.failure.as_ref().filter(|_| !pool.makes_room());
         let Some(failure) = failure.filter(|failure| failure.is_full()).cloned() else {
             return;
         };

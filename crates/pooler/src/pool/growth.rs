@@ -14,8 +14,8 @@ impl Pooler {
     pub(crate) fn need(&mut self, pool_id: PoolId, out: &mut Out) {
         self.serve_waiting(pool_id, out);
         let pool = self.pools.at_mut(pool_id);
-        let tested = pool.testing > 0 && pool.testing as usize >= pool.waiting.len();
-        let held_back = pool.need || pool.connecting > 0 || !pool.gives() || tested;
+        let tested = pool.testing() > 0 && pool.testing() as usize >= pool.waiting.len();
+        let held_back = pool.need || pool.connecting() > 0 || !pool.gives() || tested;
         let waited_for = pool.is_waited_for();
         // Other workers may have servers to lend even while we can't open any.
         if waited_for && !held_back && (self.workers > 1 || !self.backs_off(pool_id)) {
@@ -38,7 +38,7 @@ impl Pooler {
     pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
         let now = self.now;
         let worker = self.worker;
-        self.pools.at_mut(pool_id).need = true;
+        self.pools.at_mut(pool_id).tells_need();
         let pool = self.pools.at(pool_id);
         // Those who wait for the pool's first server count, too: where all others are busy, no
         // server would ever come by for them.
@@ -63,8 +63,7 @@ impl Pooler {
     pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at_mut(pool_id);
-        pool.held_by = None;
-        if std::mem::take(&mut pool.need) {
+        if pool.is_sated() {
             let sated = ToBroker::Sated {
                 worker,
                 pool: pool.key.clone(),

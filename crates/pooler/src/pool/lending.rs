@@ -49,7 +49,7 @@ impl Pooler {
     /// Sends an idle server to another worker, as soon as the driver has let go of it.
     pub(super) fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.state = server::State::Lent(to);
+        server.is_lent_to(to);
         out.push(Action::Detach(Peer::Server(id)));
     }
 
@@ -60,10 +60,10 @@ impl Pooler {
             return;
         };
         let pool_id = server.pool;
-        if matches!(server.state, server::State::Packed) {
+        if matches!(server.state(), server::State::Packed) {
             return self.server_packed(id, socket, out);
         }
-        let server::State::Lent(to) = server.state else {
+        let server::State::Lent(to) = *server.state() else {
             // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
             return self.server_closed(id, true, out);
@@ -114,9 +114,9 @@ impl Pooler {
         } else {
             self.checkin(id, out);
             // Nobody wanted the server yet: a journey is no use of it.
-            let idle = |server: &&mut Server| matches!(server.state, server::State::Idle);
+            let idle = |server: &&mut Server| matches!(server.state(), server::State::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
-                server.since = since;
+                server.has_rested_since(since);
                 self.watch_server(id);
             }
         }
@@ -130,7 +130,8 @@ impl Pooler {
         // One that is known may come from a server that was lost before it was ready.
         if self.pools.at(pool_id).welcome.is_none() {
             let tracked = self.shared.params.intern((*welcome.tracked).clone());
-            self.pools.at_mut(pool_id).welcome = Some(Welcome { tracked, ..welcome });
+            let welcome = Welcome { tracked, ..welcome };
+            self.pools.at_mut(pool_id).learns_welcome(welcome);
         }
         for client in std::mem::take(&mut self.pools.at_mut(pool_id).newcomers) {
             self.welcome(client, out);

@@ -18,16 +18,19 @@ pub use reason::Reason;
 pub use terms::Terms;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
-use crate::config::PoolMode;
+use crate::config::{Host, LoadBalance, PoolMode};
+use crate::effect::Kinds;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::mail::HeldBy;
 use crate::params::Params;
+use crate::session::PIN_REASONS;
 use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
@@ -116,15 +119,15 @@ pub struct Pool {
     /// What clients are told at login.
     pub welcome: Option<Welcome>,
     /// Its servers here, in every state.
-    pub servers: u32,
+    servers: u32,
     /// Of those, not yet logged in.
-    pub connecting: u32,
+    connecting: u32,
     /// Of those, being tested: each serves a waiter when it has passed.
-    pub testing: u32,
+    testing: u32,
     /// Its clients here, logged in or about to be.
-    pub clients: u32,
+    clients: u32,
     /// Of those, who keep a server between transactions.
-    pub pinned: u32,
+    pinned: u32,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
     /// The bound that the Broker said holds it back, as long as clients wait here.
@@ -136,33 +139,33 @@ pub struct Pool {
     /// Why there are no new servers for now.
     pub failure: Option<Failure>,
     /// PostgreSQL has no room for its servers, and another pool's is to go.
-    pub makes_room: bool,
+    makes_room: bool,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
-    pub hosts_failed: u32,
+    hosts_failed: u32,
     /// How many servers this worker may keep, once its pool has more than its bounds allow; else
     /// without limit.
     pub keep: u32,
     /// PAUSE: no server is given out.
-    pub paused: bool,
+    paused: bool,
     /// Its database forces another user since: clients go to that user's pool.
-    pub forsaken: bool,
+    forsaken: bool,
     /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
-    pub held: bool,
+    held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
     pub scram_keys: Option<ScramKeys>,
     /// What the last login told of its user, for logins to PostgreSQL: by auth_query, or because
     /// LDAP or PAM found the password right.
     pub found_secret: Option<Secret>,
     /// Which of the database's hosts and addresses is next.
-    pub next_host: usize,
+    next_host: usize,
     /// What is counted.
     pub stats: Stats,
     /// `stats` as of the last period.
-    pub last_stats: Stats,
+    last_stats: Stats,
     /// Transactions that the balancer was told of.
-    pub told_transactions: u64,
+    told_transactions: u64,
     /// `last_stats` as of one period earlier: the console's averages begin here.
-    pub older_stats: Stats,
+    older_stats: Stats,
     /// How long things took.
     pub times: Times,
     /// When its last client left; while it has clients, now and then corrected.
@@ -207,6 +210,251 @@ impl Pool {
             times: Times::default(),
             quiet: now,
         }
+    }
+
+    /// Its clients here, logged in or about to be.
+    pub fn clients(&self) -> u32 {
+        self.clients
+    }
+
+    /// Its servers here, in every state.
+    pub fn servers(&self) -> u32 {
+        self.servers
+    }
+
+    /// Of those, not yet logged in.
+    pub fn connecting(&self) -> u32 {
+        self.connecting
+    }
+
+    /// Of those, being tested: each serves a waiter when it has passed.
+    pub fn testing(&self) -> u32 {
+        self.testing
+    }
+
+    /// Of its clients, who keep a server between transactions.
+    pub fn pinned(&self) -> u32 {
+        self.pinned
+    }
+
+    /// PAUSE: no server is given out.
+    pub fn paused(&self) -> bool {
+        self.paused
+    }
+
+    /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
+    pub fn held(&self) -> bool {
+        self.held
+    }
+
+    /// Its database forces another user since: clients go to that user's pool.
+    pub fn forsaken(&self) -> bool {
+        self.forsaken
+    }
+
+    /// PostgreSQL has no room for its servers, and another pool's is to go.
+    pub fn makes_room(&self) -> bool {
+        self.makes_room
+    }
+
+    /// How many attempts in a row failed: the next of several hosts is tried at once.
+    pub fn hosts_failed(&self) -> u32 {
+        self.hosts_failed
+    }
+
+    /// What was counted up to the end of the period before the last.
+    pub fn older_stats(&self) -> Stats {
+        self.older_stats
+    }
+
+    /// A client comes in.
+    pub(crate) fn client_enters(&mut self) {
+        self.clients += 1;
+    }
+
+    /// A client is its own no more.
+    pub(crate) fn client_leaves(&mut self, now: Time) {
+        self.clients -= 1;
+        self.quiet = now;
+    }
+
+    /// A client keeps its server from now on, for these reasons.
+    pub(crate) fn is_pinned(&mut self, why: Kinds) {
+        self.pinned += 1;
+        self.stats.pins += 1;
+        for (count, (kind, ..)) in self.stats.pins_for.iter_mut().zip(PIN_REASONS) {
+            *count += u64::from(why.any(kind));
+        }
+    }
+
+    /// A client keeps its server no more.
+    pub(crate) fn is_unpinned(&mut self) {
+        self.pinned -= 1;
+    }
+
+    /// A server is opened.
+    pub(crate) fn server_opens(&mut self) {
+        self.server_enters();
+        self.connecting += 1;
+    }
+
+    /// A server has logged in, or never will.
+    pub(crate) fn server_is_through(&mut self) {
+        self.connecting -= 1;
+    }
+
+    /// A server comes in.
+    pub(crate) fn server_enters(&mut self) {
+        self.servers += 1;
+    }
+
+    /// A server is gone.
+    pub(crate) fn server_leaves(&mut self) {
+        self.servers -= 1;
+    }
+
+    /// One of its servers is being tested.
+    pub(crate) fn test_begins(&mut self) {
+        self.testing += 1;
+    }
+
+    /// It has passed the test, or never will.
+    pub(crate) fn test_ends(&mut self) {
+        self.testing -= 1;
+    }
+
+    /// The host that its next server connects to.
+    pub(crate) fn takes_host(&mut self) -> Option<Host> {
+        let hosts = &self.terms.database.hosts;
+        let host = hosts.get(self.next_host % hosts.len().max(1)).cloned();
+        if self.terms.database.load_balance_hosts == LoadBalance::RoundRobin {
+            self.next_host = self.next_host.wrapping_add(1);
+        }
+        host
+    }
+
+    /// Which of a host's addresses its next server connects to.
+    pub(crate) fn takes_address(&self, addresses: &[IpAddr]) -> IpAddr {
+        addresses[self.next_host % addresses.len()]
+    }
+
+    /// A login has failed.
+    pub(crate) fn host_fails(&mut self) {
+        // The one host that is used is not to be had: the next may be.
+        if self.terms.database.load_balance_hosts == LoadBalance::Disable {
+            self.next_host = self.next_host.wrapping_add(1);
+        }
+        self.hosts_failed += 1;
+    }
+
+    /// Logins fail for now.
+    pub(crate) fn logins_fail(&mut self, why: Failure) {
+        self.failure = Some(why);
+    }
+
+    /// Why they failed may be over.
+    pub(crate) fn login_may_succeed(&mut self) {
+        self.failure = None;
+    }
+
+    /// A server has logged in.
+    pub(crate) fn login_succeeds(&mut self) {
+        self.failure = None;
+        self.hosts_failed = 0;
+    }
+
+    /// A client has logged in, by these keys or this secret. `keeps` what was found before, where
+    /// nothing was now.
+    pub(crate) fn is_entered_with(
+        &mut self,
+        keys: Option<ScramKeys>,
+        found: Option<Secret>,
+        keeps: bool,
+    ) {
+        self.scram_keys = keys.or(self.scram_keys.take());
+        self.found_secret = found.or(self.found_secret.take().filter(|_| keeps));
+    }
+
+    /// What other pools of this name have learnt counts where this one knows nothing, or does not
+    /// keep what it knows.
+    pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {
+        self.scram_keys = self.scram_keys.take().filter(|_| keeps).or(keys);
+        self.found_secret = self.found_secret.take().filter(|_| keeps).or(found);
+    }
+
+    /// PostgreSQL has greeted one of its servers.
+    pub(crate) fn learns_welcome(&mut self, welcome: Welcome) {
+        self.welcome = Some(welcome);
+    }
+
+    /// Its servers are others now, and may greet otherwise.
+    pub(crate) fn forgets_welcome(&mut self) {
+        self.welcome = None;
+    }
+
+    /// The user list knows better.
+    pub(crate) fn forgets_secret(&mut self) {
+        self.found_secret = None;
+    }
+
+    /// It wants PostgreSQL to have room for a server, or has no such wish any more.
+    pub(crate) fn wants_room(&mut self, wants: bool) {
+        self.makes_room = wants;
+    }
+
+    /// The Broker is told that clients wait.
+    pub(crate) fn tells_need(&mut self) {
+        self.need = true;
+    }
+
+    /// What was needed has come. True if the Broker was told of the need.
+    pub(crate) fn is_sated(&mut self) -> bool {
+        self.held_by = None;
+        std::mem::take(&mut self.need)
+    }
+
+    /// The Broker says which bound holds it back.
+    pub(crate) fn is_held_by(&mut self, bound: HeldBy) {
+        self.held_by = Some(bound);
+    }
+
+    /// Another pool waits for one of its servers to go.
+    pub(crate) fn yields_to(&mut self, starved: Starved) {
+        self.starved = Some(starved);
+    }
+
+    /// PAUSE, or the end of it.
+    pub(crate) fn pauses(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// SUSPEND or a takeover, or the end of it.
+    pub(crate) fn holds(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Its clients go to another user's pool, or stay.
+    pub(crate) fn is_forsaken(&mut self, forsaken: bool) {
+        self.forsaken = forsaken;
+    }
+
+    /// A reload: logins may succeed under other settings.
+    pub(crate) fn has_new_terms(&mut self, terms: Terms, schema: SchemaId) {
+        self.terms = terms;
+        self.schema = schema;
+        self.login_may_succeed();
+    }
+
+    /// A period of the statistics ends: what was counted in it.
+    pub(crate) fn period_ends(&mut self) -> Stats {
+        self.older_stats = std::mem::replace(&mut self.last_stats, self.stats);
+        self.stats.since(&self.older_stats)
+    }
+
+    /// How many transactions the balancer was not told of yet; now it is.
+    pub(crate) fn tells_transactions(&mut self) -> u64 {
+        let told = std::mem::replace(&mut self.told_transactions, self.stats.transactions);
+        self.stats.transactions - told
     }
 
     /// Servers are given out.

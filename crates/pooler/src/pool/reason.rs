@@ -117,17 +117,17 @@ impl Pooler {
     /// The Broker says which bound holds a pool back.
     pub(crate) fn held_back(&mut self, key: &PoolKey, by: HeldBy) {
         if let Some(id) = self.pools.find(key) {
-            self.pools.at_mut(id).held_by = Some(by);
+            self.pools.at_mut(id).is_held_by(by);
         }
     }
 
     /// Why clients of a pool wait, should any.
     pub(crate) fn reason(&self, pool_id: PoolId) -> Reason {
         let pool = self.pools.at(pool_id);
-        if pool.paused {
+        if pool.paused() {
             return Reason::Paused;
         }
-        if pool.held {
+        if pool.held() {
             return Reason::Suspended;
         }
         if let Some(failure) = &pool.failure {
@@ -136,10 +136,10 @@ impl Pooler {
         if !pool.is_waited_for() && !pool.pin_line.is_empty() {
             return Reason::PinLimit;
         }
-        if pool.testing > 0 {
+        if pool.testing() > 0 {
             return Reason::ServerTest;
         }
-        if pool.connecting > 0 {
+        if pool.connecting() > 0 {
             return Reason::ServerLogin;
         }
         match pool.held_by {
@@ -157,19 +157,19 @@ impl Pooler {
             true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
             false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
         };
-        let before = waiting.partition_point(|(_, since)| *since < client.request);
+        let before = waiting.partition_point(|(_, since)| *since < client.request());
         Some(format!(
             "Reason: {}. Place in the queue: {} of {}. Waiting for {} s.",
             reason.text(),
             before + 1,
             waiting.len().max(before + 1),
-            self.now.0.saturating_sub(client.request.0) / 1_000_000_000,
+            self.now.0.saturating_sub(client.request().0) / 1_000_000_000,
         ))
     }
 
     /// A server executes something: it owes an answer.
     pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
-        matches!(server.state, State::Linked(_) | State::Lookup(_)) && server.link.is_owed()
+        matches!(server.state(), State::Linked(_) | State::Lookup(_)) && server.link.is_owed()
     }
 }
 

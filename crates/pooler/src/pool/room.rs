@@ -48,10 +48,10 @@ impl Pooler {
         let reserved = server.reserved.is_some();
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
-        if reserved || pool.makes_room || !pool.is_waited_for() {
+        if reserved || pool.makes_room() || !pool.is_waited_for() {
             return;
         }
-        pool.makes_room = true;
+        pool.wants_room(true);
         let wish = RoomWish {
             pool: pool.key.clone(),
             from: self.worker,
@@ -89,18 +89,18 @@ impl Pooler {
     /// The server of another pool at the same place that has been idle for longest.
     fn idlest_at(&self, wish: &RoomWish) -> Option<(Time, ServerId)> {
         let pools = self.pools.iter().map(|(_, pool)| pool);
-        let others = pools.filter(|pool| pool.key != wish.pool && !pool.held);
+        let others = pools.filter(|pool| pool.key != wish.pool && !pool.held());
         let idle = others.flat_map(|pool| pool.idle.iter());
         let there = idle.filter_map(|id| {
             let server = self.servers.get(*id)?;
-            (server.ends.as_ref()?.remote == wish.place).then_some((server.since, *id))
+            (server.ends.as_ref()?.remote == wish.place).then_some((server.since(), *id))
         });
         there.min_by_key(|(since, _)| *since)
     }
 
     fn make_way(&mut self, wish: RoomWish, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        server.makes_room_for = Some((wish.from, wish.pool));
+        server.makes_room(wish.from, wish.pool);
         self.pools.at_mut(server.pool).stats.evictions += 1;
         self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);
     }
@@ -116,9 +116,9 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at_mut(id);
-        pool.makes_room = false;
+        pool.wants_room(false);
         if made {
-            pool.failure = None;
+            pool.login_may_succeed();
         }
         match made || self.workers > 1 {
             // The Broker knows whether others can lend a server.

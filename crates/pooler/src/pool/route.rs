@@ -20,7 +20,7 @@ impl Pooler {
     /// one it is in, or that of the user whom its database forces now.
     pub(crate) fn route(&mut self, id: ClientId, pool_id: PoolId) -> PoolId {
         let pool = self.pools.at(pool_id);
-        if !pool.forsaken {
+        if !pool.forsaken() {
             return pool_id;
         }
         let database = pool.terms.database.clone();
@@ -29,13 +29,10 @@ impl Pooler {
         };
         let key = PoolKey::new(pool.key.database.clone(), self.consoles.name(user));
         let new = self.pool_for(key, &database);
-        let now = self.now;
         let client = self.clients.at_mut(id);
-        client.pool = Some(new);
-        self.pools.at_mut(new).clients += 1;
-        let old = self.pools.at_mut(pool_id);
-        old.clients -= 1;
-        old.quiet = now;
+        client.joins(new);
+        self.pools.at_mut(new).client_enters();
+        self.pools.at_mut(pool_id).client_leaves(self.now);
         new
     }
 
@@ -44,7 +41,7 @@ impl Pooler {
         let waiting = std::mem::take(&mut self.pools.at_mut(pool_id).waiting);
         for (id, since) in waiting {
             let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state, client::State::Waiting)
+                matches!(client.state(), client::State::Waiting)
                     && client.pool == Some(pool_id)
                     && !client.replication.any()
             });

@@ -27,17 +27,17 @@ impl Pooler {
     /// not count. Costs nothing as long as the pool is within its bounds.
     pub(super) fn has_surplus(&self, id: PoolId) -> bool {
         let pool = self.pools.at(id);
-        if pool.servers <= pool.keep {
+        if pool.servers() <= pool.keep {
             return false;
         }
         let stays = |state: &State| !matches!(state, State::Closing | State::Cancel(_));
         let servers = self.servers.iter();
-        let staying = servers.filter(|(_, server)| server.pool == id && stays(&server.state));
+        let staying = servers.filter(|(_, server)| server.pool == id && stays(server.state()));
         staying.count() > pool.keep as usize
     }
 
     fn oldest_idle(&self, id: PoolId) -> Option<ServerId> {
         let idle = self.pools.at(id).idle.iter().copied();
-        idle.min_by_key(|id| self.servers.get(*id).map(|server| server.since))
+        idle.min_by_key(|id| self.servers.get(*id).map(|server| server.since()))
     }
 }

@@ -53,8 +53,8 @@ impl Pooler {
         let terms = self.terms(&key, database.clone());
         let schema = self.shared.statements.schema_of(database.target());
         let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
-        pool.paused = self.janitor.is_paused(&pool.key.database);
-        pool.held = self.janitor.holds();
+        pool.pauses(self.janitor.is_paused(&pool.key.database));
+        pool.holds(self.janitor.holds());
         self.pools.insert(pool)
     }
 

@@ -11,7 +11,7 @@ impl Pooler {
     pub(crate) fn await_server(&mut self, id: ClientId, pool_id: PoolId) {
         let pool = self.pools.at_mut(pool_id);
         // Those who have left are passed over at the front; where they pile up they go at once.
-        if pool.waiting.len() > 2 * pool.clients as usize + 16 {
+        if pool.waiting.len() > 2 * pool.clients() as usize + 16 {
             let clients = &self.clients;
             pool.waiting.retain(|(waiter, _)| {
                 let client = clients.get(*waiter);
@@ -45,7 +45,7 @@ impl Pooler {
     /// newcomers that have.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
-        let awaits = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        let awaits = |c: &client::Client| matches!(c.state(), client::State::Welcome);
         pool.newcomers
             .retain(|id| clients.get(*id).is_some_and(awaits));
         let stands = |id: &ClientId| clients.get(*id).is_some_and(client::Client::awaits_leave);
@@ -62,7 +62,7 @@ impl Pooler {
     /// Forgets clients that have left before they were welcome.
     pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
         let clients = &self.clients;
-        let stays = |c: &client::Client| matches!(c.state, client::State::Welcome);
+        let stays = |c: &client::Client| matches!(c.state(), client::State::Welcome);
         let newcomers = &mut self.pools.at_mut(pool_id).newcomers;
         newcomers.retain(|id| clients.get(*id).is_some_and(stays));
     }
@@ -75,7 +75,8 @@ impl Pooler {
         let newcomers = std::mem::take(&mut pool.newcomers);
         let line = line.into_iter().map(|(client, _)| client);
         for client in waiting.into_iter().chain(line).chain(newcomers) {
-            let waits = |c: &client::Client| c.waits() || matches!(c.state, client::State::Welcome);
+            let waits =
+                |c: &client::Client| c.waits() || matches!(c.state(), client::State::Welcome);
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
@@ -91,7 +92,7 @@ impl Pooler {
         for id in all {
             let new = |c: &client::Client| {
                 use client::State::{Lookup, Waiting, Welcome};
-                !c.welcomed && matches!(c.state, Welcome | Waiting | Lookup)
+                !c.welcomed && matches!(c.state(), Welcome | Waiting | Lookup)
             };
             if self.clients.get(id).is_some_and(new) {
                 self.disconnect(id, fault.clone(), out);

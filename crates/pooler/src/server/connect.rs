@@ -7,10 +7,11 @@ use howdah_wire::write;
 
 use super::{Ending, Server, State};
 use crate::client;
-use crate::config::{Host, LoadBalance, nanos};
+use crate::config::{Host, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
 use crate::mail::{Mail, ToBroker};
+use crate::next::Next;
 use crate::note::Level;
 use crate::pool::{Failure, PoolId};
 use crate::pooler::{Asker, Pooler};
@@ -21,13 +22,8 @@ impl Pooler {
         let (number, now, seeded) = (self.number(), self.now, self.seeded);
         let reserved = self.reserved_for(pool_id);
         let pool = self.pools.at_mut(pool_id);
-        pool.servers += 1;
-        pool.connecting += 1;
-        let hosts = &pool.terms.database.hosts;
-        let host = hosts.get(pool.next_host % hosts.len().max(1)).cloned();
-        if pool.terms.database.load_balance_hosts == LoadBalance::RoundRobin {
-            pool.next_host = pool.next_host.wrapping_add(1);
-        }
+        pool.server_opens();
+        let host = pool.takes_host();
         let port = pool.terms.database.port;
         let id = self.servers.insert(|_| Server {
             number,
@@ -48,8 +44,7 @@ impl Pooler {
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
             Host::Name(host) => {
                 if let Some(server) = self.servers.get_mut(id) {
-                    server.to = format!("{host}:{port}").into();
-                    server.host = Some(host.as_str().into());
+                    server.looks_for(&host, port);
                 }
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
@@ -70,8 +65,7 @@ impl Pooler {
 
     fn connect(&mut self, id: ServerId, to: Address, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.state = State::Connecting;
-        server.to = crate::place::whole(&to).into();
+        server.connects_to(&to);
         out.push(Action::Connect(id, to));
     }
 
@@ -83,14 +77,14 @@ impl Pooler {
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get(id));
-        if !matches!(server.state, State::Resolving) {
+        if !matches!(server.state(), State::Resolving) {
             return;
         }
         let pool = self.pools.at_mut(server.pool);
         let port = pool.terms.database.port;
         match result {
             Ok(addresses) if !addresses.is_empty() => {
-                let ip = addresses[pool.next_host % addresses.len()];
+                let ip = pool.takes_address(&addresses);
                 self.connect(id, Address::Tcp(ip, port), out);
             }
             Ok(_) => self.never_connected(id, "server DNS lookup failed", "no address", out),
@@ -101,16 +95,15 @@ impl Pooler {
     /// The driver's `Connect` ended.
     pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        if let State::Cancel(_) = server.state {
+        if let State::Cancel(_) = *server.state() {
             return self.carrier_connected(id, result, out);
         }
-        if !matches!(server.state, State::Connecting) {
+        if !matches!(server.state(), State::Connecting) {
             return;
         }
         match result {
             Ok(ends) => {
-                server.ends = Some(ends);
-                server.connected = self.now;
+                server.is_connected(ends, self.now);
                 self.secure(id, out);
             }
             Err(error) => {
@@ -142,12 +135,8 @@ impl Pooler {
         }
         let pool = self.pools.at_mut(pool_id);
         pool.times.connect_failures += 1;
-        // The one host that is used is not to be had: the next may be.
-        if pool.terms.database.load_balance_hosts == LoadBalance::Disable {
-            pool.next_host = pool.next_host.wrapping_add(1);
-        }
-        pool.hosts_failed += 1;
-        if sqlstate == "08006" && (pool.hosts_failed as usize) < pool.terms.database.hosts.len() {
+        pool.host_fails();
+        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.terms.database.hosts.len() {
             return;
         }
         let retry = nanos(self.config.globals.server_login_retry);
@@ -155,7 +144,7 @@ impl Pooler {
         let failure = Failure::new((self.now, took), (sqlstate, text), last.as_ref(), retry);
         let (absent, full) = (failure.is_absent(), failure.is_full());
         self.janitor.retry_at(failure.until);
-        pool.failure = Some(failure);
+        pool.logins_fail(failure);
         // A server that works, or another attempt, may serve them yet.
         if absent || self.has_usable_server(pool_id) {
             return;
@@ -163,7 +152,7 @@ impl Pooler {
         let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
         if !full {
             self.drop_waiters(pool_id, &fault, out);
-        } else if self.workers == 1 && !self.pools.at(pool_id).makes_room {
+        } else if self.workers == 1 && !self.pools.at(pool_id).makes_room() {
             // With others, the Broker is asked first whether they have servers.
             self.drop_newcomers(pool_id, &fault, out);
         }
@@ -172,7 +161,7 @@ impl Pooler {
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        match &server.state {
+        match server.state() {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
             State::Securing(_) | State::Login(_) | State::ConnectQuery => {
@@ -199,27 +188,26 @@ impl Pooler {
     /// Ends a server, which is bound to nobody (any more).
     pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        if matches!(server.state, State::Closing) {
+        if matches!(server.state(), State::Closing) {
             return;
         }
         debug_assert!(server.client().is_none(), "a linked server is not closed");
-        if let State::Lookup(lookup) = &server.state {
-            let client = lookup.client;
-            server.state = State::Draining;
-            self.disconnect(client, Fault::ServerGone, out);
-            return self.close_server(id, why, how, out);
+        if let State::Lookup(lookup) = server.state() {
+            self.next.note(Next::TellLost(lookup.client));
         }
         let pool = self.pools.at_mut(server.pool);
-        match server.state {
+        match *server.state() {
             State::Idle => pool.idle.retain(|idle| *idle != id),
             State::Resolving => {
+                pool.server_is_through();
+                server.closes();
                 self.note_closing(id, why, out);
-                return self.server_closed(id, true, out);
+                return self.next.note(Next::Forget(id));
             }
             State::Connecting | State::Securing(_) | State::Login(_) | State::ConnectQuery => {
-                pool.connecting -= 1;
+                pool.server_is_through();
             }
-            State::Checking => pool.testing -= 1,
+            State::Checking => pool.test_ends(),
             _ => {}
         }
         self.note_closing(id, why, out);
@@ -229,7 +217,7 @@ impl Pooler {
                 write::empty(buf, frontend::TERMINATE)
             });
         }
-        server.state = State::Closing;
+        server.closes();
         out.push(Action::Close {
             peer: Peer::Server(id),
             how,
@@ -252,10 +240,10 @@ impl Pooler {
     /// PostgreSQL has let go of a server (or the time to wait for that is over).
     pub(crate) fn server_closed(&mut self, id: ServerId, gone: bool, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        match server.state {
+        match *server.state() {
             State::Cancel(_) => return self.carrier_closed(id, out),
             State::Closing => {}
-            State::Resolving => self.pools.at_mut(server.pool).connecting -= 1,
+            State::Resolving => self.pools.at_mut(server.pool).server_is_through(),
             // The driver ended what we did not.
             _ => {
                 self.server_lost(id, None, out);
@@ -270,7 +258,7 @@ impl Pooler {
             return;
         };
         let pool = self.pools.at_mut(server.pool);
-        pool.servers -= 1;
+        pool.server_leaves();
         if server.permitted {
             let freed = ToBroker::Freed {
                 worker: self.worker,
@@ -289,14 +277,12 @@ impl Pooler {
     pub(crate) fn server_ready(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let (pool_id, reserved) = (server.pool, server.reserved);
-        server.state = State::Draining;
-        server.since = self.now;
+        server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.connected.0);
         let pool = self.pools.at_mut(pool_id);
         pool.times.count_connect(took);
-        pool.connecting -= 1;
-        pool.failure = None;
-        pool.hosts_failed = 0;
+        pool.server_is_through();
+        pool.login_succeeds();
         let newcomers = std::mem::take(&mut pool.newcomers);
         for client in newcomers {
             self.welcome(client, out);
@@ -310,7 +296,7 @@ impl Pooler {
 
     /// A server that was opened for one client alone.
     fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let waits = |c: &client::Client| matches!(c.state, client::State::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
         if !self.clients.get(client).is_some_and(waits) {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }

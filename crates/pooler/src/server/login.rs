@@ -14,6 +14,7 @@ use crate::auth::{Derivation, Refusal, Secret, ServerLogin, ServerLoginSetup, Se
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::limits;
+use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
 use crate::pool::room::has_no_room;
@@ -60,14 +61,14 @@ impl Pooler {
             channel_binding: self.config.channel_binding(database),
             require_auth: self.config.require_auth(database),
         });
-        server.state = State::Login(Box::new(Login {
+        let login = Login {
             exchange,
             derives: None,
             proven: false,
             parameters: Vec::new(),
             size: 0,
-        }));
-        server.params = Arc::new(Params::unknown(&self.shared.tracked));
+        };
+        server.logs_in(login, Params::unknown(&self.shared.tracked));
         let pool = self.pools.at(server.pool);
         let database = &pool.terms.database;
         let mut parameters: Vec<(&str, &[u8])> = vec![
@@ -143,11 +144,11 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.inbox.held.extend_from_slice(bytes);
         while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state, State::Login(_)) {
+            if !matches!(server.state(), State::Login(_)) {
                 // What came behind the login's end is handled as everything later. It stays held:
                 // it is not the event's bytes, of which ranges could be relayed.
                 if !server.inbox.held.is_empty() {
-                    self.server_sent(id, b"", out);
+                    self.next.note(Next::Hear(id));
                 }
                 return;
             }
@@ -184,7 +185,7 @@ impl Pooler {
                 _ => self.not_postgres(id, out),
             },
             tag::BACKEND_KEY_DATA => match (key_data(body), self.servers.get_mut(id)) {
-                (Ok((pid, secret)), Some(server)) => server.key = Some((pid, secret.into())),
+                (Ok((pid, secret)), Some(server)) => server.can_be_cancelled(pid, secret),
                 _ => self.not_postgres(id, out),
             },
             tag::READY => self.logged_in_to_server(id, out),
@@ -213,10 +214,7 @@ impl Pooler {
     }
 
     fn server_login(&mut self, id: ServerId) -> Option<&mut Login> {
-        match &mut self.servers.get_mut(id)?.state {
-            State::Login(login) => Some(login),
-            _ => None,
-        }
+        self.servers.get_mut(id)?.login_mut()
     }
 
     fn server_login_step(&mut self, id: ServerId, step: ServerStep, out: &mut Out) {
@@ -286,9 +284,9 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
             let params = server.params.with(position, value);
-            server.params = self.shared.params.intern(params);
+            server.has_params(self.shared.params.intern(params));
         }
-        if let State::Login(login) = &mut server.state {
+        if let Some(login) = server.login_mut() {
             login.size += name.len() + value.len() + size_of::<Parameter>();
             if login.size > limits::PARAMETERS {
                 return false;
@@ -324,14 +322,12 @@ impl Pooler {
 
     fn logged_in_to_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let State::Login(login) = &mut server.state else {
-            return;
-        };
+        let login = gone!(server.login_mut());
         let parameters = std::mem::take(&mut login.parameters);
         let tracked = server.params.clone();
-        server.standby = standby::among(&parameters);
+        server.tells_standby(standby::among(&parameters));
         let pool = self.pools.at_mut(server.pool);
-        pool.welcome = Some(Welcome {
+        pool.learns_welcome(Welcome {
             parameters: parameters.into(),
             tracked,
         });

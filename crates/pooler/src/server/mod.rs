@@ -21,14 +21,20 @@ pub use parcel::ServerParcel;
 use std::sync::Arc;
 
 use crate::Seeded;
-use crate::event::{Action, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::cancel::Errand;
+use crate::event::{Action, Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::link::Link;
+use crate::lookup::Lookup;
 use crate::params::Params;
 use crate::pool::{PoolId, PoolKey};
+use crate::session::Shelf;
+use crate::session::inquiry::Inquiry;
+use crate::session::settings::Maybe;
 use crate::statement::{ServerSet, Statement};
 use crate::tls::TlsFacts;
 use howdah_wire::backend::Status;
+use howdah_wire::write;
 
 /// What a server is doing.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ pub enum State {
     /// The reset query runs.
     Resetting,
     /// It looks a client's user up.
-    Lookup(Box<crate::lookup::Lookup>),
+    Lookup(Box<Lookup>),
     /// A cancel for it is under way; no client has it.
     BeingCancelled,
     /// On its way to another worker.
@@ -66,7 +72,7 @@ pub enum State {
     /// On its way to our successor.
     Packed,
     /// Carries a CancelRequest.
-    Cancel(Box<crate::cancel::Errand>),
+    Cancel(Box<Errand>),
     /// Its `Close` was asked for.
     Closing,
 }
@@ -121,7 +127,7 @@ pub enum Unnamed {
 #[derive(Debug)]
 pub struct Server {
     /// What it is doing.
-    pub state: State,
+    state: State,
     /// Its number in the console: one sequence for clients and servers.
     pub number: u64,
     /// The pool it belongs to.
@@ -143,7 +149,7 @@ pub struct Server {
     /// Its values of the tracked parameters.
     pub params: Arc<Params>,
     /// Other settings that clients' sessions have there.
-    pub session: crate::session::settings::Maybe,
+    pub session: Maybe,
     /// A client may have left more than that: it is cleaned before another gets it.
     pub soiled: bool,
     /// Something was found there that no text had told: likewise.
@@ -155,7 +161,7 @@ pub struct Server {
     /// What its client runs there, if it is checked when it is released.
     pub check: Option<Box<crate::session::check::Check>>,
     /// What it is asked about its client's session.
-    pub inquiry: Option<Box<crate::session::inquiry::Inquiry>>,
+    pub inquiry: Option<Box<Inquiry>>,
     /// The statements it has.
     pub set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
@@ -192,11 +198,11 @@ pub struct Server {
     /// When it was connected.
     pub connected: Time,
     /// When it last changed hands.
-    pub since: Time,
+    since: Time,
     /// When its client's current transaction began.
-    pub linked: Time,
+    linked: Time,
     /// When the request under way began.
-    pub request: Time,
+    request: Time,
     /// When its entry in the timers is due; 0 for none.
     pub timer: Time,
 }
@@ -257,14 +263,331 @@ impl Server {
         self.soiled |= left;
     }
 
-    /// What clients' settings it has, as far as anybody knows.
-    pub(crate) fn has_settings(&mut self, settings: crate::session::settings::Maybe) {
-        self.session = settings;
-    }
-
     /// What a client has left there goes by DISCARD ALL only.
     pub(crate) fn must_be_cleaned(&self) -> bool {
         self.soiled || self.unseen
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Our login, while we prove who we are.
+    fn login_mut(&mut self) -> Option<&mut login::Login> {
+        match &mut self.state {
+            State::Login(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// The lookup that is under way on it.
+    pub(crate) fn lookup_mut(&mut self) -> Option<&mut Lookup> {
+        match &mut self.state {
+            State::Lookup(lookup) => Some(lookup),
+            _ => None,
+        }
+    }
+
+    /// What it carries, if it is the carrier of a cancel request.
+    pub(crate) fn errand_mut(&mut self) -> Option<&mut Errand> {
+        match &mut self.state {
+            State::Cancel(errand) => Some(errand),
+            _ => None,
+        }
+    }
+
+    /// The client whose parameters it is being given.
+    pub(crate) fn prepares(&self) -> Option<ClientId> {
+        match self.state {
+            State::Preparing(client) => Some(client),
+            _ => None,
+        }
+    }
+
+    /// Its socket is being opened.
+    fn connects_to(&mut self, to: &Address) {
+        self.state = State::Connecting;
+        self.to = crate::place::whole(to).into();
+    }
+
+    /// When it last changed hands.
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// When the request under way began.
+    pub(crate) fn request(&self) -> Time {
+        self.request
+    }
+
+    /// When its client's current transaction began.
+    pub(crate) fn linked(&self) -> Time {
+        self.linked
+    }
+
+    /// A request of its client begins, and a transaction with it if none is open.
+    pub(crate) fn begins_request(&mut self, now: Time) {
+        self.request = now;
+        if self.status == Status::Idle {
+            self.linked = now;
+        }
+    }
+
+    /// A client gets it.
+    pub(crate) fn begins_to_serve(&mut self, now: Time) {
+        self.linked = now;
+        self.request = now;
+        self.since = now;
+        self.served = true;
+        self.trial = Trial::First;
+    }
+
+    /// Nobody has used it since then.
+    pub(crate) fn has_rested_since(&mut self, then: Time) {
+        self.since = then;
+    }
+
+    /// The address of its host is looked for.
+    fn looks_for(&mut self, host: &str, port: u16) {
+        self.to = format!("{host}:{port}").into();
+        self.host = Some(host.into());
+    }
+
+    /// Its socket is open.
+    pub(crate) fn is_connected(&mut self, ends: Ends, now: Time) {
+        self.ends = Some(ends);
+        self.connected = now;
+    }
+
+    /// What we say to each other goes through TLS.
+    fn is_secured(&mut self, facts: Box<TlsFacts>) {
+        self.tls = Some(Arc::from(facts));
+    }
+
+    /// It has told how to cancel its queries.
+    fn can_be_cancelled(&mut self, pid: u32, secret: &[u8]) {
+        self.key = Some((pid, secret.into()));
+    }
+
+    /// Its values of the tracked parameters have become these.
+    pub(crate) fn has_params(&mut self, params: Arc<Params>) {
+        self.params = params;
+    }
+
+    /// It tells of `in_hot_standby`, if it does.
+    pub(crate) fn tells_standby(&mut self, standby: Option<bool>) {
+        self.standby = standby;
+    }
+
+    /// ReadyForQuery.
+    pub(crate) fn is_ready(&mut self, status: Status) {
+        self.status = status;
+    }
+
+    /// Runs a Query of ours, whose answer nobody is to see.
+    pub(crate) fn runs_for_us(&mut self, id: ServerId, query: &[u8], out: &mut Out) {
+        self.has_unnamed(None);
+        self.link.await_query();
+        out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+    }
+
+    /// It has a session's settings.
+    pub(crate) fn has_settings(&mut self, settings: Maybe) {
+        self.session = settings;
+    }
+
+    /// Equal settings are one value for all who have them.
+    pub(crate) fn shares_settings(&mut self, shelf: &mut Shelf) {
+        self.session = crate::session::intern(shelf, self.session.take());
+    }
+
+    /// A client may have left more than settings; or it has not.
+    pub(crate) fn is_soiled(&mut self, soiled: bool) {
+        self.soiled = soiled;
+    }
+
+    /// Something was found on it that no text had told.
+    pub(crate) fn is_soiled_unseen(&mut self) {
+        self.unseen = true;
+    }
+
+    /// All that clients have left is being taken away.
+    pub(crate) fn is_cleaned(&mut self) {
+        self.soiled = false;
+        self.unseen = false;
+        self.numbers = Numbers::Nobody;
+    }
+
+    /// It goes to a client. True if other clients' values of sequences must be forgotten on it,
+    /// which is so if the client has asked for such.
+    pub(crate) fn takes_numbers(&mut self, client: u64, asked_for: bool) -> bool {
+        let foreign = match self.numbers {
+            Numbers::Nobody => false,
+            Numbers::Of(other) => other != client,
+            Numbers::Several => true,
+        };
+        self.numbers = match foreign && !asked_for {
+            true => Numbers::Several,
+            false => Numbers::Of(client),
+        };
+        foreign && asked_for
+    }
+
+    /// It has the values of sequences of this client alone.
+    pub(crate) fn has_numbers_of(&mut self, client: u64) {
+        self.numbers = Numbers::Of(client);
+    }
+
+    /// The next step with its client's settings.
+    pub(crate) fn tries(&mut self, next: Trial) {
+        self.trial = next;
+    }
+
+    /// What its client runs is kept in mind, to be checked.
+    pub(crate) fn is_to_be_checked(&mut self) {
+        self.check = Some(Box::default());
+    }
+
+    /// It is asked about its client's session.
+    pub(crate) fn is_asked(&mut self, inquiry: Inquiry) {
+        self.inquiry = Some(Box::new(inquiry));
+    }
+
+    /// Its client's session is nobody's.
+    pub(crate) fn is_asked_no_more(&mut self) {
+        self.inquiry = None;
+        self.check = None;
+    }
+
+    /// SQL's PREPARE was used on it, or what that made is gone.
+    pub(crate) fn has_sql_prepared(&mut self, prepared: bool) {
+        self.sql_prepared = prepared;
+    }
+
+    /// PostgreSQL has dropped all statements that have names.
+    pub(crate) fn forgets_statements(&mut self) {
+        self.set.clear_sure();
+        self.sql_prepared = false;
+    }
+
+    /// It served its client in a process before this one: what SQL has prepared is not known.
+    pub(crate) fn serves_from_before(&mut self) {
+        self.served = true;
+        self.sql_prepared = true;
+    }
+
+    /// The transaction that its client has left is rolled back. False if that was tried before.
+    fn rolls_back(&mut self) -> bool {
+        !std::mem::replace(&mut self.rolled_back, true)
+    }
+
+    /// It is in no transaction any more.
+    fn is_out_of_transaction(&mut self) {
+        self.rolled_back = false;
+    }
+
+    /// What it was sent ends in the middle of a message.
+    pub(crate) fn is_cut_off(&mut self) {
+        self.cut_off = true;
+    }
+
+    /// Its send queue is full, or has room again.
+    pub(crate) fn is_congested(&mut self, full: bool) {
+        self.congested = full;
+    }
+
+    /// It goes, for a pool of that worker.
+    pub(crate) fn makes_room(&mut self, worker: WorkerId, pool: Arc<PoolKey>) {
+        self.makes_room_for = Some((worker, pool));
+    }
+
+    /// Its entry in the timers has come up.
+    pub(crate) fn timer_is_up(&mut self) {
+        self.timer = Time(0);
+    }
+
+    /// A step towards TLS, or to knowing who runs it.
+    fn secures(&mut self, step: secure::Securing) {
+        self.state = State::Securing(step);
+    }
+
+    /// We prove who we are; it has told nothing yet.
+    fn logs_in(&mut self, login: login::Login, unknown: Params) {
+        self.state = State::Login(Box::new(login));
+        self.params = Arc::new(unknown);
+    }
+
+    /// It does something for nobody from `now`.
+    fn begins(&mut self, task: State, now: Time) {
+        self.state = task;
+        self.since = now;
+        self.request = now;
+    }
+
+    /// Nobody has it from `now`; what it owes is read and dropped.
+    pub(crate) fn comes_free(&mut self, now: Time) {
+        self.state = State::Draining;
+        self.since = now;
+    }
+
+    /// It lies in its pool, ready.
+    pub(crate) fn lies_idle(&mut self) {
+        self.state = State::Idle;
+    }
+
+    /// Nobody is given it before cancels for it have come and gone.
+    pub(crate) fn awaits_cancels(&mut self) {
+        self.state = State::BeingCancelled;
+    }
+
+    /// Its end of a link: it answers that client, once it is ready if that is not yet so (`held`).
+    pub(crate) fn is_bound_to(&mut self, client: ClientId, held: bool) {
+        self.state = match held {
+            false => State::Linked(client),
+            true => State::Preparing(client),
+        };
+    }
+
+    /// It is asked who a client's user is, from `now`.
+    pub(crate) fn looks_up(&mut self, lookup: Lookup, now: Time) {
+        self.begins(State::Lookup(Box::new(lookup)), now);
+        self.served = true;
+        self.doubt_unnamed();
+    }
+
+    /// It has told, outside of any transaction.
+    pub(crate) fn ends_lookup(&mut self, now: Time) -> Option<Box<Lookup>> {
+        if !matches!(self.state, State::Lookup(_)) {
+            return None;
+        }
+        let state = std::mem::replace(&mut self.state, State::Draining);
+        self.since = now;
+        self.status = Status::Idle;
+        match state {
+            State::Lookup(lookup) => Some(lookup),
+            _ => None,
+        }
+    }
+
+    /// It is a carrier.
+    pub(crate) fn carries(&mut self, errand: Errand) {
+        self.state = State::Cancel(Box::new(errand));
+    }
+
+    /// It goes to another worker.
+    pub(crate) fn is_lent_to(&mut self, worker: WorkerId) {
+        self.state = State::Lent(worker);
+    }
+
+    /// It goes to our successor.
+    pub(crate) fn packs(&mut self) {
+        self.state = State::Packed;
+    }
+
+    /// It ends.
+    pub(crate) fn closes(&mut self) {
+        self.state = State::Closing;
     }
 
     /// Receiving from it is off.

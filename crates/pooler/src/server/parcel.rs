@@ -88,7 +88,7 @@ impl Pooler {
         }
         let mut server = self.servers.remove(id)?;
         let pool = self.pools.at_mut(server.pool);
-        pool.servers -= 1;
+        pool.server_leaves();
         Some(ServerParcel {
             socket,
             ends: server.ends.take().expect("a server at rest is connected"),
@@ -102,7 +102,7 @@ impl Pooler {
             statements: server.set.drain(),
             status: server.status,
             connected: server.connected,
-            since: server.since,
+            since: server.since(),
             served: server.served,
             standby: server.standby,
             welcome: None,
@@ -162,7 +162,7 @@ impl Pooler {
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
             ..Server::blank(pool_id, self.seeded, now)
         });
-        self.pools.at_mut(pool_id).servers += 1;
+        self.pools.at_mut(pool_id).server_enters();
         out.push(Action::Attach(Peer::Server(id), parcel.socket));
         id
     }

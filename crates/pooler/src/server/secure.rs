@@ -1,8 +1,6 @@
 //! Whether a connection to PostgreSQL goes through TLS, and who runs a server behind a unix socket: from
 //! the open socket to the first message of the login, or of a cancel request.
 
-use std::sync::Arc;
-
 use howdah_wire::write;
 
 use super::State;
@@ -57,7 +55,7 @@ impl Pooler {
     pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
         if let Some(uid) = self.unknown_peer(id) {
             if let Some(server) = self.servers.get_mut(id) {
-                server.state = State::Securing(Securing::Peer);
+                server.secures(Securing::Peer);
             }
             let question = |ticket| Question::NameUser { ticket, uid };
             return self.ask(Asker::Server(id), question, out);
@@ -67,11 +65,11 @@ impl Pooler {
         };
         let server = self.servers.at_mut(id);
         if tls.direct {
-            server.state = State::Securing(Securing::Handshake);
+            server.secures(Securing::Handshake);
             let start = Box::new(TlsStart::Connect(tls));
             return out.push(Action::StartTls(Peer::Server(id), start));
         }
-        server.state = State::Securing(Securing::Asked);
+        server.secures(Securing::Asked);
         out.send_with(Peer::Server(id), write::ssl_request);
     }
 
@@ -91,7 +89,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get(id));
-        if !matches!(server.state, State::Securing(Securing::Peer)) {
+        if !matches!(server.state(), State::Securing(Securing::Peer)) {
             return;
         }
         let database = &self.pools.at(server.pool).terms.database;
@@ -135,7 +133,7 @@ impl Pooler {
         let asked = self
             .servers
             .get(id)
-            .is_some_and(|server| matches!(server.state, State::Securing(Securing::Asked)));
+            .is_some_and(|server| matches!(server.state(), State::Securing(Securing::Asked)));
         if !asked || bytes.is_empty() {
             return;
         }
@@ -147,7 +145,7 @@ impl Pooler {
                     return self.not_secured(id, "server refused SSL", "TLS was switched off", out);
                 };
                 if let Some(server) = self.servers.get_mut(id) {
-                    server.state = State::Securing(Securing::Handshake);
+                    server.secures(Securing::Handshake);
                     let start = Box::new(TlsStart::Connect(tls));
                     out.push(Action::StartTls(Peer::Server(id), start));
                 }
@@ -168,15 +166,15 @@ impl Pooler {
             Ok(facts) => facts,
             Err(why) => {
                 let text = format!("TLS handshake failed: {why}");
-                return match server.state {
+                return match *server.state() {
                     State::Cancel(_) => self.carrier_failed(id, &text, out),
                     State::Securing(_) => self.not_secured(id, "TLS startup failed", &text, out),
                     _ => {}
                 };
             }
         };
-        server.tls = Some(Arc::from(facts));
-        match server.state {
+        server.is_secured(facts);
+        match *server.state() {
             State::Cancel(_) => self.carrier_ready(id, out),
             State::Securing(_) => self.begin_server_login(id, out),
             _ => {}

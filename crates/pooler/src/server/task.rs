@@ -1,10 +1,9 @@
 //! What a server does for nobody: tests, resets, coming to rest.
 
 use howdah_wire::backend::Status;
-use howdah_wire::write;
 
 use super::{Ending, Server, State};
-use crate::event::{Close, Out, Peer, ServerId};
+use crate::event::{Close, Out, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
 use crate::pooler::Pooler;
@@ -20,7 +19,7 @@ impl Pooler {
             query
         };
         if let Some(server) = self.servers.get(id) {
-            self.pools.at_mut(server.pool).testing += 1;
+            self.pools.at_mut(server.pool).test_begins();
         }
         self.run_task(id, State::Checking, query.as_bytes(), out);
     }
@@ -33,18 +32,14 @@ impl Pooler {
 
     pub(crate) fn run_task(&mut self, id: ServerId, state: State, query: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.has_unnamed(None);
-        server.link.await_query();
-        out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+        server.runs_for_us(id, query, out);
         self.await_task(id, state);
     }
 
     /// A server begins to do what was sent to it for nobody.
     pub(crate) fn await_task(&mut self, id: ServerId, state: State) {
         if let Some(server) = self.servers.get_mut(id) {
-            server.state = state;
-            server.since = self.now;
-            server.request = self.now;
+            server.begins(state, self.now);
             self.watch_server(id);
         }
     }
@@ -52,7 +47,7 @@ impl Pooler {
     /// PostgreSQL refused something of ours.
     pub(crate) fn task_failed(&mut self, id: ServerId, sqlstate: &str, error: &str, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        match server.state {
+        match *server.state() {
             // It went down, and said so.
             State::Preparing(client) if server.ending() == Some(Ending::Crashed) => {
                 self.disconnect(client, Fault::ServerGone, out);
@@ -92,7 +87,7 @@ impl Pooler {
         if server.link.is_owed() || !server.inbox.at_boundary() {
             return;
         }
-        match server.state {
+        match *server.state() {
             State::Preparing(_) if server.inquiry.is_some() => self.inquired(id, out),
             State::Preparing(client) if server.trial.goes_on() => self.try_again(client, id, out),
             State::Preparing(_) => self.prepared(id, out),
@@ -105,13 +100,13 @@ impl Pooler {
             State::ConnectQuery => self.server_ready(id, out),
             State::Draining => self.drained_of_client(id, out),
             State::Resetting | State::Checking => {
-                if matches!(server.state, State::Checking) {
-                    self.pools.at_mut(server.pool).testing -= 1;
-                    server.state = State::Draining;
+                if matches!(server.state(), State::Checking) {
+                    self.pools.at_mut(server.pool).test_ends();
+                    server.comes_free(self.now);
                 }
                 // One more of SQL's PREPARE, or whatever a reset query may do, is over now.
                 if server.status == Status::Idle {
-                    server.sql_prepared = false;
+                    server.has_sql_prepared(false);
                     self.checkin(id, out);
                 } else {
                     self.close_server(id, "reset query failed", Close::Await, out);
@@ -126,16 +121,13 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let pool = server.pool;
         if server.ending().is_none() && server.status != Status::Idle {
-            if server.rolled_back {
+            if !server.rolls_back() {
                 return self.close_server(id, "rollback failed", Close::Await, out);
             }
-            server.rolled_back = true;
-            server.has_unnamed(None);
-            server.link.await_query();
-            out.send_with(Peer::Server(id), |buf| write::query(buf, b"ROLLBACK"));
+            server.runs_for_us(id, b"ROLLBACK", out);
             return;
         }
-        server.rolled_back = false;
+        server.is_out_of_transaction();
         self.release(id, self.is_session(pool), out);
     }
 

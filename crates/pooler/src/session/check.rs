@@ -2,12 +2,10 @@
 //! Functions, triggers and rules can do so. What is found is logged with what ran last, counted, and
 //! cleaned away before anybody else gets the server (`session_state_check`).
 
-use howdah_wire::write;
-
 use super::Tracking;
 use super::inquiry::{Answer, Inquiry, Known};
-use crate::client;
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::event::{ClientId, Out, ServerId};
+use crate::link;
 use crate::note::Level;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
@@ -82,14 +80,10 @@ impl Pooler {
         };
         let inquiry = Inquiry::check(known);
         let sql = inquiry.sql();
-        server.inquiry = Some(Box::new(inquiry));
-        server.has_unnamed(None);
-        server.link.await_query();
-        server.state = server::State::Preparing(client_id);
-        out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
-        if let Some(client) = self.clients.get_mut(client_id) {
-            client.state = client::State::Preparing(id);
-        }
+        server.is_asked(inquiry);
+        server.runs_for_us(id, &sql, out);
+        let client = self.clients.at_mut(client_id);
+        link::bind_held((client_id, client), (id, server));
         true
     }
 
@@ -110,7 +104,7 @@ impl Pooler {
         if found.is_empty() {
             return;
         }
-        server.unseen = true;
+        server.is_soiled_unseen();
         self.pools.at_mut(server.pool).stats.unseen += 1;
         let text = format!(
             "left behind without its texts telling: {found}; last run: {}",
@@ -122,8 +116,8 @@ impl Pooler {
     /// A server has told what nobody listens to: some text has made it listen unseen.
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        match server.state {
-            server::State::Linked(_) => server.unseen = true,
+        match *server.state() {
+            server::State::Linked(_) => server.is_soiled_unseen(),
             server::State::Idle => {
                 server.must_close_too(server::Ending::Listens);
             }

@@ -1,16 +1,15 @@
 //! Verbs: a client's session before its server is released, and when it leaves.
 
-use howdah_wire::write;
-
 use super::inquiry::{Answer, Inquiry};
 use super::pins::Ticket;
-use super::{PIN_REASONS, Session, settings};
+use super::{Session, settings};
 use crate::client;
 use crate::effect::Kinds;
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::event::{ClientId, Out, ServerId};
 use crate::limits;
+use crate::link;
 use crate::pooler::Pooler;
-use crate::server::{self, Ending, Numbers, Server};
+use crate::server::{self, Ending, Server};
 
 /// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
@@ -72,19 +71,16 @@ impl Pooler {
             return self.is_pinned(client_id);
         }
         let sql = inquiry.sql();
-        server.inquiry = Some(Box::new(inquiry));
-        server.has_unnamed(None);
-        server.link.await_query();
-        out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
-        client.state = client::State::Preparing(id);
-        server.state = server::State::Preparing(client_id);
+        server.is_asked(inquiry);
+        server.runs_for_us(id, &sql, out);
+        link::bind_held((client_id, client), (id, server));
         true
     }
 
     /// A client with a server of its own is between two transactions.
     fn rest_pinned(&mut self, id: ClientId) {
         let client = self.clients.at_mut(id);
-        client.quiet = self.now;
+        client.falls_quiet(self.now);
         let terms = client.pool.map(|pool| &self.pools.at(pool).terms);
         if terms.is_some_and(|terms| terms.watched || terms.pin_idle_timeout > 0) {
             self.watch_client(id);
@@ -98,22 +94,16 @@ impl Pooler {
     /// PostgreSQL has answered what was asked of a session.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let (server::State::Preparing(client_id), Some(inquiry)) =
-            (&server.state, server.inquiry.take())
-        else {
+        let (Some(client_id), Some(inquiry)) = (server.prepares(), server.inquiry.take()) else {
             return;
         };
-        let client_id = *client_id;
-        server.state = server::State::Linked(client_id);
-        if let Some(client) = self.clients.get_mut(client_id) {
-            client.state = client::State::Linked(id);
-        }
+        let client = self.clients.at_mut(client_id);
+        link::bind((client_id, client), (id, server));
         if inquiry.check.is_some() {
             self.checked(client_id, id, inquiry.answer(), out);
-            self.settle(id, out);
-            return self.resume(client_id, out);
+        } else {
+            self.learn_session(client_id, id, inquiry.answer(), out);
         }
-        self.learn_session(client_id, id, inquiry.answer(), out);
         self.settle(id, out);
         self.resume(client_id, out);
     }
@@ -137,26 +127,20 @@ impl Pooler {
         settle(session, server, answer, held || !limited);
         let shelf = &mut self.shared.settings;
         session.settings = super::intern(shelf, session.settings.take());
-        server.session = super::intern(shelf, server.session.take());
+        server.shares_settings(shelf);
         let pinned = session.pinned;
         if before.is_empty() && !pinned.is_empty() {
             session.since = now;
         }
-        if session.is_blank() {
-            client.session = None;
-        }
+        client.forgets_blank_session();
         if before.is_empty() == pinned.is_empty() {
             return;
         }
         let pool = self.pools.at_mut(server.pool);
         if pinned.is_empty() {
-            pool.pinned -= 1;
+            pool.is_unpinned();
         } else {
-            pool.pinned += 1;
-            pool.stats.pins += 1;
-            for (count, (kind, ..)) in pool.stats.pins_for.iter_mut().zip(PIN_REASONS) {
-                *count += u64::from(pinned.any(kind));
-            }
+            pool.is_pinned(pinned);
         }
         self.pin_changed(client_id, pinned, out);
     }
@@ -164,8 +148,7 @@ impl Pooler {
     /// A client is bound to its server no longer: what it has left there is nobody's.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.inquiry = None;
-        server.check = None;
+        server.is_asked_no_more();
         let client = self.clients.at_mut(client_id);
         let Some(session) = &mut client.session else {
             return;
@@ -177,7 +160,7 @@ impl Pooler {
         server.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
-            self.pools.at_mut(server.pool).pinned -= 1;
+            self.pools.at_mut(server.pool).is_unpinned();
         }
         self.give_leave_back(client_id, out);
     }
@@ -197,9 +180,7 @@ impl Pooler {
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         if server.must_be_cleaned() {
-            server.soiled = false;
-            server.unseen = false;
-            server.numbers = Numbers::Nobody;
+            server.is_cleaned();
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
             return true;
         }
@@ -230,7 +211,7 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();
-        server.session = None;
+        server.has_settings(None);
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && sticks.any(Kinds::SETS_ANY) {
         sticks = sticks.without(Kinds::SETS_ANY);
@@ -244,7 +225,7 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
         Some(answer) => {
             session.learn(&mut server.session, &answer.settings);
             session.pinned = answer.left.and(sticks);
-            server.sql_prepared = answer.left.any(Kinds::PREPARES);
+            server.has_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
             let kinds = pending.kinds.only(Kinds::PINNING).and(session.pinned);
@@ -256,5 +237,5 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
     if many > limits::SETTINGS || weight > limits::SETTINGS_WEIGHT {
         session.pinned.add(Kinds::SETS_ANY);
     }
-    server.soiled = soiled || !session.pinned.is_empty();
+    server.is_soiled(soiled || !session.pinned.is_empty());
 }

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use crate::effect::{Effects, Kinds, Mention, Pieces};
 use crate::event::Time;
 use crate::limits;
-use crate::server::{Numbers, Server};
 use settings::{Maybe, Settings};
 
 /// What a client's session has.
@@ -173,21 +172,6 @@ fn share(old: &mut Maybe, new: Settings) {
 /// Equal settings are one value for all who have them.
 pub type Shelf = crate::params::SetInterner<Settings>;
 
-/// A server goes to a client. True if other clients' values of sequences must be forgotten on it,
-/// which is so if the client has asked for such.
-pub(crate) fn takes_numbers(server: &mut Server, client: u64, asked_for: bool) -> bool {
-    let foreign = match server.numbers {
-        Numbers::Nobody => false,
-        Numbers::Of(other) => other != client,
-        Numbers::Several => true,
-    };
-    server.numbers = match foreign && !asked_for {
-        true => Numbers::Several,
-        false => Numbers::Of(client),
-    };
-    foreign && asked_for
-}
-
 /// What reasons to keep a server are called.
 pub fn reasons(kinds: Kinds) -> String {
     let reasons = PIN_REASONS.iter().filter(|(kind, ..)| kinds.any(*kind));
@@ -308,8 +292,9 @@ mod tests {
     #[test]
     fn values_of_sequences_are_their_clients() {
         use crate::pool::PoolId;
+        use crate::server::Server;
         let mut server = Server::blank(PoolId(0), crate::seeded(1), Time(0));
-        let mut takes = |client, asked_for| takes_numbers(&mut server, client, asked_for);
+        let mut takes = |client, asked_for| server.takes_numbers(client, asked_for);
         assert!(!takes(1, true) && !takes(1, false));
         // Nobody has asked for such values yet.
         assert!(!takes(2, false) && !takes(2, false));

@@ -2,11 +2,9 @@
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
-use howdah_wire::write;
 
-use super::{Session, Tracking, settings};
+use super::{Tracking, settings};
 use crate::effect::{Effects, Kinds, Mention, effects};
-use crate::event::Peer;
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
@@ -72,14 +70,7 @@ impl Upstream<'_> {
         let session = self.client.session.as_mut();
         let pieces = session.and_then(|session| session.pieces.take());
         let found = pieces.map(|pieces| pieces.end()).unwrap_or_default();
-        if self
-            .client
-            .session
-            .as_deref()
-            .is_some_and(Session::is_blank)
-        {
-            self.client.session = None;
-        }
+        self.client.forgets_blank_session();
         self.note(&found)
     }
 
@@ -140,7 +131,7 @@ impl Upstream<'_> {
         }
         if found.kinds.any(Kinds::SEQUENCES) {
             self.counts.sequences = true;
-            self.client.asks_numbers = true;
+            self.client.asks_for_numbers();
             self.forget_numbers();
         }
         let session = self.client.session.get_or_insert_default();
@@ -169,12 +160,8 @@ impl Upstream<'_> {
         if server.numbers != Numbers::Several || !rests {
             return;
         }
-        server.numbers = Numbers::Of(self.client.number);
-        server.has_unnamed(None);
-        server.link.await_query();
-        self.out.send_with(Peer::Server(*id), |buf| {
-            write::query(buf, b"DISCARD SEQUENCES");
-        });
+        server.has_numbers_of(self.client.number);
+        server.runs_for_us(*id, b"DISCARD SEQUENCES", self.out);
     }
 
     /// Its search path has `pg_temp`, where CREATE makes something temporary.

@@ -61,7 +61,7 @@ impl Client {
 
     /// It waits for leave to keep a server.
     pub(crate) fn awaits_leave(&self) -> bool {
-        matches!(self.state, client::State::Waiting) && self.leave() == Some(Leave::Asked)
+        matches!(self.state(), client::State::Waiting) && self.leave() == Some(Leave::Asked)
     }
 
     /// What came of its question for leave.
@@ -77,7 +77,7 @@ impl Pooler {
         if !waits {
             self.ask_leave(id, Wish::Knows, out);
             if let Some(client) = self.clients.get_mut(id) {
-                client.stalled = true;
+                client.end.stalls();
             }
             return;
         }
@@ -87,9 +87,9 @@ impl Pooler {
         if let Some(client) = self.clients.get_mut(id)
             && let Some(pool) = client.pool
         {
-            client.state = client::State::Waiting;
+            client.stands_in_line();
             let line = &mut self.pools.at_mut(pool).pin_line;
-            line.push_back((id, client.request));
+            line.push_back((id, client.request()));
         }
         self.watch_client(id);
         self.release(server, false, out);
@@ -140,16 +140,16 @@ impl Pooler {
             true => Leave::Held,
             false => Leave::Refused,
         };
-        match client.state {
+        match *client.state() {
             client::State::Waiting => {
-                client.state = client::State::Idle;
+                client.rests(self.now);
                 if let Some(pool) = client.pool {
                     let line = &mut self.pools.at_mut(pool).pin_line;
                     line.retain(|(waiter, _)| *waiter != id);
                 }
                 self.resume(id, out);
             }
-            client::State::Linked(_) if client.stalled => self.resume(id, out),
+            client::State::Linked(_) if client.end.is_stalled() => self.resume(id, out),
             client::State::Linked(_) | client::State::Preparing(_)
                 if !granted && client.is_pinned() =>
             {
@@ -175,9 +175,7 @@ impl Pooler {
         let Some(ticket) = session.ticket.take() else {
             return;
         };
-        if session.is_blank() {
-            client.session = None;
-        }
+        client.forgets_blank_session();
         self.unpin(&ticket, out);
     }
 

@@ -1,0 +1,100 @@
+//! A client's parcel: all of it that moves when it goes to another worker or to our successor.
+
+use std::sync::Arc;
+
+use super::Client;
+use crate::Shared;
+use crate::cancel::OldKey;
+use crate::event::LooseSocket;
+use crate::inbox::Fate;
+use crate::params::Params;
+use crate::parcel::{Passenger, Standing};
+use crate::session;
+use crate::statement::SchemaId;
+
+impl Client {
+    /// All that travels of it, but for its server.
+    pub(crate) fn travels(self, socket: LooseSocket, standing: Standing, key: OldKey) -> Passenger {
+        Passenger {
+            socket,
+            standing,
+            ends: self.ends,
+            tls: self.tls,
+            number: self.number,
+            connected: self.connected,
+            request: self.request,
+            quiet: self.quiet,
+            database: self.database.to_string(),
+            user: self.user.to_string(),
+            admitted: self.admitted,
+            long_key: self.long_key,
+            key,
+            params: self.params,
+            asked: self.asked,
+            session: self
+                .session
+                .map_or([None, None], |session| [session.settings, session.login]),
+            meaning: self.meaning,
+            names: self.names.into_iter().collect(),
+            names_given: self.names_given,
+            unnamed: self.unnamed,
+            group_failed: self.end.skips(),
+            asks_numbers: self.asks_numbers,
+            standby: self.standby,
+            held: self.inbox.held,
+            left: self.inbox.left,
+            tag: self.inbox.tag,
+            server: None,
+        }
+    }
+
+    /// What is known of it wherever it stands.
+    pub(crate) fn is_unpacked(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
+        self.tls = from.tls.take();
+        self.inbox.held = std::mem::take(&mut from.held);
+        self.request = from.request;
+        self.quiet = from.quiet;
+        self.admitted = from.admitted;
+        self.long_key = from.long_key;
+        self.database = database;
+        self.user = user;
+    }
+
+    /// Its session, in the middle of which it may be. `schema` is that of its database here.
+    pub(crate) fn session_goes_on(
+        &mut self,
+        from: &mut Passenger,
+        shared: &mut Shared,
+        schema: SchemaId,
+    ) {
+        self.inbox.left = from.left;
+        self.inbox.tag = from.tag;
+        self.inbox.fate = Fate::Drop;
+        if from.group_failed {
+            self.end.group_fails();
+        }
+        self.asks_numbers = from.asks_numbers;
+        self.standby = from.standby;
+        self.meaning = from.meaning;
+        self.names_given = from.names_given;
+        let mut own = |params: Arc<Params>| shared.params.intern((*params).clone());
+        self.params = from.params.take().map(&mut own);
+        self.asked = from.asked.take().map(&mut own);
+        let shelf = &mut shared.settings;
+        let [settings, login] =
+            std::mem::take(&mut from.session).map(|settings| session::intern(shelf, settings));
+        self.has_settings(settings, login);
+        let statements = &mut shared.statements;
+        let unnamed = from.unnamed.take();
+        self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
+        for (name, mut named) in std::mem::take(&mut from.names) {
+            named.statement = statements.adopt(schema, named.statement);
+            self.names.insert(name, named);
+        }
+        let named = self.names.values().map(|named| &named.statement);
+        self.names_keep = named.chain(&self.unnamed).any(|statement| {
+            let effects = statement.effects.as_ref();
+            effects.is_some_and(|effects| effects.may_keep_server())
+        });
+    }
+}
