@@ -1,5 +1,6 @@
 //! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
 
+mod answers;
 mod clock;
 mod compiled;
 mod contender;
@@ -64,6 +65,8 @@ enum What {
     Memory(DesignFlags),
     /// Writes, pipelines, large rows, many rows, servers over unix sockets
     Shapes(DesignFlags),
+    /// Replies that are not PostgreSQL's: the self-checking load through each pooler
+    Answers(AnswersFlags),
     /// Instructions of the decision ring per transaction, by callgrind (needs valgrind)
     Decisions {
         /// For machines
@@ -108,6 +111,32 @@ struct DesignFlags {
     /// gone on with [default: target/bench/DESIGN]
     #[arg(long)]
     out: Option<PathBuf>,
+    /// The folder of initdb, postgres and pgbench [default: the newest that is found]
+    #[arg(long)]
+    pg_bin: Option<PathBuf>,
+}
+
+/// Flags of [`What::Answers`].
+#[derive(Args, Debug)]
+struct AnswersFlags {
+    /// Clients at a time
+    #[arg(long, default_value_t = 60)]
+    clients: usize,
+    /// For how long each pooler is asked
+    #[arg(long, default_value_t = 20)]
+    secs: u64,
+    /// A pooler that takes part, as in the designs
+    #[arg(long, value_parser = contender::named)]
+    pooler: Vec<Named>,
+    /// Only these of all that are found; PostgreSQL itself is always there
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Worker threads of the poolers that have some
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// For machines
+    #[arg(long)]
+    json: bool,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
     #[arg(long)]
     pg_bin: Option<PathBuf>,
@@ -160,6 +189,7 @@ fn main() -> ExitCode {
         Some(What::Decisions { json }) => {
             decisions::count().map(|counts| println!("{}", decisions::shown(&counts, *json)))
         }
+        Some(What::Answers(flags)) => ask(flags),
         Some(What::Matrix(flags)) => play(Design::Matrix, flags),
         Some(What::Classic(flags)) => play(Design::Classic, flags),
         Some(What::Threads(flags)) => play(Design::Threads, flags),
@@ -176,6 +206,25 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Asks each pooler, and prints what came of it.
+fn ask(flags: &AnswersFlags) -> io::Result<()> {
+    let machine = Machine::new()?;
+    let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
+    let certificate = Certificate::make(&machine)?;
+    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 1, Some(&certificate))?;
+    let choice = answers::Choice {
+        clients: flags.clients,
+        seconds: flags.secs,
+        workers: flags.workers,
+    };
+    let all = answers::ask(&contenders, &machine, &postgres, &certificate, choice)?;
+    match flags.json {
+        true => println!("{}", serde_json::to_string_pretty(&all)?),
+        false => println!("{}", answers::markdown(&all, choice)),
+    }
+    Ok(())
 }
 
 /// The clients of the cells that `overview.svg` shows.
@@ -196,7 +245,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let file = out.join("record.json");
     let mut record = contest::resume(design, &file)?;
     let machine = Machine::new()?;
-    let contenders = contenders(flags, &machine)?;
+    let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
     let cells = design.cells(Choice {
         quick: flags.quick,
         workers: flags.workers,
@@ -256,13 +305,13 @@ fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, Stri
 }
 
 /// PostgreSQL itself, Howdah and all others that are wanted.
-fn contenders(flags: &DesignFlags, machine: &Machine) -> io::Result<Vec<Contender>> {
+fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Result<Vec<Contender>> {
     let howdah = std::env::current_exe()?.with_file_name("howdah");
-    let mut found = contender::find(&flags.pooler, &howdah, machine)?;
-    if flags.only.is_empty() {
+    let mut found = contender::find(pooler, &howdah, machine)?;
+    if only.is_empty() {
         return Ok(found);
     }
-    for name in &flags.only {
+    for name in only {
         if !found.iter().any(|found| found.kind.name() == name) {
             return Err(io::Error::other(format!(
                 "{name:?} is not in PATH; say --pooler {name}=BINARY"
@@ -271,7 +320,7 @@ fn contenders(flags: &DesignFlags, machine: &Machine) -> io::Result<Vec<Contende
     }
     found.retain(|found| {
         let name = found.kind.name();
-        found.version.is_empty() || flags.only.iter().any(|only| only == name)
+        found.version.is_empty() || only.iter().any(|wanted| *wanted == name)
     });
     Ok(found)
 }

@@ -1,0 +1,191 @@
+//! What poolers answer: the self-checking load through each of them, and how many of its replies were
+//! not PostgreSQL's.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Certificate, Contender, Shape};
+use crate::machine::Machine;
+use crate::postgres::{OPEN_USER, Postgres, USER};
+
+/// Servers of the pool.
+const POOL: usize = 20;
+
+/// How the load is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Clients at a time.
+    pub clients: usize,
+    /// For how long, in seconds.
+    pub seconds: u64,
+    /// Worker threads of the poolers that have some.
+    pub workers: usize,
+}
+
+/// What came of one contender.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answers {
+    /// Who.
+    pub contender: String,
+    /// What it says to `--version`.
+    pub version: String,
+    /// The counts, or why there are none.
+    pub outcome: Result<Vec<Row>, String>,
+}
+
+/// One behaviour of the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name.
+    pub behaviour: String,
+    /// How often it was played.
+    pub operations: u64,
+    /// A reply was another one than PostgreSQL's.
+    pub wrong: u64,
+    /// An error or an end that PostgreSQL would not have given.
+    pub unexpected: u64,
+    /// A reply never came.
+    pub hangs: u64,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    rows: Vec<Row>,
+}
+
+/// Plays the load through each contender.
+///
+/// # Errors
+/// The load's program is missing.
+pub fn ask(
+    contenders: &[Contender],
+    machine: &Machine,
+    postgres: &Postgres,
+    certificate: &Certificate,
+    choice: Choice,
+) -> io::Result<Vec<Answers>> {
+    let load = std::env::current_exe()?.with_file_name("howdah-load");
+    if !load.is_file() {
+        return Err(io::Error::other(format!(
+            "there is no {}: cargo build --release -p howdah-load",
+            load.display()
+        )));
+    }
+    let load = machine.install(&load)?;
+    let mut all = Vec::new();
+    for contender in contenders {
+        eprintln!("{}: {} s", contender.kind, choice.seconds);
+        let shape = Shape::new(POOL, choice.workers);
+        let running = contender.start(shape, machine, postgres, certificate);
+        let outcome =
+            running.and_then(|running| play(&load, machine, postgres, running.port(), choice));
+        all.push(Answers {
+            contender: contender.kind.name().to_owned(),
+            version: contender.version.clone(),
+            outcome: outcome.map_err(|error| error.to_string()),
+        });
+    }
+    Ok(all)
+}
+
+fn play(
+    load: &Path,
+    machine: &Machine,
+    postgres: &Postgres,
+    port: u16,
+    choice: Choice,
+) -> io::Result<Vec<Row>> {
+    let url = |port| format!("postgres://{OPEN_USER}@127.0.0.1:{port}/{USER}");
+    let output = machine
+        .command(load)
+        .args(["--json", "--prepare", "--show", "0"])
+        .args(["--url", &url(port), "--prepare-url", &url(postgres.port())])
+        .args(["--clients", &choice.clients.to_string()])
+        .args(["--seconds", &choice.seconds.to_string()])
+        .output()?;
+    // 1 means that there were differences.
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let last = words.lines().last().unwrap_or("no word");
+        return Err(io::Error::other(format!("the load could not run: {last}")));
+    }
+    read(&output.stdout).map_err(|why| io::Error::other(format!("the load's answer: {why}")))
+}
+
+/// The checks at the end are no behaviours of clients.
+fn read(json: &[u8]) -> serde_json::Result<Vec<Row>> {
+    let said: Said = serde_json::from_slice(json)?;
+    let rows = said.rows.into_iter();
+    Ok(rows.filter(|row| row.operations > 0).collect())
+}
+
+/// As Markdown.
+pub fn markdown(all: &[Answers], choice: Choice) -> String {
+    let mut text = format!(
+        "Replies that are not PostgreSQL's: the self-checking load, {} clients, a pool of {POOL} in \
+         transaction mode, {} s each.\n\n\
+         | | operations | wrong | unexpected | hangs | where |\n|---|---:|---:|---:|---:|---|\n",
+        choice.clients, choice.seconds
+    );
+    for answers in all {
+        let _ = match &answers.outcome {
+            Err(why) => writeln!(text, "| {} | - | - | - | - | {why} |", answers.contender),
+            Ok(rows) => {
+                let sum = |count: fn(&Row) -> u64| rows.iter().map(count).sum::<u64>();
+                let differ = rows
+                    .iter()
+                    .filter(|row| row.wrong + row.unexpected + row.hangs > 0)
+                    .map(|row| row.behaviour.as_str());
+                writeln!(
+                    text,
+                    "| {} | {} | {} | {} | {} | {} |",
+                    answers.contender,
+                    sum(|row| row.operations),
+                    sum(|row| row.wrong),
+                    sum(|row| row.unexpected),
+                    sum(|row| row.hangs),
+                    differ.collect::<Vec<_>>().join(", ")
+                )
+            }
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_summed_and_what_differs_is_named() {
+        let json = br#"{"clean":false,"title":"","rows":[
+            {"behaviour":"simple","operations":10,"seconds":1.0,"wrong":0,"unexpected":0,"hangs":0,"clean":true},
+            {"behaviour":"cancel","operations":5,"seconds":1.0,"wrong":1,"unexpected":2,"hangs":0,"clean":false}]}"#;
+        let answers = |outcome| Answers {
+            contender: "howdah".into(),
+            version: String::new(),
+            outcome,
+        };
+        let choice = Choice {
+            clients: 4,
+            seconds: 1,
+            workers: 1,
+        };
+        let all = [
+            answers(Ok(read(json).unwrap())),
+            answers(Err("it died".into())),
+        ];
+        let text = markdown(&all, choice);
+        assert!(
+            text.contains("| howdah | 15 | 1 | 2 | 0 | cancel |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| howdah | - | - | - | - | it died |"),
+            "{text}"
+        );
+    }
+}
