@@ -960,6 +960,51 @@ def until_closed(connection):
     return received
 
 
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_half_a_record_moves(make_howdah, authority, site, version):
+    """What has come of a record goes with its client from worker to worker, byte by byte."""
+    howdah = make_howdah(workers=2, pool_spread="random", default_pool_size=8,
+                         **listener(site, authority))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = trusting(authority, version=version)
+    session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    def moves():
+        return sum(int(row["moves_in"]) for row in howdah.console("SHOW WORKERS"))
+
+    with howdah.raw() as client:
+        client.send(wire.ssl_request())
+        assert client.read_bytes(1) == b"S"
+
+        def until_done(step):
+            while True:
+                try:
+                    return step()
+                except ssl.SSLWantReadError:
+                    client.send(outgoing.read())
+                    incoming.write(client.socket.recv(65536))
+
+        def answer():
+            received = b""
+            while not received.endswith(b"Z\0\0\0\x05I"):
+                received += until_done(lambda: session.read(65536))
+            return received
+
+        until_done(session.do_handshake)
+        session.write(wire.startup())
+        client.send(outgoing.read())
+        answer()
+        for turn in range(10):
+            session.write(wire.query(f"select 'record {turn}'"))
+            record = outgoing.read()
+            for part in (record[:3], record[3:40]):
+                client.send(part)
+                before = moves()
+                machine.wait_until(lambda before=before: moves() > before, "a move")
+            client.send(record[40:])
+            assert f"record {turn}".encode() in answer()
+
+
 GARBAGE = {
     "text": b"GET / HTTP/1.1\r\n\r\n", "zeros": bytes(100), "ones": b"\xff" * 100,
     "a start-up packet": wire.startup(), "an alert": bytes.fromhex("15030300020228"),

@@ -10,7 +10,7 @@ use howdah_daemon::driver::socket::{Listener, clock};
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::{Look, TicketSeed};
-use howdah_pooler::balance::{Balancer, Load, Step};
+use howdah_pooler::balance::{Balancer, DECIDES, Load, Step};
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
 use howdah_pooler::note::Level;
@@ -32,9 +32,6 @@ use crate::reload::Loaded;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
 use crate::tracer::Tracer;
-
-/// How often the balancer decides, in nanoseconds.
-const BALANCE_NS: u64 = 90_000_000;
 
 /// Threads for what blocks, at most.
 const BLOCKING_THREADS: usize = 16;
@@ -498,7 +495,7 @@ impl Control {
         let now = clock();
         self.balancer.hear(now, from, load);
         let spread = self.config.globals.pool_spread;
-        if now.0 < self.balanced.0 + BALANCE_NS || spread == PoolSpread::Random {
+        if now.0 < self.balanced.0 + DECIDES || spread == PoolSpread::Random {
             return;
         }
         self.balanced = now;

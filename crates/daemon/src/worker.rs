@@ -25,8 +25,9 @@ pub trait Decide {
     /// Verifies every invariant; called in debug builds after each event, or, where that is much
     /// work, after every so many.
     fn check(&self) {}
-    /// What the worker's thread did since it was last asked for a load.
-    fn measured(&mut self, _signals: Signals) {}
+    /// What the worker's thread did since it was last asked for a load, and how many mails it has
+    /// posted to other workers so far.
+    fn measured(&mut self, _signals: Signals, _posted: u64) {}
     /// The handling of an event of this connection has panicked: it must end, and nothing else.
     ///
     /// # Panics
@@ -57,8 +58,8 @@ impl Decide for Pooler {
         Pooler::check_work(self)
     }
 
-    fn measured(&mut self, signals: Signals) {
-        Pooler::measured(self, signals);
+    fn measured(&mut self, signals: Signals, posted: u64) {
+        Pooler::measured(self, signals, posted);
     }
 
     fn give_up(&mut self, peer: Peer, out: &mut Out) {
@@ -103,6 +104,8 @@ pub struct Worker<P, D> {
     paid: usize,
     /// How long the loop has waited, in nanoseconds.
     waited: u64,
+    /// Mails to other workers.
+    posted: u64,
     /// Asks the kernel about this thread; without it all it says is that nothing was done.
     vitals: Option<Vitals>,
     /// When a load was last told, how long the loop had waited, and what the kernel said.
@@ -163,6 +166,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             stopped,
             paid: 0,
             waited: 0,
+            posted: 0,
             vitals: None,
             told: (now, 0, ThreadTimes::default()),
             survives: false,
@@ -377,11 +381,12 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                     self.mailbox.post_own(Letter::Mail(mail));
                 }
                 Action::Post(to, mail) => {
+                    self.posted += 1;
                     self.outside.workers[to.0 as usize].post(Letter::Mail(mail));
                 }
                 Action::Ask(Question::Load(mut load)) => {
                     load.signals = self.signals();
-                    self.decisions.measured(load.signals);
+                    self.decisions.measured(load.signals, self.posted);
                     (self.outside.ask)(self.id, Question::Load(load));
                 }
                 Action::Ask(question) => (self.outside.ask)(self.id, question),

@@ -32,6 +32,8 @@ use crate::event::{Time, WorkerId};
 use crate::mail::Mail;
 use crate::pool::PoolKey;
 
+/// How often it decides, in nanoseconds: each time that every worker has told.
+pub const DECIDES: u64 = 90_000_000;
 /// How busy a hot worker is.
 pub const HOT: f64 = 0.85;
 /// For how long, in nanoseconds.

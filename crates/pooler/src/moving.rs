@@ -47,7 +47,6 @@ use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Question, Time, Wor
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::parcel::{Passenger, PoolLore, Standing};
-use crate::peer::same_key;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
@@ -485,8 +484,9 @@ impl Pooler {
 
     /// Where to go on looking for the client of a key that is nobody's here.
     pub(crate) fn gone_where(&self, pid: u32, secret: &[u8]) -> Option<WorkerId> {
-        let gone = self.moves.gone_to(|key| same_key(key, pid, secret));
-        gone.or_else(|| self.keys.away_at(pid, |key| same_key(key, pid, secret)))
+        let is_it = |key: &OldKey| self.is_key(key, pid, secret);
+        let gone = self.moves.gone_to(is_it);
+        gone.or_else(|| self.keys.away_at(pid, is_it))
     }
 
     /// What is known of a pool, for who serves its clients next.

@@ -181,17 +181,19 @@ impl Peering {
     }
 }
 
-/// A request's key is this one; in the form of peers, however often it may still be forwarded.
-pub(crate) fn same_key(key: &OldKey, pid: u32, secret: &[u8]) -> bool {
-    key.pid == pid && is_secret(&key.secret, secret)
-}
-
-fn is_secret(own: &[u8], secret: &[u8]) -> bool {
+/// A request's secret is the one of this key. Requests that peers have forwarded say less often that
+/// they may be forwarded. Only keys in the form of peers have room for that, with this peer's number:
+/// of all others each bit counts.
+fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool {
+    let counts = |key: PeerKey| peer == u32::from(key.peer()) && key.ttl() == TTL_MASK;
     let mut fresh = secret.to_vec();
-    if let Some(last) = fresh.get_mut(3) {
+    if peer != 0
+        && PeerKey::read(pid, own).is_some_and(counts)
+        && let Some(last) = fresh.get_mut(3)
+    {
         *last |= TTL_MASK;
     }
-    bool::from(own.ct_eq(secret) | own.ct_eq(&fresh))
+    own.ct_eq(&fresh).into()
 }
 
 impl Pooler {
@@ -248,9 +250,19 @@ impl Pooler {
             let rest = secret.len() == length && bool::from(secret[4..].ct_eq(&mine[4..length]));
             rest.then_some(id)
         };
-        let inherited = || self.keys.inherited(pid, |own| is_secret(own, secret));
+        let is_it = |own: &[u8]| self.is_secret(pid, own, secret);
+        let inherited = || self.keys.inherited(pid, is_it);
         let welcomed = |id: &ClientId| self.clients.get(*id).is_some_and(|c| c.welcomed);
         plain.or_else(peered).or_else(inherited).filter(welcomed)
+    }
+
+    /// A request's key is this one.
+    pub(crate) fn is_key(&self, key: &OldKey, pid: u32, secret: &[u8]) -> bool {
+        key.pid == pid && self.is_secret(pid, &key.secret, secret)
+    }
+
+    fn is_secret(&self, pid: u32, own: &[u8], secret: &[u8]) -> bool {
+        is_secret(self.config.globals.peer_id, pid, own, secret)
     }
 
     /// A client sent a CancelRequest.
@@ -461,6 +473,30 @@ mod tests {
         let forwarded = request.forwarded();
         assert_eq!(forwarded.0, [0xde, 7, 0, 0x11, 0x22, 0x33, 0x44, 0xfe]);
         assert_eq!(forwarded.fresh(), request);
+    }
+
+    #[test]
+    fn of_a_secret_each_bit_counts() {
+        let peered = PeerKey::new(5, WorkerId(2), 0x0123_4567_89ab_cdef);
+        let (pid, own) = (peered.pid(), &peered.0[4..]);
+        let wrong = |bit: usize| {
+            let mut secret = own.to_vec();
+            secret[bit / 8] ^= 1 << (bit % 8);
+            secret
+        };
+        for bit in 0..32 {
+            // Its lowest two, in the fourth byte, say how often it may be forwarded.
+            let counts = !(24..26).contains(&bit);
+            assert_eq!(is_secret(5, pid, own, &wrong(bit)), !counts, "bit {bit}");
+            for other in [0, 6] {
+                assert!(
+                    !is_secret(other, pid, own, &wrong(bit)),
+                    "bit {bit} of {other}"
+                );
+                assert!(is_secret(other, pid, own, own));
+            }
+        }
+        assert!(!is_secret(5, pid, own, &own[..3]) && !is_secret(5, pid, own, &[]));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Spread {
     next_load: Option<Time>,
     /// What the thread did, as last measured.
     signals: Signals,
+    /// Mails to other workers, as last counted.
+    posted: u64,
 }
 
 impl Spread {
@@ -49,6 +51,7 @@ impl Spread {
             turn: 0,
             next_load: None,
             signals: Signals::default(),
+            posted: 0,
         }
     }
 
@@ -75,6 +78,11 @@ impl Spread {
     pub(crate) fn signals(&self) -> Signals {
         self.next_load
             .map_or_else(Signals::default, |_| self.signals)
+    }
+
+    /// Mails to other workers, as last counted.
+    pub(crate) fn posted(&self) -> u64 {
+        self.posted
     }
 
     fn next(&mut self, count: usize) -> usize {
@@ -155,9 +163,11 @@ impl Pooler {
         self.spread.next_load = (clients > 0).then_some(Time(self.now.0 + soon));
     }
 
-    /// What the worker's thread did since it was last asked for a load, for the console.
-    pub fn measured(&mut self, signals: Signals) {
+    /// What the worker's thread did since it was last asked for a load, and how many mails it has
+    /// posted to other workers so far, for the console.
+    pub fn measured(&mut self, signals: Signals, posted: u64) {
         self.spread.signals = signals;
+        self.spread.posted = posted;
     }
 
     /// On how many workers a pool may be.

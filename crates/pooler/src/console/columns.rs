@@ -90,6 +90,7 @@ const WORKERS: Columns = &[
     ("cpu_percent", 'i'),
     ("run_delay_percent", 'i'),
     ("evictions", 'n'),
+    ("mails", 'n'),
 ];
 
 const FDS: Columns = &[

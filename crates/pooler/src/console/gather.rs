@@ -149,6 +149,8 @@ pub struct Holdings {
     pub moves: (u64, u64),
     /// What its thread did of late.
     pub signals: Signals,
+    /// Mails to other workers.
+    pub mails: u64,
     /// Cancel requests for peers, by peer.
     pub peers: Vec<PeerCounts>,
     /// What its consoles count.
@@ -252,6 +254,7 @@ impl Pooler {
             statements: self.shared.statements.size(),
             moves: (self.moves.arrived, self.moves.departed),
             signals: self.spread.signals(),
+            mails: self.spread.posted(),
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,

@@ -657,6 +657,7 @@ fn show_workers(holdings: &[Holdings]) -> Vec<Row> {
             percent(holding.signals.cpu as f64 / holding.signals.window.max(1) as f64),
             percent(holding.signals.delay()),
             number(sum(|share| share.stats.evictions)),
+            number(holding.mails),
         ]
     };
     holdings.iter().map(row).collect()

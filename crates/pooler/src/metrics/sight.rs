@@ -194,6 +194,8 @@ pub struct WorkerSight {
     pub arrived: u64,
     /// Clients that have left for other workers.
     pub departed: u64,
+    /// Mails to other workers.
+    pub mails: u64,
 }
 
 /// See the module.
@@ -254,6 +256,7 @@ impl Sight {
                 lends: sum(|share| share.stats.lends),
                 arrived: holding.moves.0,
                 departed: holding.moves.1,
+                mails: holding.mails,
             });
             tables[0] += holding.pools.len() as u64;
             tables[1] += u64::from(holding.servers + holding.free_servers);

@@ -272,6 +272,12 @@ static METRICS: &[Metric] = &[
         "Clients that have left a worker for others.",
     ),
     metric(
+        "howdah_worker_mails_total",
+        Counter,
+        Worker(|w| w.mails),
+        "Mails that a worker has sent to others.",
+    ),
+    metric(
         "howdah_pool_clients",
         Gauge,
         PoolBy("state", |p| {

@@ -58,6 +58,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         console_older: Stats::default(),
         moves: (0, 0),
         signals: Default::default(),
+        mails: 9,
         window: 0,
         queries: Default::default(),
         unlogged: 0,

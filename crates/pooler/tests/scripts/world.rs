@@ -13,7 +13,8 @@
 //! - `a connect`: a client connects and says nothing yet; `a login` logs it in. `a ssl request`,
 //!   `a ssl request, more` (with a byte behind), `a client hello`: it asks for TLS. `a tls`, `a tls
 //!   fails`: how the handshake ended. `s1 raw S`: PostgreSQL sends that byte.
-//! - `cancel a`: a client `x1`, `x2`, ... asks for that.
+//! - `cancel a`: a client `x1`, `x2`, ... asks for that; `cancel a bit 24`: with this bit of the secret
+//!   turned round.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
 //! - `shed 0 1 2`: the control thread wants worker 0 to hand two clients of `d` to worker 1.
@@ -339,7 +340,14 @@ impl World {
     }
 
     fn cancel(&mut self, whom: &str) {
-        let (pid, secret) = self.keys[whom].clone();
+        let (whom, bit) = match whom.split_once(" bit ") {
+            Some((whom, bit)) => (whom, bit.parse::<usize>().ok()),
+            None => (whom, None),
+        };
+        let (pid, mut secret) = self.keys[whom].clone();
+        if let Some(bit) = bit {
+            secret[bit / 8] ^= 1 << (bit % 8);
+        }
         self.cancels += 1;
         let name = format!("x{}", self.cancels);
         self.accept(&name, 0);
