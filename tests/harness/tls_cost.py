@@ -67,7 +67,7 @@ class Costs:
         self.postgres = pg.Postgres(self.programs, scratch, "postgresql", log_connections="off")
         authority = certificates.Authority(scratch, "authority")
         self.authority = authority
-        self.sites = {kind: authority.issue(kind=kind) for kind in ("ecdsa", "rsa")}
+        self.sites = {kind: authority.issue(kind=kind) for kind in ("ecdsa", "rsa", "rsa4096")}
         self.postgres.use_tls(self.sites["ecdsa"])
         self.postgres.sql(f"create role {USER} superuser login password '{PASSWORD}'")
         machine.run([self.programs.path("pgbench"), "-i", "-q", "-h", self.postgres.socket_folder,
@@ -149,10 +149,14 @@ class Costs:
         assert client.value("select 1") == "1"
         return client
 
-    def logins(self):
+    def large(self):
+        """The same with a key of 4,096 bits."""
+        self.logins(kinds=["rsa4096"])
+
+    def logins(self, kinds=("rsa", "ecdsa")):
         """A full handshake, a login by SCRAM and one small transaction."""
         clients, each = 4, self.options.logins // 4
-        for kind in ("rsa", "ecdsa"):
+        for kind in kinds:
             for pinned in ("TLSv1.3", "TLSv1.2"):
                 def work(pooler, pinned=pinned):
                     os.environ["PGSSLMAXPROTOCOLVERSION"] = pinned
@@ -221,7 +225,7 @@ def main():
     parser.add_argument("--logins", type=int, default=800)
     parser.add_argument("--transactions", type=int, default=40_000)
     parser.add_argument("what", nargs="+",
-                        choices=["memory", "logins", "resumed", "transactions", "both"])
+                        choices=["memory", "logins", "large", "resumed", "transactions", "both"])
     options = parser.parse_args()
     costs = Costs(options, machine.scratch("howdah-tls-"))
     try:

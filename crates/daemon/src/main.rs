@@ -92,6 +92,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let shared_seed = workers::entropy()?;
     let tickets = TicketSeed::at(shared_seed, reload::now());
     let contexts = boot::set_up_tls(&mut config, tickets, log)?;
+    contexts.warm_up();
     let config = config;
     let globals = &config.globals;
     let resolver = Resolver::open(&globals.resolv_conf)?;

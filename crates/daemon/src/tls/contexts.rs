@@ -152,6 +152,15 @@ impl Contexts {
         Ok(contexts)
     }
 
+    /// Has the library's random source seeded, if there is TLS: AWS-LC gathers for 25 ms, once in a process,
+    /// what the first handshake would wait for.
+    pub fn warm_up(&self) {
+        if self.clients.is_some() || self.servers.is_some() {
+            // A failure is the first handshake's to tell.
+            let _ = openssl::rand::rand_bytes(&mut [0]);
+        }
+    }
+
     /// What is to be said of certificates that have ended, or end within 30 days. `now`: seconds since
     /// 1970.
     pub fn endings(&self, now: i64) -> Vec<String> {
