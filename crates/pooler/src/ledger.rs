@@ -472,11 +472,12 @@ impl Ledger {
         if self.front()?.reply == Reply::Sync {
             return None;
         }
-        let ran = self.ended.len();
+        let before = self.ended.len();
         let entry = self.pop();
-        if self.ended.len() > ran {
+        if self.ended.len() > before {
             // Without an error of its own it has not run.
-            self.ended.pop_back_if(|query| query.sqlstate.is_none());
+            let ran = self.ended.back().is_some_and(|q| q.sqlstate.is_some());
+            self.ended.truncate(before + usize::from(ran));
         }
         // A Query is skipped, too, and does not end the group.
         self.group_open |= self.entries.is_empty();
@@ -507,10 +508,10 @@ impl Ledger {
         let reach = end.unwrap_or(self.entries.len());
         let breaks = (1..reach).find(|at| !copies(&self.entries[*at]));
         let simple = self.front().is_some_and(|e| e.reply == Reply::Query);
-        if let (Some(at), true) = (breaks, simple) {
-            if let Some(entry) = self.entries.remove(at) {
-                self.forget(&entry);
-            }
+        if let (Some(at), true) = (breaks, simple)
+            && let Some(entry) = self.entries.remove(at)
+        {
+            self.forget(&entry);
         }
         let reach = breaks.unwrap_or(reach);
         let mut at = 0;
@@ -555,12 +556,6 @@ impl Ledger {
         self.carried.names > 0
     }
 
-    fn described_all(&self) -> impl Iterator<Item = &Described> {
-        let some = self.carried.described > 0;
-        let entries = self.entries.iter().filter(move |_| some);
-        entries.filter_map(|entry| entry.effects.described.as_deref())
-    }
-
     /// What the server's unnamed statement is to be, when all is answered that changes it.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
         if self.carried.unnamed == 0 {
@@ -590,13 +585,20 @@ impl Ledger {
 
     /// What the statement under a key is on the server is being found out.
     pub fn checks(&self, key: u128) -> bool {
-        self.described_all()
-            .any(|d| d.asked.is_none() && d.key == key)
+        let some = self.carried.described > 0;
+        let entries = self.entries.iter().filter(|_| some);
+        let mut described = entries.filter_map(|entry| entry.effects.described.as_deref());
+        described.any(|d| d.asked.is_none() && d.key == key)
     }
 
-    /// What the client's statement of this number is, it is about to be told.
+    /// What the client's statement of this number is, it is about to be told by the group being
+    /// sent. (A description that an earlier group asks for may be skipped.)
     pub fn tells(&self, number: u64) -> bool {
-        let mut asked = self.described_all().filter_map(|d| d.asked.as_ref());
+        let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
+        let some = self.carried.described > 0;
+        let group = self.entries.iter().rev().take_while(|e| some && !ends(e));
+        let described = group.filter_map(|entry| entry.effects.described.as_deref());
+        let mut asked = described.filter_map(|d| d.asked.as_ref());
         asked.any(|asked| asked.number == number)
     }
 

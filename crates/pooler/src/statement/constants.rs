@@ -1,0 +1,133 @@
+//! Constants of a text, which PostgreSQL reads when it parses that: settings may change what they are.
+
+use howdah_wire::frame::cstr;
+
+use crate::effect::token::{Reading, Token, Tokens};
+use crate::params::Meaning;
+
+/// The settings under which a statement's constants were read, as [`Meaning::constants`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    /// It has none that settings could change.
+    Fixed,
+    /// Those of this hash.
+    Of(u64),
+    /// Not known: PostgreSQL had not told of a SET yet.
+    Unknown,
+}
+
+/// Whether constants of a text tell when it is parsed: `'now'`, `'today 10:00'`.
+pub(super) fn tells_time(definition: &[u8]) -> bool {
+    let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+    let has = |inside: &[u8]| {
+        let mut words = inside.split(|b| !b.is_ascii_alphabetic());
+        words.any(|word| WORDS.iter().any(|one| word.eq_ignore_ascii_case(one)))
+    };
+    let quoted = |token| matches!(token, Token::Text { inside, .. } if has(inside));
+    let reads = |escapes| {
+        let reading = Reading {
+            escapes,
+            ..Reading::default()
+        };
+        Tokens::new(text, reading).any(quoted)
+    };
+    has(text) && (reads(false) || reads(true))
+}
+
+impl Constants {
+    /// Those of a text that is parsed under such settings.
+    pub(super) fn of(definition: &[u8], meaning: Meaning) -> Constants {
+        let text = cstr(definition).map_or(&[][..], |(text, _)| text);
+        match has_constants(text) {
+            true => Constants::Of(meaning.constants),
+            false => Constants::Fixed,
+        }
+    }
+
+    /// They are the same if the text is parsed by a client of such settings.
+    pub fn fit(self, meaning: Meaning) -> bool {
+        match self {
+            Constants::Fixed => true,
+            Constants::Of(constants) => constants == meaning.constants,
+            Constants::Unknown => false,
+        }
+    }
+}
+
+/// Whether settings may change what a text's constants are: `'01/02/2020'::date` is a day in January
+/// or in February. In doubt they may. They change none of letters alone (`status = 'open'`), but for
+/// `'today'` and its kin, and nothing outside of quotes.
+fn has_constants(text: &[u8]) -> bool {
+    let (mut literals, mut inside, mut outside, mut unsure) = (false, false, false, false);
+    let (mut before, mut quote, mut in_parameter) = (0, 0, false);
+    for &byte in text {
+        // `client_encoding` changes what is not ASCII, `standard_conforming_strings` a backslash.
+        if byte == b'\\' || !byte.is_ascii() {
+            return true;
+        }
+        let digit = byte.is_ascii_digit();
+        in_parameter = digit && (in_parameter || before == b'$');
+        inside |= digit && quote == b'\'';
+        outside |= digit && quote == 0 && !in_parameter;
+        match (before, byte) {
+            (_, quoted) if quote != 0 => quote = if quoted == quote { 0 } else { quote },
+            (_, b'\'' | b'"') => quote = byte,
+            // Comments may hold quotes; of dollars, all but those of parameters are quotes.
+            (b'-', b'-') | (b'/', b'*') => unsure = true,
+            (b'$', _) if !digit => (literals, unsure) = (true, true),
+            _ => {}
+        }
+        literals |= quote == b'\'';
+        before = byte;
+    }
+    const WORDS: [&[u8]; 3] = [b"now", b"day", b"morrow"];
+    let has = |word: &&[u8]| {
+        let mut parts = text.windows(word.len());
+        parts.any(|part| part.eq_ignore_ascii_case(word))
+    };
+    literals && (inside || unsure && (outside || quote != 0) || WORDS.iter().any(has))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_change_some_constants() {
+        for (text, expected) in [
+            ("select $1, t0.a from t0 limit 10", false),
+            ("select * from t where status = 'open' and a = $12", false),
+            ("select 1, 'it''s', \"it's\", t1.\"2\" from \"a'b1\"", false),
+            ("select 1 -- don't\n, 'x', '1'", true),
+            ("select /* ' */ 'x' || 1", true),
+            ("select '01/02/2020'::date", true),
+            ("select timestamptz 'Tomorrow'", true),
+            ("select $a$2020-01-02$a$::date", true),
+            ("select $$today$$::date", true),
+            ("select 'a\\b'", true),
+            ("select '\u{e4}'", true),
+            ("", false),
+        ] {
+            assert_eq!(has_constants(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn some_constants_tell_the_time() {
+        for (text, expected) in [
+            ("select 'now'::timestamptz", true),
+            ("select * from o where d >= ' Today'", true),
+            ("select date 'yesterday', 1", true),
+            ("select '[today,tomorrow)'::daterange", true),
+            ("select $a$tomorrow 10:00$a$::timestamp", true),
+            ("select 'today10:00'::timestamp", true),
+            ("select now(), today from t where a = 'x'", false),
+            ("select 'unknown', 'Monday', 'holiday' from t", false),
+            ("select 'x' -- right now\n, 'it''s'", false),
+        ] {
+            let definition = [text.as_bytes(), b"\0\0\0"].concat();
+            assert_eq!(tells_time(&definition), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! All statements of a worker, each once, and the schemas that they depend on.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::quality::FixedState;
+use hashbrown::hash_table::HashTable;
+
+use super::constants::tells_time;
+use super::{Constants, Statement};
+use crate::Seeded;
+use crate::event::WorkerId;
+use crate::limits;
+use crate::params::Meaning;
+
+/// A database's schema, by its place among those that a worker has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SchemaId(u32);
+
+/// What is known of a database's schema.
+#[derive(Debug)]
+struct Schema {
+    /// What PostgreSQL calls the database.
+    database: Arc<str>,
+    /// A hash of that.
+    hash: u64,
+    /// How many changes were noticed here first.
+    noticed: u64,
+    /// All changes that are known of, as the sum of a number for each: workers that know of the same
+    /// ones agree, in whichever order they heard of them.
+    sum: u64,
+    /// Those of them that the other workers have not been told of, as such a sum.
+    untold: u64,
+}
+
+/// All statements of a worker.
+#[derive(Debug)]
+pub struct Interner {
+    statements: HashTable<Arc<Statement>>,
+    seeded: Seeded,
+    purge_at: usize,
+    worker: WorkerId,
+    schemas: Vec<Schema>,
+    /// The other workers have not been told of all changes of schemas.
+    untold: bool,
+    /// How many statements belonged to their transactions.
+    private: u64,
+    /// Bytes of all their texts.
+    bytes: usize,
+    /// Bytes of texts that were added since the last purge.
+    added: usize,
+    /// At how many of those the next is due.
+    purge_at_bytes: usize,
+}
+
+impl Interner {
+    /// Empty, of a worker.
+    pub fn new(seeded: Seeded, worker: WorkerId) -> Self {
+        Interner {
+            statements: HashTable::new(),
+            seeded,
+            purge_at: 1024,
+            worker,
+            schemas: Vec::new(),
+            untold: false,
+            private: 0,
+            bytes: 0,
+            added: 0,
+            purge_at_bytes: limits::UNUSED_TEXTS,
+        }
+    }
+
+    /// The hash of a definition, and of it with a meaning.
+    fn hashed(seeded: &Seeded, definition: &[u8]) -> u64 {
+        seeded.hash_one(definition)
+    }
+
+    fn with_meaning(seeded: &Seeded, definition: u64, meaning: u64) -> u64 {
+        seeded.hash_one((definition, meaning))
+    }
+
+    fn rehash(seeded: &Seeded, statement: &Statement) -> u64 {
+        let hash = Self::hashed(seeded, &statement.definition);
+        Self::with_meaning(seeded, hash, statement.meaning)
+    }
+
+    /// The shared copy of a statement that is parsed now by a client of such settings, or was since
+    /// the schema last changed. One whose constants tell the time of its Parse is not shared.
+    pub fn intern(
+        &mut self,
+        schema: SchemaId,
+        meaning: Meaning,
+        definition: &[u8],
+    ) -> Arc<Statement> {
+        let hash = Self::hashed(&self.seeded, definition);
+        let plain = self.number(schema, meaning, Constants::Fixed);
+        let now = self.schema(schema);
+        if let Some(found) = self.find(hash, plain, definition, now) {
+            return found;
+        }
+        let number = self.number(schema, meaning, Constants::Unknown);
+        if let Some(found) = self.find(hash, number, definition, now) {
+            return found;
+        }
+        let constants = Constants::of(definition, meaning);
+        if constants != Constants::Fixed && tells_time(definition) {
+            return self.private(schema, meaning, true, definition);
+        }
+        let number = match constants {
+            Constants::Fixed => plain,
+            _ => number,
+        };
+        self.insert(hash, Statement::new(number, constants, definition, now))
+    }
+
+    /// [`Statement::meaning`] of a text with such constants in a database.
+    fn number(&self, schema: SchemaId, meaning: Meaning, constants: Constants) -> u64 {
+        let database = self.schemas[schema.0 as usize].hash;
+        match constants {
+            Constants::Fixed => meaning.names ^ database,
+            _ => meaning.both() ^ database,
+        }
+    }
+
+    /// It is what a client of such settings has parsed now.
+    pub fn is_of(&self, statement: &Statement, schema: SchemaId, meaning: Meaning) -> bool {
+        statement.meaning == self.number(schema, meaning, statement.constants)
+    }
+
+    fn find(
+        &mut self,
+        hash: u64,
+        meaning: u64,
+        definition: &[u8],
+        schema: u64,
+    ) -> Option<Arc<Statement>> {
+        let hash = Self::with_meaning(&self.seeded, hash, meaning);
+        let found = self.statements.find_mut(hash, |s| {
+            s.meaning == meaning && *s.definition == *definition
+        })?;
+        if found.schema != schema {
+            // Who has the old one keeps it.
+            let new = Statement::new(meaning, found.constants, definition, schema);
+            *found = Arc::new(new);
+        }
+        Some(found.clone())
+    }
+
+    fn insert(&mut self, hash: u64, statement: Statement) -> Arc<Statement> {
+        let hash = Self::with_meaning(&self.seeded, hash, statement.meaning);
+        self.added += statement.definition.len();
+        self.bytes += statement.definition.len();
+        if self.statements.len() >= self.purge_at || self.added >= self.purge_at_bytes {
+            self.purge();
+        }
+        let statement = Arc::new(statement);
+        let seeded = &self.seeded;
+        self.statements
+            .insert_unique(hash, statement.clone(), |s| Self::rehash(seeded, s));
+        statement
+    }
+
+    /// A statement of a transaction that texts mean something else in than outside. `settled`:
+    /// PostgreSQL has told all settings.
+    pub fn private(
+        &mut self,
+        schema: SchemaId,
+        meaning: Meaning,
+        settled: bool,
+        definition: &[u8],
+    ) -> Arc<Statement> {
+        self.private += 1;
+        let number = self.seeded.hash_one(("private", self.private));
+        let constants = match Constants::of(definition, meaning) {
+            Constants::Of(_) if !settled => Constants::Unknown,
+            constants => constants,
+        };
+        let mut statement = Statement::new(number, constants, definition, self.schema(schema));
+        statement.private = true;
+        Arc::new(statement)
+    }
+
+    /// What nobody but this table has is forgotten; done seldom enough to cost nothing.
+    fn purge(&mut self) {
+        self.statements.retain(|s| Arc::strong_count(s) > 1);
+        self.purge_at = (self.statements.len() * 2).max(1024);
+        let kept = self.statements.iter().map(|s| s.definition.len());
+        self.bytes = kept.sum();
+        self.purge_at_bytes = self.bytes.max(limits::UNUSED_TEXTS);
+        self.added = 0;
+    }
+
+    /// Whether a text of so many bytes more may be remembered.
+    pub fn has_room(&mut self, size: usize) -> bool {
+        if self.bytes + size > limits::WORKER_TEXTS && self.added > 0 {
+            self.purge();
+        }
+        self.bytes + size <= limits::WORKER_TEXTS
+    }
+
+    /// There are so many bytes of texts that it matters whose they are.
+    pub fn is_large(&self) -> bool {
+        self.bytes > limits::UNUSED_TEXTS
+    }
+
+    /// There may be much that nobody has any more.
+    pub fn is_untidy(&self) -> bool {
+        self.bytes > limits::TIDIED_TEXTS
+    }
+
+    /// Every now and then: what nobody has any more goes, where that may be much.
+    pub fn tidy(&mut self) {
+        if self.is_untidy() {
+            self.purge();
+            if self.statements.capacity() > 4 * self.statements.len().max(1024) {
+                let seeded = &self.seeded;
+                self.statements.shrink_to(1024, |s| Self::rehash(seeded, s));
+            }
+        }
+    }
+
+    /// How many there are, and bytes of their texts.
+    pub fn size(&self) -> (usize, usize) {
+        (self.len(), self.bytes)
+    }
+
+    /// A statement that another worker interned: this worker's copy, unless one of the two knows of
+    /// a change of the schema that the other does not.
+    pub fn adopt(&mut self, schema: SchemaId, statement: Arc<Statement>) -> Arc<Statement> {
+        let schema = self.schema(schema);
+        if statement.schema != schema {
+            return statement;
+        }
+        let (meaning, constants) = (statement.meaning, statement.constants);
+        let hash = Self::hashed(&self.seeded, &statement.definition);
+        self.find(hash, meaning, &statement.definition, schema)
+            .unwrap_or_else(|| {
+                let own = Statement::new(meaning, constants, &statement.definition, schema);
+                self.insert(hash, own)
+            })
+    }
+
+    /// The schema of a database, by the name that PostgreSQL has for it.
+    pub fn schema_of(&mut self, database: &str) -> SchemaId {
+        let mut known = self.schemas.iter();
+        let at = known.position(|schema| *schema.database == *database);
+        let at = at.unwrap_or_else(|| {
+            self.schemas.push(Schema {
+                database: database.into(),
+                hash: FixedState::default().hash_one(database),
+                noticed: 0,
+                sum: 0,
+                untold: 0,
+            });
+            self.schemas.len() - 1
+        });
+        SchemaId(at as u32)
+    }
+
+    /// A schema has changed: who parses a text from now on gets another statement, parsed anew,
+    /// on whichever server. Who has an old one keeps it, and PostgreSQL's errors.
+    pub fn schema_changed(&mut self, schema: SchemaId) {
+        let worker = u64::from(self.worker.0);
+        let schema = &mut self.schemas[schema.0 as usize];
+        // Spread, so that no two sums of changes are alike.
+        schema.noticed += 1;
+        let change = FixedState::with_seed(worker).hash_one(schema.noticed);
+        schema.sum = schema.sum.wrapping_add(change);
+        schema.untold = schema.untold.wrapping_add(change);
+        self.untold = true;
+    }
+
+    /// All changes of a schema that are known of, as a sum: it tells the schema as it is known
+    /// here from what it was before.
+    pub fn schema(&self, schema: SchemaId) -> u64 {
+        self.schemas[schema.0 as usize].sum
+    }
+
+    /// All schemas that have changed, with those sums.
+    pub fn changed_schemas(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        let all = self.schemas.iter().map(|s| (&s.database, s.sum));
+        all.filter(|(_, sum)| *sum != 0)
+    }
+
+    /// What other workers noticed of a database.
+    pub fn schema_changed_elsewhere(&mut self, database: &str, changes: u64) {
+        let at = self.schema_of(database);
+        let schema = &mut self.schemas[at.0 as usize];
+        schema.sum = schema.sum.wrapping_add(changes);
+    }
+
+    /// What the other workers must be told: of which databases, and what.
+    pub fn untold(&mut self) -> Vec<(Arc<str>, u64)> {
+        if !std::mem::take(&mut self.untold) {
+            return Vec::new();
+        }
+        let news = self.schemas.iter_mut().filter(|schema| schema.untold != 0);
+        news.map(|s| (s.database.clone(), std::mem::take(&mut s.untold)))
+            .collect()
+    }
+
+    /// A statement turned out to be stale: unless it is older than what is known, something has
+    /// changed the schema unnoticed.
+    pub fn stale(&mut self, schema: SchemaId, statement: &Arc<Statement>) {
+        if statement.schema == self.schema(schema) {
+            self.schema_changed(schema);
+        }
+    }
+
+    /// How many are known, those about to be purged included.
+    pub fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// True if none is known.
+    pub fn is_empty(&self) -> bool {
+        self.statements.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded;
+    use crate::statement::server_name;
+
+    /// Names are looked for in that path.
+    fn meaning(names: u64) -> Meaning {
+        Meaning {
+            names,
+            constants: 0,
+        }
+    }
+
+    #[test]
+    fn constants_are_those_of_their_settings() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let [here, there] = [1, 2].map(|constants| Meaning {
+            names: 5,
+            constants,
+        });
+        let (plain, dated) = (&b"select $1\0\0\0"[..], &b"select '1/2'::date\0\0\0"[..]);
+        assert!(Arc::ptr_eq(
+            &interner.intern(schema, here, plain),
+            &interner.intern(schema, there, plain)
+        ));
+        let (one, other) = (
+            interner.intern(schema, here, dated),
+            interner.intern(schema, there, dated),
+        );
+        assert!(!one.same(&other) && one.key() != other.key());
+        assert!(one.constants.fit(here) && !one.constants.fit(there));
+        let own = interner.private(schema, here, true, dated);
+        assert!(!own.same(&one) && own.constants.fit(here));
+        assert!(
+            !interner
+                .private(schema, here, false, dated)
+                .constants
+                .fit(here)
+        );
+        assert!(
+            interner
+                .private(schema, here, false, plain)
+                .constants
+                .fit(there)
+        );
+    }
+
+    #[test]
+    fn equal_texts_are_one_statement() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let a = interner.intern(schema, meaning(0), b"select 1\0\0\0");
+        let b = interner.intern(schema, meaning(0), b"select 1\0\0\0");
+        let c = interner.intern(schema, meaning(1), b"select 1\0\0\0");
+        assert!(Arc::ptr_eq(&a, &b));
+        assert!(!a.same(&c));
+        assert_ne!(a.key(), c.key());
+        assert_eq!(server_name(a.key()).len(), 39);
+    }
+
+    #[test]
+    fn a_changed_schema_makes_other_statements() {
+        let text = b"select * from t\0\0\0";
+        let mut here = Interner::new(seeded(1), WorkerId(2));
+        let mut there = Interner::new(seeded(1), WorkerId(3));
+        let schema = here.schema_of("d");
+        let (other_schema, same) = (here.schema_of("e"), there.schema_of("d"));
+        assert_eq!(schema, same);
+        let apart = here.intern(other_schema, meaning(0), text);
+        let old = here.intern(schema, meaning(0), text);
+        here.stale(schema, &old);
+        let new = here.intern(schema, meaning(0), text);
+        assert!(!new.same(&old) && new.key() != old.key());
+        // Somebody else finds out later that the old one is stale.
+        here.stale(schema, &old);
+        assert!(Arc::ptr_eq(&new, &here.intern(schema, meaning(0), text)));
+        there.schema_changed(schema);
+        let other = there.intern(schema, meaning(0), text);
+        assert!(!other.same(&new), "each knows what the other does not");
+        assert!(Arc::ptr_eq(&other, &here.adopt(schema, other.clone())));
+        let (news, more) = (here.untold(), there.untold());
+        assert!(here.untold().is_empty());
+        here.schema_changed_elsewhere("d", more[0].1);
+        there.schema_changed_elsewhere("d", news[0].1);
+        let still = here.intern(other_schema, meaning(0), text);
+        assert!(Arc::ptr_eq(&apart, &still), "another database's");
+        let (one, two) = (
+            here.intern(schema, meaning(0), text),
+            there.intern(schema, meaning(0), text),
+        );
+        assert!(one.same(&two) && !one.same(&new) && !one.same(&other));
+        assert!(Arc::ptr_eq(&one, &here.adopt(schema, two)));
+    }
+
+    #[test]
+    fn unused_texts_are_forgotten() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let kept = interner.intern(schema, meaning(0), b"kept\0\0\0");
+        for i in 0..5000 {
+            interner.intern(schema, meaning(0), format!("select {i}\0\0\0").as_bytes());
+        }
+        assert!(interner.len() < 1100);
+        assert!(Arc::ptr_eq(
+            &kept,
+            &interner.intern(schema, meaning(0), b"kept\0\0\0")
+        ));
+    }
+
+    #[test]
+    fn long_texts_are_forgotten_sooner() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let kept = interner.intern(schema, meaning(0), b"kept\0\0\0");
+        for i in 0..100 {
+            let mut text = format!("select {i}").into_bytes();
+            text.resize(1 << 20, b' ');
+            text.extend_from_slice(b"\0\0\0");
+            interner.intern(schema, meaning(0), &text);
+            assert!(interner.len() <= 18, "{}", interner.len());
+        }
+        assert!(Arc::ptr_eq(
+            &kept,
+            &interner.intern(schema, meaning(0), b"kept\0\0\0")
+        ));
+    }
+
+    #[test]
+    fn statements_that_tell_the_time_are_not_shared() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let schema = interner.schema_of("d");
+        let text = b"select 'today'::date\0\0\0";
+        let one = interner.intern(schema, meaning(0), text);
+        let other = interner.intern(schema, meaning(0), text);
+        assert_ne!(one.key(), other.key());
+        assert!(one.private && interner.is_empty());
+    }
+}

@@ -1,0 +1,235 @@
+//! The statements that a server has.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{Shape, Statement};
+use crate::Seeded;
+use crate::limits;
+
+/// How sure it is that a server has a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// PostgreSQL has confirmed it.
+    Sure,
+    /// A Parse of it was sent in this group of the link, not confirmed yet.
+    Coming(u32),
+    /// A Close of it was sent in this group of the link, not confirmed yet.
+    Going(u32),
+}
+
+#[derive(Debug)]
+struct SetEntry {
+    statement: Arc<Statement>,
+    held: Held,
+    used: u64,
+    /// What it is here, if it was described: it stays that, as long as it is there.
+    shape: Option<Shape>,
+}
+
+/// The statements a server has, under which names.
+#[derive(Debug)]
+pub struct ServerSet {
+    entries: HashMap<u128, SetEntry, Seeded>,
+    clock: u64,
+    /// Bytes of their texts.
+    bytes: usize,
+    /// Something was added since it was last cut down to size.
+    grown: bool,
+}
+
+impl ServerSet {
+    /// Empty.
+    pub fn new(seeded: Seeded) -> Self {
+        ServerSet {
+            entries: HashMap::with_hasher(seeded),
+            clock: 0,
+            bytes: 0,
+            grown: false,
+        }
+    }
+
+    /// True if it holds more than `max`, and did not when it was last looked at: as in PgBouncer,
+    /// a smaller `max_prepared_statements` takes nothing away until something is added.
+    pub fn outgrows(&mut self, max: usize) -> bool {
+        let grown = std::mem::take(&mut self.grown);
+        grown && (self.entries.len() > max || self.bytes > limits::SERVER_TEXTS)
+    }
+
+    /// The key under which a statement is, or would go, and how sure it is that it is there.
+    /// Another statement under the wanted key is passed over: the next key is tried.
+    pub fn find(&mut self, statement: &Arc<Statement>) -> (u128, Option<Held>) {
+        self.clock += 1;
+        let mut key = statement.key();
+        loop {
+            match self.entries.get_mut(&key) {
+                None => return (key, None),
+                Some(entry) if entry.statement.same(statement) => {
+                    entry.used = self.clock;
+                    return (key, Some(entry.held));
+                }
+                Some(_) => key = key.wrapping_add(1),
+            }
+        }
+    }
+
+    /// Notes what was sent or confirmed about a key.
+    pub fn mark(&mut self, key: u128, statement: &Arc<Statement>, held: Held) {
+        self.clock += 1;
+        let entry = SetEntry {
+            statement: statement.clone(),
+            held,
+            used: self.clock,
+            shape: None,
+        };
+        let size = statement.definition.len();
+        match self.entries.insert(key, entry) {
+            Some(before) => self.bytes -= before.statement.definition.len(),
+            None => self.grown = true,
+        }
+        self.bytes += size;
+    }
+
+    /// The statement under a key.
+    pub fn statement(&self, key: u128) -> Option<Arc<Statement>> {
+        self.entries.get(&key).map(|entry| entry.statement.clone())
+    }
+
+    /// What is under a key is another statement.
+    pub fn is_other(&self, key: u128, statement: &Arc<Statement>) -> bool {
+        let under = self.entries.get(&key);
+        under.is_some_and(|entry| !entry.statement.same(statement))
+    }
+
+    /// What the statement under a key was described as here.
+    pub fn shape(&self, key: u128) -> Option<Shape> {
+        self.entries.get(&key).and_then(|entry| entry.shape)
+    }
+
+    /// The statement under a key was described.
+    pub fn describe(&mut self, key: u128, shape: Shape) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.shape = Some(shape);
+        }
+    }
+
+    /// The statement under a key is there for sure, if it is still known of.
+    pub fn confirm(&mut self, key: u128) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.held = Held::Sure;
+        }
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: u128) {
+        if let Some(entry) = self.entries.remove(&key) {
+            self.bytes -= entry.statement.definition.len();
+        }
+    }
+
+    /// PostgreSQL dropped all it had; what was sent after that is still coming.
+    pub fn clear_sure(&mut self) {
+        self.entries
+            .retain(|_, entry| matches!(entry.held, Held::Coming(_)));
+        let left = self.entries.values();
+        self.bytes = left.map(|entry| entry.statement.definition.len()).sum();
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The confirmed statements that are too many where `max` are allowed, or too large: those not
+    /// used for longest, oldest first.
+    pub fn surplus(&self, max: usize) -> Vec<u128> {
+        let many = self.entries.len().saturating_sub(max);
+        if self.bytes <= limits::SERVER_TEXTS {
+            return self.oldest(many);
+        }
+        let mut too_much = self.bytes - limits::SERVER_TEXTS;
+        let mut keys = self.oldest(self.entries.len());
+        let enough = keys.iter().position(|key| {
+            let size = self.entries[key].statement.definition.len();
+            let enough = too_much == 0;
+            too_much = too_much.saturating_sub(size);
+            enough
+        });
+        keys.truncate(enough.unwrap_or(keys.len()).max(many));
+        keys
+    }
+
+    /// The confirmed statements that were not used for longest, up to so many of them, oldest first.
+    /// One client may have added any number.
+    fn oldest(&self, count: usize) -> Vec<u128> {
+        let sure = self.entries.iter();
+        let sure = sure.filter(|(_, entry)| entry.held == Held::Sure);
+        let mut sure: Vec<_> = sure.map(|(key, entry)| (entry.used, *key)).collect();
+        if count < sure.len() {
+            sure.select_nth_unstable(count);
+            sure.truncate(count);
+        }
+        sure.sort_unstable();
+        sure.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Takes all out, with what they were described as, for the way to another worker.
+    pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
+        self.bytes = 0;
+        self.entries
+            .drain()
+            .map(|(key, entry)| (key, entry.statement, entry.shape))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded;
+    use crate::statement::Constants;
+
+    #[test]
+    fn two_statements_with_one_key() {
+        let make = |text: &[u8], key: u128| {
+            let statement = Statement::new(0, Constants::Fixed, text, 0);
+            statement.key.set(key).unwrap();
+            Arc::new(statement)
+        };
+        let (a, b) = (make(b"a", 7), make(b"b", 7));
+        let mut set = ServerSet::new(seeded(1));
+        assert_eq!(set.find(&a), (7, None));
+        set.mark(7, &a, Held::Sure);
+        assert_eq!(set.find(&b), (8, None));
+        set.mark(8, &b, Held::Coming(1));
+        assert_eq!(set.find(&a), (7, Some(Held::Sure)));
+        assert_eq!(set.find(&b), (8, Some(Held::Coming(1))));
+        set.clear_sure();
+        assert_eq!(set.len(), 1);
+    }
+
+    #[test]
+    fn those_unused_for_longest_come_first() {
+        let mut set = ServerSet::new(seeded(1));
+        let statements =
+            [b"a", b"b", b"c", b"d", b"e"].map(|text| Statement::new(0, Constants::Fixed, text, 0));
+        let statements = statements.map(Arc::new);
+        for statement in &statements {
+            set.mark(statement.key(), statement, Held::Sure);
+        }
+        let keys = statements.each_ref().map(|statement| statement.key());
+        set.mark(keys[1], &statements[1], Held::Going(1));
+        set.find(&statements[0]);
+        assert_eq!(set.oldest(0), []);
+        assert_eq!(set.oldest(2), [keys[2], keys[3]]);
+        let all = [keys[2], keys[3], keys[4], keys[0]];
+        assert_eq!(set.oldest(4), all);
+        assert_eq!(set.oldest(9), all);
+    }
+}
