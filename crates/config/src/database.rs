@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use howdah_auth::{ChannelBinding, RequireAuth};
 
-use super::value::{LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value};
+use super::value::{Listen, LoadBalance, PoolMode, SessionState, SslMode, SslNegotiation, Value};
 
 /// Where a server may be.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -87,6 +87,10 @@ pub struct Database {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of what clients leave in their sessions.
     pub session_state: Option<SessionState>,
+    /// Who listens for its clients.
+    pub listen: Option<Listen>,
+    /// As whom.
+    pub listen_user: Option<String>,
     /// How many clients may keep a server of a pool.
     pub pin_limit: Option<u32>,
     /// Run once on each new server.
@@ -194,6 +198,8 @@ impl Database {
             sslnegotiation: SslNegotiation::Postgres,
             pool_mode: None,
             session_state: None,
+            listen: None,
+            listen_user: None,
             pin_limit: None,
             connect_query: None,
             client_encoding: None,
@@ -239,6 +245,8 @@ impl Database {
             "client_tls_sslmode" => self.client_tls_sslmode = Some(SslMode::read(value)?),
             "sslnegotiation" => self.sslnegotiation = SslNegotiation::read(value)?,
             "pin_limit" => self.pin_limit = read_limit(value)?,
+            "listen" => self.listen = Some(Listen::read(value)?),
+            "listen_user" => self.listen_user = text(),
             "session_state" => self.session_state = Some(SessionState::read(value)?),
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "connect_query" => self.connect_query = text(),

@@ -41,7 +41,7 @@ pub use table::Globals;
 pub use tls::TlsInForce;
 pub use user::User;
 pub use value::{
-    AuthType, Facility, HttpUrl, IoDriver, Kind, List, LoadBalance, LogFormat, PoolMode,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, LoadBalance, LogFormat, PoolMode,
     PoolSpread, SessionState, Share, SslMode, SslNegotiation,
 };
 
@@ -358,6 +358,21 @@ impl Config {
             .and_then(|user| user.session_state)
             .or(database.session_state);
         nearer.unwrap_or(self.globals.session_state)
+    }
+
+    /// LISTEN is for a connection that listens for all clients of a database. One that may be on
+    /// several hosts has no such connection: notifications stay on their host.
+    pub fn shares_listen(&self, database: &Database, user: Option<&User>) -> bool {
+        let nearer = user.and_then(|user| user.listen).or(database.listen);
+        let listen = nearer.unwrap_or(self.globals.listen);
+        listen == Listen::Share && database.hosts.len() == 1
+    }
+
+    /// The user that listens for all clients of a database; `None` if each user does.
+    pub fn listen_user<'a>(&'a self, database: &'a Database) -> Option<&'a str> {
+        let of_database = database.listen_user.as_deref();
+        let user = of_database.unwrap_or(&self.globals.listen_user);
+        Some(user).filter(|user| !user.is_empty())
     }
 
     /// How many clients may keep a server of a pool between transactions; 0 sets no limit.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use howdah_auth::{ChannelBinding, RequireAuth};
 
 use super::value::{
-    AuthType, Facility, HttpUrl, IoDriver, Kind, List, LogFormat, PoolMode, PoolSpread,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, LogFormat, PoolMode, PoolSpread,
     SessionState, Share, SslMode, Value,
 };
 use crate::ldap::LdapText;
@@ -229,12 +229,19 @@ globals! {
         "How to talk to the kernel: io_uring, epoll, or the best that works here. Not in PgBouncer.";
     job_name: String = "pgbouncer", G, fixed, Built,
         "The name of the Windows service; means nothing elsewhere.";
+    listen: Listen = "pin", GDU, reload, Built,
+        "What LISTEN does in transaction mode with `session_state = keep`. `pin`: the client keeps its \
+         server. `share`: one connection listens for all clients of the database and user, and \
+         those keep no server. See docs/session-state.md. Not in PgBouncer.";
     listen_addr: List = "", G, fixed, Built,
         "Addresses to listen on for TCP; `*` means all, nothing means unix sockets only.";
     listen_backlog: u32 = "128", G, fixed, Built,
         "How many connections may wait in the kernel to be accepted.";
     listen_port: u16 = "6432", G, fixed, Built,
         "The port to listen on, and the suffix of the unix socket's name.";
+    listen_user: String = "", GD, reload, Built,
+        "The user that listens for all clients of a database (`listen = share`), so that there is one \
+         connection for it. Empty: one for each user, as that user. Not in PgBouncer.";
     log_connections: bool = "1", G, reload, Built,
         "Logs each login.";
     log_disconnections: bool = "1", G, reload, Built,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use howdah_auth::Secret;
 
 use super::database::read_limit;
-use super::value::{PoolMode, SessionState, Value};
+use super::value::{Listen, PoolMode, SessionState, Value};
 
 /// A user we know. `None` in a setting means "as the database or the global settings say".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct User {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of what its clients leave in their sessions.
     pub session_state: Option<SessionState>,
+    /// Who listens for its clients.
+    pub listen: Option<Listen>,
     /// Servers per pool.
     pub pool_size: Option<u32>,
     /// Servers on top when clients wait too long.
@@ -51,6 +53,7 @@ impl User {
     /// has for users.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
+            "listen" => self.listen = Some(Listen::read(value)?),
             "session_state" => self.session_state = Some(SessionState::read(value)?),
             "pool_mode" => self.pool_mode = Some(PoolMode::read(value)?),
             "pool_size" => self.pool_size = read_limit(value)?,

@@ -390,6 +390,16 @@ words! {
 }
 
 words! {
+    /// Who listens for a client that sends LISTEN, where servers are shared.
+    Listen {
+        /// A connection that listens for all clients.
+        Share = "share",
+        /// The client's server, which it keeps.
+        Pin = "pin",
+    }
+}
+
+words! {
     /// How lines of the log are written.
     LogFormat {
         /// As PgBouncer does.

@@ -67,6 +67,7 @@ impl Pooler {
             database: self.consoles.name(&lore.key.database),
             user: self.consoles.name(&lore.key.user),
             lookups: lore.key.lookups,
+            listens: lore.key.listens,
         };
         let same = self.leads_there(&key, lore.database);
         let id = self.pool_for(key, &database);

@@ -48,6 +48,18 @@ pub enum Fault {
     PinsInStatementMode,
     /// It keeps a server, and too many clients of its pool do (`pin_limit`).
     TooManyPins,
+    /// It listens by the pooler's listening connection, and that is lost.
+    ListenerLost,
+    /// There are too many channels on the listening connection.
+    TooManyChannels,
+    /// More notifications wait for it than are kept.
+    TooMuchHeard,
+    /// A notification is not in its encoding, which it has changed since its LISTEN.
+    OtherEncoding,
+    /// An UNLISTEN in a place where nobody can tell whether it is committed.
+    UnlistenUnclear,
+    /// A question for its channels in a place where its server can't be made to know them.
+    ChannelsUnclear,
     /// The proof of identity failed: the text says how.
     LoginFailed(&'static str),
     /// auth_query found nobody of this name.
@@ -166,16 +178,20 @@ impl Fault {
             NoDatabase(_) => "3D000",
             TooManyClients(_) => "53300",
             TooManyPins => "53000",
+            TooManyChannels | TooMuchHeard => "54000",
+            OtherEncoding => "22021",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle | PinIdle => "57P05",
             NoSuchUser => "28000",
+            ListenerLost => "57P01",
             ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
             ServerGone => "08006",
             Mistake => "XX000",
-            Protocol(..) | QueriesRefused | PinsInStatementMode => "0A000",
+            Protocol(..) | QueriesRefused | PinsInStatementMode | UnlistenUnclear
+            | ChannelsUnclear => "0A000",
             _ => "08P01",
         }
     }
@@ -262,6 +278,27 @@ impl fmt::Display for Fault {
             ),
             TooManyPins => f.write_str(
                 "too many clients of the pool keep a server between transactions (pin_limit)",
+            ),
+            ListenerLost => f.write_str(
+                "the connection that listens for clients is lost: notifications may have been missed",
+            ),
+            TooManyChannels => write!(
+                f,
+                "too many channels are listened to in this database: {} at most",
+                crate::limits::CHANNELS
+            ),
+            TooMuchHeard => f.write_str("too many notifications wait for this client"),
+            OtherEncoding => f.write_str(
+                "a notification is not in the encoding that client_encoding was changed to since \
+                 LISTEN",
+            ),
+            UnlistenUnclear => f.write_str(
+                "UNLISTEN is not supported here while LISTEN is shared (listen): send it as a Query, \
+                 alone or outside of a transaction block",
+            ),
+            ChannelsUnclear => f.write_str(
+                "pg_listening_channels() is not supported inside a transaction block while LISTEN is \
+                 shared (listen)",
             ),
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             NoSuchUser => f.write_str("no such user"),

@@ -206,6 +206,7 @@ impl Pooler {
             self.settle_hunger(id, out);
             self.collect(id, out);
         }
+        self.mind_listeners(out);
         self.look_for_ends(out);
         if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
             self.janitor.tidied = self.now;
@@ -244,7 +245,7 @@ impl Pooler {
     /// Nobody waits any more: the Broker need not think so.
     fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
         let pool = self.pools.at(id);
-        if pool.waiting.is_empty() && pool.newcomers.is_empty() {
+        if !pool.is_waited_for() {
             self.sated(id, out);
         }
     }

@@ -36,6 +36,7 @@ pub mod janitor;
 pub mod ledger;
 pub mod limits;
 pub mod link;
+pub mod listen;
 mod literal;
 pub mod lookup;
 pub mod mail;

@@ -114,5 +114,11 @@ pub const SETTINGS_WEIGHT: usize = 256 << 10;
 /// Of how many settings one text may tell by name; beyond that it may set any.
 pub const MENTIONS: usize = 64;
 
+/// How many channels a listening connection listens to, at most.
+pub const CHANNELS: usize = 100_000;
+
+/// How many bytes of notifications may wait for a client, which is closed beyond that.
+pub const HEARD: usize = 16 << 20;
+
 /// How deep strings in the bodies of DO are looked into.
 pub const DO_DEPTH: u32 = 4;

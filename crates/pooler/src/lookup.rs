@@ -128,6 +128,7 @@ impl Pooler {
             database: self.consoles.name(&target.name),
             user: self.consoles.name(&user),
             lookups: true,
+            listens: false,
         };
         let pool_id = self.pool_for(key, &target);
         if let Some(fault) = self.hopeless(pool_id) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cancel::OldKey;
 use crate::console::{Report, Survey};
 use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
+use crate::listen::{FromListener, ToListener};
 use crate::moving::{Departure, Traveller};
 use crate::parcel::{Estate, Parcel};
 use crate::pool::room::RoomWish;
@@ -77,6 +78,10 @@ pub enum Mail {
     },
     /// A cancel request is done, or there was nothing to do (true); or its key is nobody's (false).
     Cancelled(ClientId, bool),
+    /// To the worker of a listening connection.
+    ToListener(ToListener),
+    /// From there.
+    FromListener(FromListener),
     /// A cancel request for a peer, to worker 0, which forwards them.
     Forward {
         /// The peer's id.

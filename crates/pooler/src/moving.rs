@@ -512,6 +512,7 @@ fn may_leave(client: &Client) -> bool {
     // What PostgreSQL is yet to be asked about the session does not travel.
     let settled = client.session.as_ref().is_none_or(|session| {
         let kept = !session.pinned.is_empty() || session.ticket.is_some();
+        let kept = kept || session.channels.is_some();
         session.pending.is_empty() && !kept && session.pieces.is_none()
     });
     rests

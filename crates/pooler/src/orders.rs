@@ -171,10 +171,12 @@ impl Pooler {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
                 here || self.moves.under_way() > 0
             }
-            Ending::Servers => self
-                .servers
-                .iter()
-                .any(|(_, s)| !matches!(s.state(), server::State::Idle)),
+            Ending::Servers => self.servers.iter().any(|(_, s)| {
+                !matches!(
+                    s.state(),
+                    server::State::Idle | server::State::Listening { .. }
+                )
+            }),
         };
         if !busy {
             self.drop_all_waiters(out);

@@ -17,6 +17,7 @@ use crate::event::{
 };
 use crate::fault::Fault;
 use crate::janitor::Janitor;
+use crate::listen::Listener;
 use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moving::Moves;
@@ -24,7 +25,7 @@ use crate::next::{Next, Upcoming};
 use crate::note::{Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
-use crate::pool::Pools;
+use crate::pool::{PoolKey, Pools};
 use crate::queries::Queries;
 use crate::server::Server;
 use crate::spread::Spread;
@@ -122,6 +123,8 @@ pub struct Pooler {
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
     pub(crate) known: Known,
+    /// Those of this worker.
+    pub(crate) listeners: HashMap<Arc<PoolKey>, Listener, Seeded>,
     pub(crate) broker: Option<Broker>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
@@ -196,6 +199,7 @@ impl Pooler {
             keys: Keys::new(setup.worker, setup.shared_seed),
             peering: Peering::new(seeded),
             known: Known::new(seeded),
+            listeners: HashMap::with_hasher(seeded),
             broker,
             consoles: Consoles::default(),
             janitor: Janitor::default(),
@@ -323,6 +327,8 @@ impl Pooler {
                 again,
                 forwarded: _,
             } => self.cancel_wanted(pid, secret, from, again, out),
+            Mail::ToListener(mail) => self.to_listener(mail, out),
+            Mail::FromListener(mail) => self.from_listener(mail, out),
             Mail::Cancelled(client, known) => self.cancel_done(client, known, out),
             Mail::Forward { peer, packet, from } => self.forward(peer, packet, from, out),
             Mail::Standby(key, standby) => self.learn_standby(&key, standby),

@@ -147,7 +147,9 @@ impl Pooler {
                 continue;
             };
             match *server.state() {
-                server::State::Idle => self.close_server(server_id, why, Close::Await, out),
+                server::State::Idle | server::State::Listening { .. } => {
+                    self.close_server(server_id, why, Close::Await, out);
+                }
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 _ => {

@@ -164,6 +164,7 @@ impl Pooler {
             .iter()
             .any(|(_, server)| match *server.state() {
                 State::Idle | State::Used | State::Packed | State::Closing => false,
+                State::Listening { .. } => false,
                 // They are closed: the successor opens its own.
                 State::Resolving
                 | State::Connecting
@@ -206,6 +207,9 @@ impl Pooler {
         };
         self.hold_pools(out);
         for id in self.pools.ids() {
+            if self.pools.at(id).key.listens {
+                continue;
+            }
             let lore = self.lore(id);
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
@@ -295,6 +299,14 @@ impl Pooler {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // Who is slow to read would hold up all others: that client follows in a later round.
             _ if client.congested => None,
+            // What it listens to is heard here.
+            _ if client
+                .session
+                .as_ref()
+                .is_some_and(|s| s.channels.is_some()) =>
+            {
+                None
+            }
             State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
             State::Idle | State::Waiting | State::Leaving { .. } => Some(Standing::Ready),

@@ -18,5 +18,5 @@ macro_rules! scripts {
 
 scripts!(
     links, statements, copies, leaving, cancels, parameters, limits, pools, reload, modes, workers,
-    mistakes, moves, simulated, scenarios, outside, standbys, tls, session, queries,
+    mistakes, moves, simulated, scenarios, outside, standbys, tls, session, queries, listen,
 );

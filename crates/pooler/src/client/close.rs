@@ -91,7 +91,8 @@ impl Pooler {
         let pool = client.pool.take();
         // Its server may be gone before it.
         let pinned = client.is_pinned();
-        client.ends_session();
+        let session = client.ends_session();
+        client.ends_hush();
         if let Some(pool) = pool {
             let pool = self.pools.at_mut(pool);
             pool.client_leaves(self.now);
@@ -104,6 +105,9 @@ impl Pooler {
                 login: std::sync::Arc::new(login),
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+        }
+        if let Some(own) = session.and_then(|session| session.channels) {
+            self.leave_channels(id, own.listener.clone(), own.all(), true, out);
         }
         self.drop_key(key, id, out);
         self.settle_cancels(id, out);

@@ -23,6 +23,7 @@ use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
 use crate::link::End;
+use crate::listen::Hush;
 use crate::params::{Meaning, Params};
 use crate::pool::PoolId;
 use crate::session::settings::Maybe;
@@ -112,6 +113,10 @@ pub struct Client {
     pub end: End,
     /// A successor takes over: its session is between two transactions and stays there.
     pub parked: bool,
+    /// It hears channels by the listener ([`crate::listen`]).
+    listens: bool,
+    /// What the listener has to answer before it goes on.
+    hush: Hush,
     /// Receiving from it is off.
     paused: bool,
     /// Its server's replies fill its send queue.
@@ -276,8 +281,8 @@ impl Client {
     }
 
     /// What its session had is gone.
-    fn ends_session(&mut self) {
-        self.session = None;
+    fn ends_session(&mut self) -> Option<Box<crate::session::Session>> {
+        self.session.take()
     }
 
     /// It has asked for what sequences have told.
@@ -516,6 +521,43 @@ impl Client {
         })
     }
 
+    /// It hears channels by the listener.
+    pub fn listens(&self) -> bool {
+        self.listens
+    }
+
+    /// What the listener has to answer before it goes on.
+    pub fn hush(&self) -> Hush {
+        self.hush
+    }
+
+    /// There is something.
+    pub fn is_hushed(&self) -> bool {
+        self.hush != Hush::No
+    }
+
+    /// The listener has to answer before it goes on.
+    pub(crate) fn hushes(&mut self, hush: Hush, now: Time) {
+        self.hush = hush;
+        self.quiet = now;
+    }
+
+    /// It is idle, which it is told behind what it has heard. False if it hears nothing.
+    pub(crate) fn is_told_later(&mut self) -> bool {
+        if self.listens && !self.leaving {
+            self.hush = Hush::Ready;
+        }
+        self.hush == Hush::Ready
+    }
+
+    /// It goes on. Returns why it did not.
+    pub(crate) fn ends_hush(&mut self) -> Hush {
+        let session = self.session.as_ref();
+        let own = session.and_then(|session| session.channels.as_ref());
+        self.listens = own.is_some_and(|own| !own.is_empty());
+        std::mem::take(&mut self.hush)
+    }
+
     /// How much of what it has sent is held before it is not read from any more, in bytes.
     pub fn held_max(&self) -> usize {
         match self.state {
@@ -527,7 +569,7 @@ impl Client {
     /// What it has sent can't be worked through for now.
     pub fn holds_back(&self) -> bool {
         let works = matches!(self.state, State::Linked(_) | State::Idle);
-        self.end.is_stalled() || self.parked || self.leaving || !works
+        self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works
     }
 }
 

@@ -79,6 +79,8 @@ impl Pooler {
             asks_numbers: false,
             end: End::default(),
             parked: false,
+            listens: false,
+            hush: Default::default(),
             paused: false,
             congested: false,
             leaving: false,

@@ -175,6 +175,7 @@ pub struct Holdings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
     Active,
+    Listening,
     ActiveCancel,
     BeingCanceled,
     Idle,
@@ -187,6 +188,7 @@ impl Seen {
     fn word(self) -> &'static str {
         match self {
             Seen::Active => "active",
+            Seen::Listening => "listening",
             Seen::ActiveCancel => "active_cancel",
             Seen::BeingCanceled => "being_canceled",
             Seen::Idle => "idle",
@@ -346,7 +348,7 @@ impl Pooler {
             return;
         };
         *match seen {
-            Seen::Active => &mut states.sv_active,
+            Seen::Active | Seen::Listening => &mut states.sv_active,
             Seen::ActiveCancel => &mut states.sv_active_cancel,
             Seen::BeingCanceled => &mut states.sv_being_canceled,
             Seen::Idle => &mut states.sv_idle,
@@ -361,6 +363,7 @@ impl Pooler {
         use server::State;
         Some(match server.state() {
             State::Preparing(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
+            State::Listening { .. } => Seen::Listening,
             State::Cancel(_) => Seen::ActiveCancel,
             State::BeingCancelled => Seen::BeingCanceled,
             State::Idle if self.is_stale(server) => Seen::Used,

@@ -173,6 +173,7 @@ impl Pooler {
                             | Server::Login(_)
                             | Server::ConnectQuery
                             | Server::Cancel(_)
+                            | Server::Listening { .. }
                     )
             }),
             Want::Order(Order::Suspend) => self.is_suspended(),

@@ -174,7 +174,7 @@ fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
 }
 
 /// What stands between quotes, as its value: a quote within is written twice.
-fn unquoted(name: &[u8]) -> Box<[u8]> {
+pub(super) fn unquoted(name: &[u8]) -> Box<[u8]> {
     let mut quotes = 0;
     let keeps = |byte: &&u8| {
         quotes += usize::from(**byte == b'"');

@@ -8,6 +8,7 @@
 //! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places
 //! where an effect could stand.
 
+mod channels;
 pub mod first;
 mod glance;
 mod pieces;
@@ -17,6 +18,7 @@ pub(crate) mod token;
 mod tests;
 
 use crate::limits;
+pub use channels::Channels;
 pub use first::{First, first};
 use glance::Signs;
 pub use pieces::Pieces;
@@ -72,6 +74,8 @@ impl Kinds {
     pub const DISCARDS_ALL: Kinds = Kinds(1 << 18);
     /// What it makes is `ON COMMIT DROP`, as far as the words tell.
     pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
+    /// `pg_listening_channels`.
+    pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
 
     /// What is likely to keep a server for its client behind the transaction.
     const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
@@ -170,6 +174,8 @@ pub struct Effects {
     pub kinds: Kinds,
     /// Which settings, in the order of the text.
     pub settings: Vec<Mention>,
+    /// Which channels its LISTEN and UNLISTEN commands name, if that is certain.
+    pub channels: Option<Box<Channels>>,
 }
 
 impl Effects {
@@ -183,17 +189,23 @@ impl Effects {
         const PASSES: Kinds = Kinds::BEGINS
             .and(Kinds::ENDS)
             .and(Kinds::SCHEMA)
-            .and(Kinds::NOTIFIES);
+            .and(Kinds::NOTIFIES)
+            .and(Kinds::ASKS_CHANNELS);
         !self.kinds.without(PASSES).is_empty()
     }
 
     /// Its client is likely to keep its server behind the transaction.
     pub fn keeps_server(&self) -> bool {
-        let without = match self.kinds.any(Kinds::DROPS_AT_END) {
+        Effects::keep_server(self.kinds)
+    }
+
+    /// Likewise of some kinds.
+    pub fn keep_server(kinds: Kinds) -> bool {
+        let without = match kinds.any(Kinds::DROPS_AT_END) {
             true => Kinds::TEMPORARY,
             false => Kinds::NOTHING,
         };
-        self.kinds.without(without).any(Kinds::KEEPING)
+        kinds.without(without).any(Kinds::KEEPING)
     }
 
     /// It may keep its server, on some search path or from the next transaction on.
@@ -248,7 +260,7 @@ pub fn effects(text: &[u8]) -> Effects {
     if let Some(kinds) = glance::tells(text, signs) {
         return Effects {
             kinds,
-            settings: Vec::new(),
+            ..Effects::default()
         };
     }
     let mut found = Effects::default();
@@ -258,6 +270,7 @@ pub fn effects(text: &[u8]) -> Effects {
         drops_at_end &= drops;
         found.extend(more);
     }
+    found.channels = channels::channels(text, found.kinds);
     found.told(drops_at_end)
 }
 
@@ -604,6 +617,8 @@ impl<'a> Reader<'a> {
             Kinds::SEQUENCES
         } else if is(b"pg_notify") {
             Kinds::NOTIFIES
+        } else if is(b"pg_listening_channels") {
+            Kinds::ASKS_CHANNELS
         } else if is(b"set_limit") {
             let name = b"pg_trgm.similarity_threshold"[..].into();
             self.found.mention(Mention::Set(name));

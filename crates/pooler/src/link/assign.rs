@@ -39,6 +39,7 @@ impl Pooler {
         }
         client.is_notified(false);
         server.begins_to_serve(now);
+        server.serves(client.listens());
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;

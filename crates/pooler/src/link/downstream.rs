@@ -1,7 +1,7 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
 use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
-use howdah_wire::frame::{HEADER, Header, header, run_of};
+use howdah_wire::frame::{HEADER, Header, cstr, header, run_of};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
@@ -145,6 +145,7 @@ impl Downstream<'_> {
                 self.described(chunk, header)
             }
             tag::DATA_ROW if self.server.inquiry.is_some() => self.whole(chunk, header),
+            tag::NOTIFICATION if self.server.listens() => self.whole(chunk, header),
             _ => self.passing(chunk, header),
         }
     }
@@ -180,6 +181,11 @@ impl Downstream<'_> {
                 }
                 self.passing(chunk, header)
             }
+            tag::NOTIFICATION if self.is_heard_elsewhere(body) => {
+                chunk.at += header.total();
+                Ok(())
+            }
+            tag::NOTIFICATION => self.passing(chunk, header),
             _ => self.parameter(chunk, header, body),
         }
     }
@@ -307,6 +313,25 @@ impl Downstream<'_> {
         }
     }
 
+    /// A listening client is told that it is idle behind what was notified before.
+    fn keeps_back(&mut self) -> bool {
+        let client = self.client.as_mut();
+        client.is_some_and(|(_, client)| client.is_told_later())
+    }
+
+    /// A notification that the listener hears for its client, or that is nobody's.
+    fn is_heard_elsewhere(&self, body: &[u8]) -> bool {
+        if !self.kept {
+            return self.server.listens();
+        }
+        let client = self.client.as_ref().map(|(_, client)| client);
+        let session = client.and_then(|client| client.session.as_ref());
+        let own = session.and_then(|session| session.channels.as_ref());
+        let channel = body.get(4..).and_then(cstr);
+        own.zip(channel)
+            .is_some_and(|(own, (name, _))| own.has(name))
+    }
+
     fn swallowing(&self) -> bool {
         self.server
             .link
@@ -344,10 +369,15 @@ impl Downstream<'_> {
         self.server.is_ready(status);
         self.changes_are_told(status);
         self.server.link.copy = Copy::None;
+        let kept_back = !swallow && status == Status::Idle && self.keeps_back();
         self.pass(
             chunk,
             header.total(),
-            if swallow { Fate::Drop } else { Fate::Relay },
+            if swallow || kept_back {
+                Fate::Drop
+            } else {
+                Fate::Relay
+            },
         );
         if stray {
             // A Sync was answered that a COPY seemed to have eaten: its group is over.
@@ -480,6 +510,7 @@ impl Downstream<'_> {
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let fields = Fields::new(body);
         self.server.link.ledger.note_error(fields.sqlstate());
+        self.note_failure();
         let concerned = self.client.as_ref().and_then(|(_, client)| {
             let fits = header.total() <= limits::ERROR_FRONT;
             concerned(
@@ -563,6 +594,17 @@ impl Downstream<'_> {
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
         Ok(())
+    }
+
+    /// What a listening client has sent fails.
+    fn note_failure(&mut self) {
+        if let Some((_, client)) = &mut self.client
+            && client.listens()
+            && let Some(session) = &mut client.session
+            && let Some(own) = &mut session.channels
+        {
+            own.failed = true;
+        }
     }
 
     /// Its client has got all it asked for, and is about to give it back: what comes now, in the

@@ -187,7 +187,7 @@ impl Upstream<'_> {
 
     /// Runs a statement of ours among the client's messages. `part` is of the last of its replies.
     /// Where one before failed in the middle, its statement and portal may still be there.
-    pub(super) fn run_for_us(&mut self, sql: &[u8], part: Part) {
+    pub(crate) fn run_for_us(&mut self, sql: &[u8], part: Part) {
         let to = self.to();
         let definition = [sql, &b"\0\0\0"[..]].concat();
         self.out.send_with(to, |buf| {

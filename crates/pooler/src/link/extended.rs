@@ -110,6 +110,7 @@ impl Upstream<'_> {
             self.client.names_statement_with(effects);
             self.await_leave(effects)?;
             self.may_ask_numbers(effects);
+            self.show_channels(effects)?;
         }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);
@@ -258,7 +259,7 @@ impl Upstream<'_> {
             check.note(statement.text());
         }
         if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref())
-            && self.note_first(effects)? == Verdict::Refused
+            && self.note_first(effects, false)? == Verdict::Refused
         {
             self.linked().link.bound = None;
             return Ok(Found::refused(Refusal::Pins));

@@ -56,7 +56,12 @@ impl Upstream<'_> {
 
     fn asks_leave(&self, found: &Effects) -> bool {
         let creates = || found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
-        self.limits_pins && self.tracking == Tracking::Keeps && (found.keeps_server() || creates())
+        let keeps = || match self.may_share(found) {
+            true => found.kinds.without(Kinds::LISTENS),
+            false => found.kinds,
+        };
+        let keeps = || Effects::keep_server(keeps()) || creates();
+        self.limits_pins && self.tracking == Tracking::Keeps && keeps()
     }
 
     /// Nothing was sent, no transaction is open, and nothing keeps its server, so that can be given

@@ -123,6 +123,11 @@ impl Link {
         self.copy.is_both()
     }
 
+    /// A ReadyForQuery is owed.
+    pub(crate) fn owes_ready(&self) -> bool {
+        self.ledger.owes_ready()
+    }
+
     /// Something was parsed that nobody else may find.
     pub(crate) fn is_transient(&self) -> bool {
         !self.changes.left_nothing()

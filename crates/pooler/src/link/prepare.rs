@@ -40,7 +40,7 @@ impl Upstream<'_> {
 
     /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
     /// sent last, PostgreSQL keeps its answers back, so they are asked for.
-    pub(super) fn stall(&mut self) -> Flow {
+    pub(crate) fn stall(&mut self) -> Flow {
         let to = self.to();
         if self.linked().link.ledger.needs_flush() {
             self.out

@@ -100,6 +100,7 @@ impl Pooler {
                     self.unpause_server(server, out);
                 }
                 self.unpause_client(id, out);
+                self.tell_if_idle(id, out);
                 self.console_run(id, out);
             }
             Peer::Server(id) => {

@@ -72,6 +72,10 @@ impl Pooler {
             }
             return;
         }
+        let hushed = self.clients.at(client_id).is_hushed();
+        if hushed && !self.has_heard(client_id, id, out) {
+            return;
+        }
         if self.session_keeps(client_id, id, out) || self.checks_session(client_id, id, out) {
             return;
         }
@@ -95,5 +99,6 @@ impl Pooler {
         }
         // If it was the server's congestion that kept it, it does no more.
         self.unpause_client(client_id, out);
+        self.tell_if_idle(client_id, out);
     }
 }

@@ -10,6 +10,7 @@ use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
+use crate::listen::Hush;
 use crate::mail::Mail;
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
@@ -35,13 +36,10 @@ impl Pooler {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).stats.received += bytes.len() as u64;
                 }
-                if !client.inbox.held.is_empty()
-                    || client.leaving
-                    || client.end.is_stalled()
-                    || client.parked
-                {
+                let waits = client.end.is_stalled() || client.parked || client.is_hushed();
+                if !client.inbox.held.is_empty() || client.leaving || waits {
                     client.inbox.held.extend_from_slice(bytes);
-                    if !client.end.is_stalled() && !client.leaving && !client.parked {
+                    if !waits && !client.leaving {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
@@ -93,7 +91,8 @@ impl Pooler {
     /// Works through what a client had held back.
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if client.parked || matches!(client.state(), client::State::Preparing(_)) {
+        let waits = client.parked || client.is_hushed();
+        if waits || matches!(client.state(), client::State::Preparing(_)) {
             return;
         }
         client.end.goes_on();
@@ -137,6 +136,14 @@ impl Pooler {
                 }
                 Some(upstream::Flow::NeedLeave { waits }) => {
                     self.need_leave(id, waits, out);
+                    return After::Keep;
+                }
+                Some(upstream::Flow::NeedChannels(names)) => {
+                    self.wish_for_channels(id, names, out);
+                    return After::Keep;
+                }
+                Some(upstream::Flow::NeedPass) => {
+                    self.await_pass(id, Hush::Passes, out);
                     return After::Keep;
                 }
                 Some(upstream::Flow::Terminate) => {
@@ -210,6 +217,8 @@ impl Pooler {
             refuses_queries: globals.disable_pqexec,
             tracking: pool.terms.tracking,
             limits_pins: pool.terms.bounds.pins > 0,
+            shares_listen: pool.terms.shares_listen,
+            mark: None,
             tracked: &self.shared.tracked,
             watch,
             schema: pool.schema,
@@ -235,6 +244,7 @@ impl Pooler {
             server::State::Securing(_) => return self.securing_bytes(id, bytes, out),
             server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
             server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
+            server::State::Listening { .. } => return self.listener_bytes(id, bytes, out),
             server::State::Cancel(_) => return self.carrier_bytes(id, bytes, out),
             server::State::Closing => return,
             server::State::Resolving | server::State::Connecting => return,

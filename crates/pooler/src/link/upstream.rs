@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
+use crate::listen::Name;
 use crate::params::Tracked;
 use crate::queries::Watching;
 use crate::server::Server;
@@ -38,6 +39,10 @@ pub enum Flow {
         /// It waits without a server. Else it is told at once.
         waits: bool,
     },
+    /// What comes next listens to these channels, which must be heard before.
+    NeedChannels(Vec<Name>),
+    /// What was committed by now must be heard before what comes next is sent.
+    NeedPass,
     /// The client said goodbye.
     Terminate,
     /// The client broke the protocol.
@@ -75,6 +80,10 @@ pub struct Upstream<'a> {
     pub tracking: crate::session::Tracking,
     /// Not all clients of the pool may keep a server.
     pub limits_pins: bool,
+    /// LISTEN is for the listener.
+    pub shares_listen: bool,
+    /// What is to be run behind the Query that is sent now.
+    pub mark: Option<Vec<u8>>,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// What queries are watched with, if somebody wants to know of them.
@@ -167,6 +176,11 @@ impl Upstream<'_> {
         if self.linked().link.ledger.len() >= limits::OWED {
             return Err(self.stall());
         }
+        // Its ReadyForQuery is kept back: nothing may stand behind that.
+        let waits = self.client.listens() && (needs_server(tag) || begins_or_ends(tag));
+        if waits && self.linked().link.ledger.owes_ready() {
+            return Err(self.stall());
+        }
         match tag {
             tag::QUERY => self.query(chunk, header),
             tag::PARSE => self.parse(chunk, header),
@@ -227,6 +241,7 @@ impl Upstream<'_> {
                     Flow::NeedServer
                 })
             }
+            tag::SYNC if self.client.listens() => Err(Flow::NeedServer),
             tag::SYNC => {
                 self.client.end.group_ends();
                 self.out
@@ -321,6 +336,7 @@ impl Upstream<'_> {
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
             None => self.relay(chunk, header, Some(entry)),
         }
+        self.set_mark();
         Ok(())
     }
 
@@ -433,7 +449,7 @@ impl Upstream<'_> {
     }
 
     /// The server; only called when there is one.
-    pub(super) fn linked(&mut self) -> &mut Server {
+    pub(crate) fn linked(&mut self) -> &mut Server {
         let (_, server) = self
             .server
             .as_mut()
@@ -441,7 +457,7 @@ impl Upstream<'_> {
         server
     }
 
-    pub(super) fn to(&self) -> Peer {
+    pub(crate) fn to(&self) -> Peer {
         let (id, _) = self
             .server
             .as_ref()
@@ -480,6 +496,11 @@ pub fn needs_server(tag: u8) -> bool {
         tag,
         tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE
     )
+}
+
+/// Whether a message of this tag begins or ends a request, and nothing else.
+fn begins_or_ends(tag: u8) -> bool {
+    matches!(tag, tag::SYNC | tag::FUNCTION_CALL)
 }
 
 /// What follows from the first command of a Query. Of one that is too long to be held, nothing.

@@ -567,6 +567,7 @@ impl Reader<'_> {
         let lookups = self.flag()?;
         Ok(Arc::new(PoolKey {
             lookups,
+            listens: false,
             ..PoolKey::new(database, user)
         }))
     }

@@ -152,6 +152,9 @@ impl Pooler {
             self.pools.at_mut(pool_id).stats.evictions += 1;
             return self.close_server(id, "evicted", Close::Await, out);
         }
+        if self.pools.at(pool_id).key.listens {
+            return self.listener_ready(id, out);
+        }
         let pool = self.pools.at_mut(pool_id);
         if !held
             && !pool.hungry.is_empty()

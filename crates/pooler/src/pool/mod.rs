@@ -49,6 +49,8 @@ pub struct PoolKey {
     /// Its servers run auth_query, and no client is ever given one: what a client leaves on a
     /// server (`CREATE TEMPORARY TABLE pg_shadow`) could tell the query of users there are none of.
     pub lookups: bool,
+    /// Its one server listens for the clients of a database ([`crate::listen`]).
+    pub listens: bool,
 }
 
 impl PoolKey {
@@ -58,12 +60,13 @@ impl PoolKey {
             database,
             user,
             lookups: false,
+            listens: false,
         }
     }
 
     /// The pool that is told of to users, who know but one of a database and user.
     pub fn for_clients(self: &Arc<PoolKey>) -> Arc<PoolKey> {
-        match self.lookups {
+        match self.lookups || self.listens {
             true => Arc::new(PoolKey::new(self.database.clone(), self.user.clone())),
             false => self.clone(),
         }
@@ -128,6 +131,8 @@ pub struct Pool {
     clients: u32,
     /// Of those, who keep a server between transactions.
     pinned: u32,
+    /// Clients wait for its listening connection.
+    pub wants_listener: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
     /// The bound that the Broker said holds it back, as long as clients wait here.
@@ -189,6 +194,7 @@ impl Pool {
             testing: 0,
             clients: 0,
             pinned: 0,
+            wants_listener: false,
             need: false,
             held_by: None,
             hungry: Vec::new(),
@@ -464,7 +470,7 @@ impl Pool {
 
     /// Clients wait for a server, or for the first.
     pub fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty() || !self.newcomers.is_empty()
+        !self.waiting.is_empty() || !self.newcomers.is_empty() || self.wants_listener
     }
 
     /// How long the oldest waiter has waited, in nanoseconds.

@@ -20,6 +20,8 @@ pub struct Terms {
     pub mode: PoolMode,
     /// What is done about what its clients leave in their sessions.
     pub tracking: Tracking,
+    /// Its clients' LISTEN is for the listener.
+    pub shares_listen: bool,
     /// How many servers it may have.
     pub bounds: Bounds,
     /// How many it shall have.
@@ -84,15 +86,24 @@ impl Pooler {
                 config.pool_mode(&database, of),
                 config.session_state(&database, of),
             ),
+            shares_listen: config.shares_listen(&database, of)
+                && config.pool_mode(&database, of) == PoolMode::Transaction
+                && config.session_state(&database, of) == SessionState::Keep,
             bounds: Bounds {
-                size: config.pool_size(&database, of),
-                reserve: config.reserve_pool_size(&database, of),
+                size: match key.listens {
+                    true => 1,
+                    false => config.pool_size(&database, of),
+                },
+                reserve: match key.listens {
+                    true => 0,
+                    false => config.reserve_pool_size(&database, of),
+                },
                 reserve_after: nanos(globals.reserve_pool_timeout),
                 database: config.max_db_connections(&database),
                 user: config.max_user_connections(of),
                 pins: config.pin_limit(&database, of),
             },
-            min_size: match key.lookups {
+            min_size: match key.lookups || key.listens {
                 true => 0,
                 false => config.min_pool_size(&database),
             },
@@ -102,7 +113,7 @@ impl Pooler {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
-            wanted: match key.lookups {
+            wanted: match key.lookups || key.listens {
                 true => Wanted::default(),
                 false => Wanted::of(config, &database, of),
             },

@@ -145,6 +145,9 @@ impl Pooler {
         let (absent, full) = (failure.is_absent(), failure.is_full());
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
+        if pool.key.listens {
+            return self.listener_lost(pool_id, out);
+        }
         // A server that works, or another attempt, may serve them yet.
         if absent || self.has_usable_server(pool_id) {
             return;
@@ -208,6 +211,10 @@ impl Pooler {
                 pool.server_is_through();
             }
             State::Checking => pool.test_ends(),
+            State::Listening { .. } => {
+                let pool = server.pool;
+                self.listener_lost(pool, out);
+            }
             _ => {}
         }
         self.note_closing(id, why, out);

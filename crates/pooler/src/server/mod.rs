@@ -65,6 +65,11 @@ pub enum State {
     Resetting,
     /// It looks a client's user up.
     Lookup(Box<Lookup>),
+    /// It listens for clients ([`crate::listen`]).
+    Listening {
+        /// Its first query runs, which nobody waits for.
+        first: bool,
+    },
     /// A cancel for it is under way; no client has it.
     BeingCancelled,
     /// On its way to another worker.
@@ -154,6 +159,13 @@ pub struct Server {
     pub soiled: bool,
     /// Something was found there that no text had told: likewise.
     pub unseen: bool,
+    /// A client's LISTEN ran there that the listener hears for it: it is to listen to nothing when
+    /// another client gets it.
+    listens: bool,
+    /// It listens to all that its client does.
+    shows_channels: bool,
+    /// Its clients may have notified what the listener has not heard yet.
+    unheard: bool,
     /// How far it is with its client's settings.
     pub trial: Trial,
     /// Whose values of sequences it has (`currval`, `lastval`).
@@ -230,6 +242,9 @@ impl Server {
             session: None,
             soiled: false,
             unseen: false,
+            listens: false,
+            shows_channels: false,
+            unheard: true,
             numbers: Numbers::default(),
             check: None,
             inquiry: None,
@@ -643,6 +658,64 @@ impl Server {
     /// What its unnamed statement is, is known no more.
     pub(crate) fn doubt_unnamed(&mut self) {
         self.unnamed = Unnamed::Unknown;
+    }
+
+    /// A client's LISTEN has run there that the listener hears for it.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens
+    }
+
+    /// One is about to run.
+    pub(crate) fn will_unlisten(&mut self) {
+        self.listens = true;
+    }
+
+    /// It listens to all that its client does, which it can be asked.
+    pub(crate) fn shows_channels(&self) -> bool {
+        self.shows_channels
+    }
+
+    /// It is made to.
+    pub(crate) fn will_show_channels(&mut self) {
+        self.shows_channels = true;
+        self.listens = true;
+    }
+
+    /// It is made to listen to nothing. False if it does not.
+    pub(crate) fn unlistens(&mut self) -> bool {
+        self.shows_channels = false;
+        std::mem::take(&mut self.listens)
+    }
+
+    /// Its clients may have notified what the listener has not heard yet.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.unheard
+    }
+
+    /// All of that is heard.
+    pub(crate) fn is_heard(&mut self) {
+        self.unheard = false;
+    }
+
+    /// A client gets it, which is told what the listener hears, or not.
+    pub(crate) fn serves(&mut self, listens: bool) {
+        self.unheard |= !listens;
+    }
+
+    /// It listens for clients from now on.
+    pub(crate) fn becomes_listener(&mut self, now: Time) {
+        self.state = State::Listening { first: true };
+        self.served = true;
+        self.since = now;
+    }
+
+    /// A query of the listener's connection is over. True if that was its first.
+    pub(crate) fn first_query_ends(&mut self) -> bool {
+        let first = matches!(self.state, State::Listening { first: true });
+        if first {
+            self.state = State::Listening { first: false };
+        }
+        first
     }
 
     /// The client it is bound to.

@@ -4,6 +4,7 @@
 
 use super::Tracking;
 use super::inquiry::{Answer, Inquiry, Known};
+use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::link;
 use crate::note::Level;
@@ -78,7 +79,12 @@ impl Pooler {
             names: tracked.map(|name| name.to_lowercase()).chain(own).collect(),
             all: database.connect_query.is_some(),
         };
-        let inquiry = Inquiry::check(known);
+        // What it listens to is known.
+        let without = match server.listens() {
+            true => Kinds::LISTENS,
+            false => Kinds::NOTHING,
+        };
+        let inquiry = Inquiry::check(known, without);
         let sql = inquiry.sql();
         server.is_asked(inquiry);
         server.runs_for_us(id, &sql, out);

@@ -14,6 +14,8 @@ pub struct Inquiry {
     pub names: Vec<Suspect>,
     /// Whether something of these kinds is left.
     pub kinds: Kinds,
+    /// And to which channels it listens.
+    pub channels: bool,
     /// The row that answers it.
     pub row: Option<Vec<u8>>,
     /// PostgreSQL has refused it.
@@ -38,6 +40,8 @@ pub struct Answer {
     pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
     /// Of these kinds something is left.
     pub left: Kinds,
+    /// What is listened to, if that was asked.
+    pub channels: Option<Vec<Box<[u8]>>>,
     /// Settings that no text has told.
     pub unseen: Box<[u8]>,
 }
@@ -64,6 +68,11 @@ const QUESTIONS: [(Kinds, &str); 5] = [
         "(SELECT FROM pg_catalog.pg_listening_channels())",
     ),
 ];
+
+/// The channels that are listened to, in hexadecimal digits and with commas between them.
+const CHANNELS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.encode(pg_catalog.convert_to(\
+    channel,pg_catalog.getdatabaseencoding()),'hex'),',') \
+    FROM pg_catalog.pg_listening_channels() AS listening(channel))";
 
 impl Inquiry {
     /// What is to be asked of a session: the settings that may have changed, those that PostgreSQL
@@ -99,21 +108,29 @@ impl Inquiry {
         let askable = QUESTIONS
             .iter()
             .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
+        let kinds = pending.kinds.and(before).only(askable);
+        // Which channels is to be known where the listener hears them.
+        let channels = session.channels.is_some() && kinds.any(Kinds::LISTENS);
+        let without = match channels {
+            true => Kinds::LISTENS,
+            false => Kinds::NOTHING,
+        };
         Inquiry {
             names,
-            kinds: pending.kinds.and(before).only(askable),
+            kinds: kinds.without(without),
+            channels,
             ..Inquiry::default()
         }
     }
 
     /// What is to be asked of a server about to be released, which seems to have nothing left of its
     /// client but what is known.
-    pub fn check(known: Known) -> Inquiry {
+    pub fn check(known: Known, without: Kinds) -> Inquiry {
         let kinds = QUESTIONS
             .iter()
             .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
         Inquiry {
-            kinds,
+            kinds: kinds.without(without),
             check: Some(known),
             ..Inquiry::default()
         }
@@ -121,7 +138,7 @@ impl Inquiry {
 
     /// There is nothing to ask.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.kinds.is_empty()
+        self.names.is_empty() && self.kinds.is_empty() && !self.channels
     }
 
     /// The question as SQL: one row, a column for each setting, then one for each kind. Values come
@@ -139,6 +156,9 @@ impl Inquiry {
         }
         for (_, question) in self.asked() {
             columns.push(format!("EXISTS{question}"));
+        }
+        if self.channels {
+            columns.push(CHANNELS.to_string());
         }
         if let Some(known) = &self.check {
             columns.push(known.question());
@@ -170,6 +190,11 @@ impl Inquiry {
             if columns.next()?? != Some(b"f") {
                 answer.left.add(*kind);
             }
+        }
+        if self.channels {
+            let all = columns.next()??.unwrap_or_default().split(|b| *b == b',');
+            let names = all.filter(|digits| !digits.is_empty()).map(decoded);
+            answer.channels = Some(names.collect::<Option<_>>()?);
         }
         if self.check.is_some() {
             answer.unseen = columns.next()??.unwrap_or_default().into();

@@ -8,6 +8,7 @@ use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::limits;
 use crate::link;
+use crate::listen::Name;
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Server};
 
@@ -124,7 +125,8 @@ impl Pooler {
         let before = session.pinned;
         let limited = self.pools.at(server.pool).terms.bounds.pins > 0;
         let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
-        settle(session, server, answer, held || !limited);
+        let gone = settle(session, server, answer, held || !limited);
+        let listener = session.channels.as_ref().map(|own| own.listener.clone());
         let shelf = &mut self.shared.settings;
         session.settings = super::intern(shelf, session.settings.take());
         server.shares_settings(shelf);
@@ -133,10 +135,14 @@ impl Pooler {
             session.since = now;
         }
         client.forgets_blank_session();
+        let pool = server.pool;
+        if let Some(listener) = listener.filter(|_| !gone.is_empty()) {
+            self.leave_channels(client_id, listener, gone, false, out);
+        }
         if before.is_empty() == pinned.is_empty() {
             return;
         }
-        let pool = self.pools.at_mut(server.pool);
+        let pool = self.pools.at_mut(pool);
         if pinned.is_empty() {
             pool.is_unpinned();
         } else {
@@ -181,30 +187,39 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         if server.must_be_cleaned() {
             server.is_cleaned();
+            server.unlistens();
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
             return true;
         }
-        let Some(there) = &server.session else {
-            return false;
-        };
         let mut sql = Vec::new();
-        let mut left = (**there).clone();
-        for name in there.at_once() {
-            settings::reset(&mut sql, name);
-            left.put(name, None);
+        if server.unlistens() {
+            sql.extend_from_slice(b"UNLISTEN *;");
+        }
+        if let Some(there) = &server.session {
+            let mut left = (**there).clone();
+            for name in there.at_once() {
+                settings::reset(&mut sql, name);
+                left.put(name, None);
+            }
+            server.has_settings(super::intern(&mut self.shared.settings, left.shared()));
         }
         if sql.is_empty() {
             return false;
         }
-        server.has_settings(super::intern(&mut self.shared.settings, left.shared()));
         self.run_task(id, server::State::Resetting, &sql, out);
         true
     }
 }
 
 /// What is known of a session once PostgreSQL has answered; `None` if it has refused to. Values of
-/// sequences are kept only for who may keep a server.
-fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, may_keep: bool) {
+/// sequences are kept only for who may keep a server. Returns channels that the listener has heard for
+/// it, and need not any more.
+fn settle(
+    session: &mut Session,
+    server: &mut Server,
+    answer: Option<Answer>,
+    may_keep: bool,
+) -> Vec<Name> {
     let pending = std::mem::take(&mut session.pending);
     let mut sticks = session.pinned.only(STICKS);
     // Cleaned once more, as whether that RESET was rolled back nobody has asked.
@@ -221,10 +236,22 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
     if !may_keep {
         sticks = sticks.without(Kinds::SEQUENCES);
     }
+    let mut gone = Vec::new();
+    let mut listens = Kinds::NOTHING;
+    if let Some(own) = &mut session.channels {
+        let there = answer
+            .as_ref()
+            .and_then(|answer| answer.channels.as_deref());
+        let (left, unheard) = own.settle(there, pending.discarded);
+        gone = left;
+        if unheard {
+            listens = Kinds::LISTENS;
+        }
+    }
     match answer {
         Some(answer) => {
             session.learn(&mut server.session, &answer.settings);
-            session.pinned = answer.left.and(sticks);
+            session.pinned = answer.left.and(sticks).and(listens);
             server.has_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
@@ -238,4 +265,5 @@ fn settle(session: &mut Session, server: &mut Server, answer: Option<Answer>, ma
         session.pinned.add(Kinds::SETS_ANY);
     }
     server.is_soiled(soiled || !session.pinned.is_empty());
+    gone
 }

@@ -46,6 +46,8 @@ pub struct Session {
     pub pieces: Option<Box<Pieces>>,
     /// Its leave to keep a server.
     pub ticket: Option<pins::Ticket>,
+    /// What it listens to, if the listener hears that for it.
+    pub channels: Option<Box<crate::listen::Channels>>,
 }
 
 /// What may have changed since PostgreSQL was last asked.
@@ -129,6 +131,7 @@ impl Session {
             && self.pending.is_empty()
             && self.pieces.is_none()
             && self.ticket.is_none()
+            && self.channels.is_none()
     }
 
     /// What PostgreSQL has said of its settings; `there` is what its server had, and has then.

@@ -28,14 +28,16 @@ impl Upstream<'_> {
             return self.note_front(front, there == header.total());
         }
         let text = chunk.rest().get(HEADER..header.total());
-        self.note_first(&effects(text.ok_or(Flow::Partial)?))
+        self.note_first(&effects(text.ok_or(Flow::Partial)?), true)
     }
 
     /// Notes what running a text may do that was not sent yet, if it may run.
-    pub(crate) fn note_first(&mut self, found: &Effects) -> Result<Verdict, Flow> {
+    /// `simple`: it is a Query.
+    pub(crate) fn note_first(&mut self, found: &Effects, simple: bool) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
         }
+        self.hear_first(found, simple)?;
         let verdict = self.may_keep_server(found)?;
         if verdict == Verdict::Runs {
             self.note(found)?;
@@ -90,15 +92,18 @@ impl Upstream<'_> {
                     self.note_front(text, false)
                 }
                 // No end of its name in sight.
-                None if there.len() > limits::QUERY_READ => self.note_first(&Effects {
-                    kinds: Kinds::DOUBT,
-                    ..Effects::default()
-                }),
+                None if there.len() > limits::QUERY_READ => self.note_first(
+                    &Effects {
+                        kinds: Kinds::DOUBT,
+                        ..Effects::default()
+                    },
+                    false,
+                ),
                 _ => Err(Flow::Partial),
             };
         };
         match howdah_wire::frame::cstr(body) {
-            Some((_, text)) => self.note_first(&effects(text)),
+            Some((_, text)) => self.note_first(&effects(text), false),
             None => Ok(Verdict::Runs),
         }
     }

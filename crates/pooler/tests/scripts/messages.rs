@@ -2,7 +2,7 @@
 
 use howdah_pooler::cancel::Keys;
 use howdah_wire::backend::{Fields, Status, command_tag, key_data, parameter_status};
-use howdah_wire::frame::{HEADER, cstr, header};
+use howdah_wire::frame::{HEADER, cstr, header, u32_be};
 use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::write;
 
@@ -105,6 +105,12 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             let text = b"SERROR\0VERROR\0C08P01\0Mformats\0L9\0RPortalSetResultFormat\0\0";
             buf.extend_from_slice(text);
         }),
+        // Of a process, by a channel: A(7,news)
+        "A" if arguments.len() == 2 => write::message(buf, tag, |buf| {
+            buf.extend_from_slice(&first.parse::<u32>().unwrap().to_be_bytes());
+            buf.extend_from_slice(second.as_bytes());
+            buf.extend_from_slice(b"\0said\0");
+        }),
         "FATAL" => write::error(buf, "FATAL", first, second),
         "N" => write::notice(buf, "NOTICE", "00000", first, None),
         "N42P07" => write::notice(buf, "NOTICE", "42P07", "exists, skipping", None),
@@ -175,6 +181,13 @@ fn backend(tag: u8, body: &[u8]) -> String {
         b'D' => format!("D({})", text(&body[6..])),
         b'd' => format!("d({})", text(body)),
         b'R' => format!("R({})", body[3]),
+        b'A' if body.ends_with(b"\0said\0") => {
+            let (pid, rest) = u32_be(body).unwrap();
+            let place = u32::from(Keys::worker(pid).0) << 22 | (Keys::slot(pid) + 1);
+            let pid = if pid < 1000 { pid } else { place };
+            let (channel, _) = cstr(rest).unwrap();
+            format!("A({pid},{})", text(channel))
+        }
         _ => char::from(tag).to_string(),
     }
 }

@@ -40,6 +40,7 @@ use howdah_pooler::event::{
     Action, Address, Answer, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
     UnixPeer, WorkerId,
 };
+use howdah_pooler::listen::{FromListener, ToListener};
 use howdah_pooler::mail::{FromBroker, Mail, ToBroker};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{self, Estate, Parcel};
@@ -820,6 +821,14 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Cancelled(_, known) => format!("cancelled {known}"),
         Mail::SchemaChanged(..) => "schema changed".into(),
         Mail::Standby(_, standby) => format!("standby {standby}"),
+        Mail::ToListener(ToListener::Hear(_)) => "hear".into(),
+        Mail::ToListener(ToListener::Pass { .. }) => "pass".into(),
+        Mail::ToListener(ToListener::Leave { .. }) => "leave".into(),
+        Mail::FromListener(FromListener::Hears(_, Ok(()))) => "hears".into(),
+        Mail::FromListener(FromListener::Hears(_, Err(why))) => format!("hears not: {why:?}"),
+        Mail::FromListener(FromListener::Passed(_)) => "passed".into(),
+        Mail::FromListener(FromListener::Notified(..)) => "notified".into(),
+        Mail::FromListener(FromListener::Lost(_)) => "listener lost".into(),
         other => format!("{other:?}"),
     }
 }

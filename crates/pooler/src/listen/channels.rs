@@ -1,0 +1,208 @@
+//! What a client listens to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::{Name, Notification};
+use crate::effect;
+use crate::limits;
+use crate::pool::PoolKey;
+
+/// Why nothing is sent to a client, and nothing of it is worked through, for the listener has to
+/// answer first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hush {
+    /// Nothing of that kind.
+    #[default]
+    No,
+    /// It has wished for channels.
+    Wishes,
+    /// What was committed before its next message has to be heard.
+    Passes,
+    /// Its idle ReadyForQuery is kept back: what it listens to has to be asked first.
+    Ready,
+    /// Its idle ReadyForQuery is kept back until what was committed before is heard.
+    Round,
+}
+
+/// The name of the channel that tells whether an UNLISTEN in a transaction was committed.
+const MARK: &str = "howdah_unlisten_";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Channels {
+    /// Its listener.
+    pub listener: Arc<PoolKey>,
+    /// What it hears. True once its LISTEN is committed; until then what is heard waits.
+    names: BTreeMap<Name, bool>,
+    /// What it has wished for.
+    pub wished: Vec<Name>,
+    /// In which encoding it hears.
+    pub encoding: Option<Box<[u8]>>,
+    /// LISTEN is not for the listener: it has refused, or there is none.
+    pub alone: bool,
+    /// Something failed since its last UNLISTEN was sent outside of a transaction block.
+    pub failed: bool,
+    /// All is heard that was committed before its next message.
+    pub sure: bool,
+    /// UNLISTENs whose transaction is not over.
+    unlistens: Vec<Unlisten>,
+    /// How many marks there ever were.
+    marks: u64,
+    /// What it is to be told when it is idle.
+    waits: VecDeque<Heard>,
+    /// What that takes, in bytes.
+    size: usize,
+}
+
+/// An UNLISTEN that PostgreSQL has not agreed to yet.
+#[derive(Debug)]
+struct Unlisten {
+    all: bool,
+    names: Vec<Name>,
+    /// It is in a transaction block: this channel is listened to if it was committed.
+    mark: Option<String>,
+}
+
+/// A notification for a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// What was said.
+    pub notification: Arc<Notification>,
+    /// It is certainly the client's own.
+    pub own: bool,
+}
+
+impl Channels {
+    /// None yet.
+    pub fn new(listener: Arc<PoolKey>) -> Channels {
+        Channels {
+            listener,
+            names: BTreeMap::new(),
+            wished: Vec::new(),
+            encoding: None,
+            alone: false,
+            failed: false,
+            sure: false,
+            unlistens: Vec::new(),
+            marks: 0,
+            waits: VecDeque::new(),
+            size: 0,
+        }
+    }
+
+    /// It hears nothing.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// It hears this channel.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// It hears something that it may not listen to yet.
+    pub fn are_tentative(&self) -> bool {
+        self.names.values().any(|listens| !listens)
+    }
+
+    /// All that it hears, or has wished for.
+    pub fn all(&self) -> Vec<Name> {
+        let names = self.names.keys().chain(&self.wished);
+        names.cloned().collect()
+    }
+
+    /// What it listens to.
+    pub fn listened(&self) -> impl Iterator<Item = &Name> {
+        let listened = self.names.iter().filter(|(_, listens)| **listens);
+        listened.map(|(name, _)| name)
+    }
+
+    /// The listener has granted what was wished for.
+    pub fn granted(&mut self) {
+        for name in self.wished.drain(..) {
+            self.names.entry(name).or_insert(false);
+        }
+    }
+
+    /// An UNLISTEN is sent. In a transaction block: the channel to listen to behind that.
+    pub fn unlisten(&mut self, told: &effect::Channels, in_block: bool) -> Option<String> {
+        self.failed &= in_block;
+        self.marks += 1;
+        let mark = in_block.then(|| format!("{MARK}{}", self.marks));
+        self.unlistens.push(Unlisten {
+            all: told.unlistens_all,
+            names: told.unlistens.clone(),
+            mark: mark.clone(),
+        });
+        mark
+    }
+
+    /// A transaction is over. `there` is what its server listens to, where that was asked; a server
+    /// that would not tell is believed to listen itself. Returns what is not heard any more, and
+    /// whether the server listens to something that is not heard.
+    pub fn settle(&mut self, there: Option<&[Name]>, discarded: bool) -> (Vec<Name>, bool) {
+        let before: Vec<Name> = self.names.keys().cloned().collect();
+        let there = there.unwrap_or_default();
+        if discarded {
+            self.names.clear();
+        }
+        for unlisten in std::mem::take(&mut self.unlistens) {
+            let done = match unlisten.mark {
+                Some(mark) => there.iter().any(|name| **name == *mark.as_bytes()),
+                None => !self.failed,
+            };
+            if done {
+                let stays = |name: &Name| !unlisten.all && !unlisten.names.contains(name);
+                self.names.retain(|name, _| stays(name));
+            }
+        }
+        let mut unheard = false;
+        for name in there {
+            if before.contains(name) {
+                self.names.insert(name.clone(), true);
+            } else if !name.starts_with(MARK.as_bytes()) {
+                unheard = true;
+            }
+        }
+        self.names.retain(|_, listens| *listens);
+        let gone = |name: &Name| !self.names.contains_key(name);
+        (before.into_iter().filter(gone).collect(), unheard)
+    }
+
+    /// Something was heard that waits until its client is idle. False if that is too much.
+    pub fn keep(&mut self, heard: Heard) -> bool {
+        self.size += heard.notification.size();
+        self.waits.push_back(heard);
+        self.size <= limits::HEARD
+    }
+
+    /// What is heard of channels that it may not listen to yet was said before its transaction's
+    /// end.
+    pub fn forget_tentative(&mut self) {
+        let names = &self.names;
+        self.waits
+            .retain(|heard| names.get(&heard.notification.channel) == Some(&true));
+        self.size = self.waits.iter().map(|h| h.notification.size()).sum();
+    }
+
+    /// What its client is to be told now.
+    pub fn take(&mut self) -> Vec<Heard> {
+        self.size = 0;
+        let names = &self.names;
+        let waits = self.waits.drain(..);
+        waits
+            .filter(|heard| names.get(&heard.notification.channel) == Some(&true))
+            .collect()
+    }
+
+    /// Nothing waits.
+    pub fn is_silent(&self) -> bool {
+        self.waits.is_empty()
+    }
+
+    /// It listens to this channel.
+    pub fn listens_to(&self, name: &[u8]) -> bool {
+        self.names.get(name) == Some(&true)
+    }
+}

@@ -1,0 +1,474 @@
+//! Verbs of a client's worker: what its client listens to, and what it is told.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::tag::backend;
+use howdah_wire::write;
+
+use super::listener::quote;
+use super::{
+    Channels, Demand, FromListener, Heard, Hush, Name, Notification, Refused, ToListener, Wish,
+};
+use crate::Shared;
+use crate::client;
+use crate::effect::{Effects, Kinds};
+use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
+use crate::fault::Fault;
+use crate::ledger::Part;
+use crate::link::upstream::{Flow, Upstream};
+use crate::mail::Mail;
+use crate::next::Next;
+use crate::params::Params;
+use crate::pool::PoolKey;
+use crate::pooler::Pooler;
+
+/// What the listener has to do before a text runs.
+impl Upstream<'_> {
+    /// A text is about to be sent that has effects, as a Query (`simple`) or bound. What it listens
+    /// to must be heard before.
+    pub(crate) fn hear_first(&mut self, found: &Effects, simple: bool) -> Result<(), Flow> {
+        if self.client.listens() {
+            self.pass_first(found)?;
+            self.show_channels(found)?;
+            self.unlisten(found, simple)?;
+        }
+        if !found.kinds.any(Kinds::LISTENS) || !self.may_share(found) {
+            return Ok(());
+        }
+        let Some(told) = &found.channels else {
+            return Ok(());
+        };
+        if self.linked().link.owes_ready() {
+            return Err(self.stall());
+        }
+        let session = self.client.session.as_deref();
+        let own = session.and_then(|session| session.channels.as_deref());
+        let unheard = |name: &&Name| own.is_none_or(|own| !own.has(name));
+        let wished: Vec<Name> = told.listens.iter().filter(unheard).cloned().collect();
+        if !wished.is_empty() {
+            return Err(Flow::NeedChannels(wished));
+        }
+        self.linked().will_unlisten();
+        Ok(())
+    }
+
+    /// What a client listens to is what its server says, for a text that asks it: the server listens,
+    /// too. Within a transaction it would not at once.
+    pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
+        if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
+            return Ok(());
+        }
+        let server = self.linked();
+        if server.shows_channels() {
+            return Ok(());
+        }
+        if server.status != Status::Idle || server.link.group_open() {
+            return Err(Flow::Broken(Fault::ChannelsUnclear));
+        }
+        if server.link.is_owed() {
+            return Err(self.stall());
+        }
+        server.will_show_channels();
+        server.has_unnamed(None);
+        server.link.await_query();
+        let session = self.client.session.as_deref();
+        let own = session.and_then(|session| session.channels.as_deref());
+        let mut sql = Vec::new();
+        for name in own.iter().flat_map(|own| own.listened()) {
+            listen(&mut sql, name);
+        }
+        let to = self.to();
+        self.out.send_with(to, |buf| write::query(buf, &sql));
+        Ok(())
+    }
+
+    /// A text's LISTEN is for the listener.
+    pub(crate) fn may_share(&self, found: &Effects) -> bool {
+        let session = self.client.session.as_deref();
+        let refused = session.is_some_and(|session| {
+            let alone = session.channels.as_ref().is_some_and(|c| c.alone);
+            alone || session.pinned.any(Kinds::LISTENS)
+        });
+        self.shares_listen && self.renames && found.channels.is_some() && !refused
+    }
+
+    /// What was committed before some texts must be heard before they run: of a COMMIT behind a
+    /// LISTEN, as what was said before that is not for the client; of a NOTIFY, to know it apart.
+    fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
+        let server = self.linked();
+        let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
+        let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
+        let session = self.client.session.as_mut();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return Ok(());
+        };
+        let ends = !idle && found.kinds.any(Kinds::ENDS) && own.are_tentative();
+        let sure = std::mem::take(&mut own.sure);
+        match (notifies || ends) && !sure {
+            true => Err(Flow::NeedPass),
+            false => Ok(()),
+        }
+    }
+
+    /// An UNLISTEN is about to be sent. In a transaction block it has a mark: a channel that the
+    /// server listens to if PostgreSQL has not undone both.
+    fn unlisten(&mut self, found: &Effects, simple: bool) -> Result<(), Flow> {
+        if !found.kinds.any(Kinds::UNLISTENS) {
+            return Ok(());
+        }
+        let server = self.linked();
+        let (in_block, fails) = (server.status != Status::Idle, !server.not_failed());
+        let ends = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
+        let session = self.client.session.as_mut();
+        let own = session.and_then(|session| session.channels.as_mut());
+        let (Some(own), Some(told)) = (own, &found.channels) else {
+            return Err(Flow::Broken(Fault::UnlistenUnclear));
+        };
+        // Behind the mark, `UNLISTEN *` takes it away as well.
+        if ends || in_block && !simple && told.unlistens_all {
+            return Err(Flow::Broken(Fault::UnlistenUnclear));
+        }
+        if fails {
+            return Ok(());
+        }
+        let Some(mark) = own.unlisten(told, in_block) else {
+            return Ok(());
+        };
+        if let Some(session) = &mut self.client.session {
+            session.pending.kinds.add(Kinds::LISTENS);
+        }
+        self.linked().will_unlisten();
+        let mut sql = Vec::new();
+        listen(&mut sql, mark.as_bytes());
+        match simple {
+            true => self.mark = Some(sql),
+            false => self.run_for_us(&sql, Part::Whole),
+        }
+        Ok(())
+    }
+
+    /// Behind a Query with UNLISTEN its mark is set.
+    pub(crate) fn set_mark(&mut self) {
+        let Some(sql) = self.mark.take() else {
+            return;
+        };
+        let to = self.to();
+        self.linked().link.await_query();
+        self.out.send_with(to, |buf| write::query(buf, &sql));
+    }
+}
+
+impl Pooler {
+    /// The worker of a listener.
+    pub(super) fn listener_at(&self, key: &PoolKey) -> WorkerId {
+        let hash = crate::seeded(0).hash_one((&*key.database, &*key.user));
+        WorkerId((hash % u64::from(self.workers)) as u16)
+    }
+
+    /// A client is about to listen to channels: they have to be heard first.
+    pub(crate) fn wish_for_channels(&mut self, id: ClientId, channels: Vec<Name>, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
+            return;
+        };
+        let user = self.config.listen_user(&pool.terms.database);
+        let known = user.is_none_or(|user| *user == *pool.key.user);
+        let key = PoolKey {
+            database: pool.key.database.clone(),
+            user: user.map_or_else(|| pool.key.user.clone(), Arc::from),
+            lookups: false,
+            listens: true,
+        };
+        client.hushes(Hush::Wishes, self.now);
+        let session = client.session.get_or_insert_default();
+        let own = session
+            .channels
+            .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
+        own.wished = channels.clone();
+        let listener = own.listener.clone();
+        let encoding = encoding_of(&self.shared, client.params.as_deref());
+        let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
+        if own.is_empty() {
+            own.encoding = encoding.clone();
+        }
+        let ends = client.link().and_then(|server| {
+            let server = self.servers.get(server)?;
+            server.ends.as_ref()
+        });
+        let wish = Wish {
+            hearer: (self.worker, id),
+            channels,
+            demand: Demand {
+                place: ends.map(|ends| ends.remote.clone()),
+                encoding,
+            },
+            keys: pool.scram_keys.clone().filter(|_| known),
+            secret: pool.found_secret.clone().filter(|_| known),
+            listener,
+        };
+        let to = self.listener_at(&wish.listener);
+        let wish = ToListener::Hear(Box::new(wish));
+        out.push(Action::Post(to, Mail::ToListener(wish)));
+    }
+
+    /// What was committed by now has to be heard before a client goes on.
+    pub(crate) fn await_pass(&mut self, id: ClientId, hush: Hush, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let session = client.session.as_ref();
+        let Some(own) = session.and_then(|session| session.channels.as_ref()) else {
+            return;
+        };
+        let listener = own.listener.clone();
+        client.hushes(hush, self.now);
+        let hearer = (self.worker, id);
+        let to = self.listener_at(&listener);
+        let pass = ToListener::Pass { listener, hearer };
+        out.push(Action::Post(to, Mail::ToListener(pass)));
+    }
+
+    /// A client's server is at rest. False if the client must be told something first, which has to
+    /// be found out.
+    pub(crate) fn has_heard(&mut self, id: ClientId, server: ServerId, out: &mut Out) -> bool {
+        let client = self.clients.at(id);
+        if client.leaving {
+            return true;
+        }
+        match client.hush() {
+            Hush::No => return true,
+            Hush::Wishes | Hush::Passes | Hush::Round => return false,
+            Hush::Ready => {}
+        }
+        let asks = |client: &client::Client| {
+            let session = client.session.as_ref();
+            session.is_some_and(|session| !session.pending.is_empty())
+        };
+        if asks(client) {
+            self.session_keeps(id, server, out);
+        }
+        let client = self.clients.at(id);
+        if asks(client) || !matches!(client.state(), client::State::Linked(_)) {
+            return false;
+        }
+        let session = client.session.as_ref();
+        let own = session.and_then(|session| session.channels.as_ref());
+        if own.is_none_or(|own| own.is_empty()) {
+            self.end_hush(id, out);
+            return true;
+        }
+        self.await_pass(id, Hush::Round, out);
+        false
+    }
+
+    /// What a client has waited for is known: it is told, and goes on.
+    fn end_hush(&mut self, id: ClientId, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let hush = client.ends_hush();
+        if matches!(hush, Hush::Ready | Hush::Round) {
+            self.tell_heard(id, out);
+            out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
+        }
+    }
+
+    /// A listener's worker says something.
+    pub(crate) fn from_listener(&mut self, mail: FromListener, out: &mut Out) {
+        match mail {
+            FromListener::Hears(client, result) => self.hears(client, result, out),
+            FromListener::Passed(clients) => {
+                for client in clients {
+                    self.passed(client, out);
+                }
+            }
+            FromListener::Notified(notification, clients) => {
+                for client in clients {
+                    self.notified(client, &notification, out);
+                }
+            }
+            FromListener::Lost(clients) => {
+                for client in clients {
+                    self.disconnect(client, Fault::ListenerLost, out);
+                }
+            }
+        }
+    }
+
+    /// A client hears what it has wished for, or can't.
+    fn hears(&mut self, id: ClientId, result: Result<(), Refused>, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        if client.hush() != Hush::Wishes {
+            return;
+        }
+        let session = client.session.as_mut();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return;
+        };
+        match result {
+            Ok(()) => own.granted(),
+            Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
+            Err(Refused::Unfit) => {
+                own.wished.clear();
+                own.alone = true;
+            }
+        }
+        self.goes_on(id, out);
+    }
+
+    /// All that was committed before it was asked has come.
+    fn passed(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        if !matches!(client.hush(), Hush::Passes | Hush::Round) {
+            return;
+        }
+        if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
+            server.is_heard();
+        }
+        if client.hush() == Hush::Passes
+            && let Some(session) = &mut client.session
+            && let Some(own) = &mut session.channels
+        {
+            own.forget_tentative();
+            own.sure = true;
+        }
+        self.goes_on(id, out);
+    }
+
+    /// A client's next message has waited for its server, which it keeps; behind a transaction others
+    /// come first.
+    fn goes_on(&mut self, id: ClientId, out: &mut Out) {
+        let over = self.clients.at(id).hush() == Hush::Round;
+        self.end_hush(id, out);
+        if !over {
+            self.resume(id, out);
+        }
+        if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
+            self.settle(server, out);
+        }
+        if over {
+            self.next.note(Next::Resume(id));
+        }
+    }
+
+    /// A channel that a client hears was notified.
+    fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        let server = client.link().and_then(|server| self.servers.get(server));
+        let own = server.is_some_and(|server| {
+            let key = server.key.as_ref();
+            !server.is_unheard() && key.is_some_and(|(pid, _)| *pid == notification.pid)
+        });
+        let Some(channels) = client.session.as_mut().and_then(|s| s.channels.as_mut()) else {
+            return;
+        };
+        if !channels.has(&notification.channel) {
+            return;
+        }
+        let encoding = encoding_of(&self.shared, client.params.as_deref());
+        if !notification.payload.is_ascii() && encoding != channels.encoding.as_deref() {
+            return self.disconnect(id, Fault::OtherEncoding, out);
+        }
+        let heard = Heard {
+            notification: notification.clone(),
+            own,
+        };
+        if !channels.keep(heard) {
+            return self.disconnect(id, Fault::TooMuchHeard, out);
+        }
+        if self.may_be_told(id) {
+            self.tell_heard(id, out);
+        }
+    }
+
+    /// A client is idle, or waits for a server, and reads what it is sent.
+    fn may_be_told(&self, id: ClientId) -> bool {
+        let client = self.clients.at(id);
+        if client.is_hushed() || client.congested {
+            return false;
+        }
+        match *client.state() {
+            client::State::Idle | client::State::Waiting => true,
+            client::State::Linked(server) => {
+                let server = self.servers.at(server);
+                server.status == Status::Idle
+                    && !server.link.is_owed()
+                    && !server.link.group_open()
+                    && !server.inbox.relaying()
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells a client what it has not been told yet.
+    pub(crate) fn tell_heard(&mut self, id: ClientId, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let session = client.session.as_mut();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return;
+        };
+        if own.is_silent() {
+            return;
+        }
+        let heard = own.take();
+        let login = self.login_pid(id);
+        for Heard { notification, own } in heard {
+            let pid = if own { login } else { notification.pid };
+            out.send_with(Peer::Client(id), |buf| {
+                write::message(buf, backend::NOTIFICATION, |buf| {
+                    buf.extend_from_slice(&pid.to_be_bytes());
+                    buf.extend_from_slice(&notification.channel);
+                    buf.push(0);
+                    buf.extend_from_slice(&notification.payload);
+                    buf.push(0);
+                });
+            });
+        }
+    }
+
+    /// A client that has been slow to read, or was bound to a server, may be told what it has heard.
+    pub(crate) fn tell_if_idle(&mut self, id: ClientId, out: &mut Out) {
+        if self.clients.get(id).is_some_and(client::Client::listens) && self.may_be_told(id) {
+            self.tell_heard(id, out);
+        }
+    }
+
+    /// The process id that a client was told at login.
+    fn login_pid(&self, id: ClientId) -> u32 {
+        let client = self.clients.at(id);
+        match &client.old_key {
+            Some(key) => key.pid,
+            None => self.own_key(id, client.long_key).0,
+        }
+    }
+
+    /// A client is not to hear some channels any more. `ends`: it is gone.
+    pub(crate) fn leave_channels(
+        &mut self,
+        id: ClientId,
+        listener: Arc<PoolKey>,
+        channels: Vec<Name>,
+        ends: bool,
+        out: &mut Out,
+    ) {
+        let hearer = (self.worker, id);
+        let to = self.listener_at(&listener);
+        let leave = ToListener::Leave {
+            listener,
+            hearer,
+            channels,
+            ends,
+        };
+        out.push(Action::Post(to, Mail::ToListener(leave)));
+    }
+}
+
+/// In which encoding a client is told what it has heard.
+fn encoding_of<'a>(shared: &Shared, params: Option<&'a Params>) -> Option<&'a [u8]> {
+    let position = shared.tracked.position(b"client_encoding")?;
+    params?.get(position)
+}
+
+fn listen(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.extend_from_slice(b"LISTEN ");
+    quote(sql, name);
+    sql.push(b';');
+}

@@ -1,0 +1,276 @@
+//! The state of a listening connection: who hears which channel, and its rounds.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use super::{Hearer, Name, Refused};
+use crate::Seeded;
+use crate::event::{Address, ServerId, Time};
+use crate::limits;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Listener {
+    /// Its connection, once that is logged in.
+    pub server: Option<ServerId>,
+    /// When it was last used, or since when it is wanted.
+    pub since: Time,
+    channels: HashMap<Name, Channel, Seeded>,
+    /// Channels that nobody may hear any more.
+    left: BTreeSet<Name>,
+    /// What the next round is for.
+    waiting: Vec<Wait>,
+    round: Option<Round>,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    /// The connection listens to it, or is about to.
+    on: bool,
+    hearers: Vec<Hearer>,
+}
+
+/// Who waits for the end of a round, and for which channels.
+#[derive(Debug)]
+struct Wait {
+    hearer: Hearer,
+    wants: Vec<Name>,
+    demand: Demand,
+}
+
+/// What a listening connection has to be, to be of use to a client.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Demand {
+    /// Where the client's server is.
+    pub place: Option<Address>,
+    /// The client's encoding.
+    pub encoding: Option<Box<[u8]>>,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    waits: Vec<Wait>,
+    adds: Vec<Name>,
+    drops: Vec<Name>,
+    failed: bool,
+}
+
+/// Whom a round's end concerns.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Told {
+    /// It hears what it has wished for, or can't.
+    Hears(Hearer, Result<(), Refused>),
+    /// All is told that was committed before it asked.
+    Passed(Hearer),
+}
+
+impl Listener {
+    /// One that is not connected.
+    pub fn new(seeded: Seeded, now: Time) -> Listener {
+        Listener {
+            server: None,
+            since: now,
+            channels: HashMap::with_hasher(seeded),
+            left: BTreeSet::new(),
+            waiting: Vec::new(),
+            round: None,
+        }
+    }
+
+    /// Nobody hears by it, and nobody wants to.
+    pub fn is_unused(&self) -> bool {
+        self.waiting.is_empty()
+            && self.round.as_ref().is_none_or(|r| r.waits.is_empty())
+            && self.channels.values().all(|c| c.hearers.is_empty())
+    }
+
+    /// A client is about to listen to channels. False if there would be too many.
+    pub fn hear(&mut self, hearer: Hearer, wants: Vec<Name>, demand: Demand) -> bool {
+        let new = wants
+            .iter()
+            .filter(|name| !self.channels.contains_key(*name));
+        if self.channels.len() + new.count() > limits::CHANNELS {
+            return false;
+        }
+        for name in &wants {
+            self.channels.entry(name.clone()).or_default();
+            self.left.remove(name);
+        }
+        self.waiting.push(Wait {
+            hearer,
+            wants,
+            demand,
+        });
+        true
+    }
+
+    /// A client has to know that all is heard that was committed by now.
+    pub fn pass(&mut self, hearer: Hearer) {
+        self.waiting.push(Wait {
+            hearer,
+            wants: Vec::new(),
+            demand: Demand::default(),
+        });
+    }
+
+    /// It is connected: who has wished for it that it is no use to.
+    pub fn connected(&mut self, server: ServerId, suits: impl Fn(&Demand) -> bool) -> Vec<Hearer> {
+        self.server = Some(server);
+        let unfit = self.waiting.extract_if(.., |wait| !suits(&wait.demand));
+        unfit.map(|wait| wait.hearer).collect()
+    }
+
+    /// A client listens to some channels no longer. `ends`: nor does it wait for anything.
+    pub fn leave(&mut self, hearer: Hearer, names: &[Name], ends: bool) {
+        if ends {
+            let others = |wait: &Wait| wait.hearer != hearer;
+            self.waiting.retain(others);
+            if let Some(round) = &mut self.round {
+                round.waits.retain(others);
+            }
+        }
+        for name in names {
+            self.leave_one(hearer, name);
+        }
+    }
+
+    fn leave_one(&mut self, hearer: Hearer, name: &Name) {
+        let Some(channel) = self.channels.get_mut(name) else {
+            return;
+        };
+        channel.hearers.retain(|other| *other != hearer);
+        if channel.hearers.is_empty() {
+            self.left.insert(name.clone());
+        }
+    }
+
+    /// Who hears a channel.
+    pub fn hearers(&self, name: &[u8]) -> &[Hearer] {
+        self.channels.get(name).map_or(&[], |c| &c.hearers)
+    }
+
+    /// Begins a round, if there is something to do and none is under way: the text of its Query.
+    pub fn begin(&mut self) -> Option<Vec<u8>> {
+        if self.round.is_some() {
+            return None;
+        }
+        let mut round = Round {
+            waits: std::mem::take(&mut self.waiting),
+            ..Round::default()
+        };
+        for name in round.waits.iter().flat_map(|wait| &wait.wants) {
+            let channel = self.channels.entry(name.clone()).or_default();
+            if !std::mem::replace(&mut channel.on, true) {
+                round.adds.push(name.clone());
+            }
+        }
+        let wanted = |name: &Name| round.waits.iter().any(|wait| wait.wants.contains(name));
+        for name in std::mem::take(&mut self.left) {
+            let Some(channel) = self.channels.get_mut(&name) else {
+                continue;
+            };
+            if !channel.hearers.is_empty() || wanted(&name) {
+                continue;
+            }
+            if std::mem::take(&mut channel.on) {
+                round.drops.push(name);
+            } else {
+                self.channels.remove(&name);
+            }
+        }
+        if round.waits.is_empty() && round.drops.is_empty() {
+            return None;
+        }
+        let mut sql = Vec::new();
+        for (command, names) in [("LISTEN ", &round.adds), ("UNLISTEN ", &round.drops)] {
+            for name in names {
+                sql.extend_from_slice(command.as_bytes());
+                quote(&mut sql, name);
+                sql.push(b';');
+            }
+        }
+        self.round = Some(round);
+        Some(sql)
+    }
+
+    /// PostgreSQL has refused the round that is under way.
+    pub fn fail(&mut self) {
+        if let Some(round) = &mut self.round {
+            round.failed = true;
+        }
+    }
+
+    /// The round is over.
+    pub fn end(&mut self) -> Vec<Told> {
+        let Some(round) = self.round.take() else {
+            return Vec::new();
+        };
+        let failed = round.failed && !(round.adds.is_empty() && round.drops.is_empty());
+        if failed {
+            for name in &round.adds {
+                if let Some(channel) = self.channels.get_mut(name) {
+                    channel.on = false;
+                }
+            }
+            for name in &round.drops {
+                if let Some(channel) = self.channels.get_mut(name) {
+                    channel.on = true;
+                }
+            }
+        }
+        let mut told = Vec::new();
+        for wait in round.waits {
+            if wait.wants.is_empty() {
+                told.push(Told::Passed(wait.hearer));
+                continue;
+            }
+            let off = |name: &Name| !self.channels.get(name).is_some_and(|c| c.on);
+            if wait.wants.iter().any(off) {
+                self.left.extend(wait.wants);
+                told.push(Told::Hears(wait.hearer, Err(Refused::Unfit)));
+                continue;
+            }
+            for name in wait.wants {
+                let hearers = &mut self.channels.entry(name).or_default().hearers;
+                if !hearers.contains(&wait.hearer) {
+                    hearers.push(wait.hearer);
+                }
+            }
+            told.push(Told::Hears(wait.hearer, Ok(())));
+        }
+        for name in round.drops {
+            let off = self.channels.get(&name).is_some_and(|c| !c.on);
+            let wanted = self.waiting.iter().any(|w| w.wants.contains(&name));
+            if off && !wanted {
+                self.channels.remove(&name);
+            }
+        }
+        told
+    }
+
+    /// It is not connected any more, or will not be: who has heard by it, and who has wished to.
+    pub fn lose(&mut self) -> (BTreeSet<Hearer>, BTreeSet<Hearer>) {
+        let hearers = self.channels.drain().flat_map(|(_, c)| c.hearers);
+        let hearers: BTreeSet<Hearer> = hearers.collect();
+        let round = self.round.take().unwrap_or_default();
+        let waits = round.waits.into_iter().chain(self.waiting.drain(..));
+        let wishes = waits.map(|wait| wait.hearer);
+        let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
+        self.left.clear();
+        self.server = None;
+        (hearers, wishes)
+    }
+}
+
+/// Appends a name in double quotes.
+pub(super) fn quote(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.push(b'"');
+    for byte in name {
+        if *byte == b'"' {
+            sql.push(b'"');
+        }
+        sql.push(*byte);
+    }
+    sql.push(b'"');
+}

@@ -1,0 +1,132 @@
+//! LISTEN without a server of one's own (`listen = share`).
+//!
+//! ```text
+//!   client ---- its worker ----- mail -----> the listener's worker ---- listening connection
+//!               Channels:                    Listener:
+//!               what the client listens to   who hears each channel; rounds
+//! ```
+//!
+//! For each database and user one server listens for all clients, each channel once. Its worker is
+//! found by the database's name; everybody else reaches it by mail, which keeps its order.
+//!
+//! **What a client listens to** PostgreSQL decides. Before a text with LISTEN runs, the listener
+//! listens to the text's channels and the client is among their hearers, so that nothing is missed.
+//! Then the text runs on the client's server as it is. At the end of the transaction that server is
+//! asked what it listens to: what is there the client listens to from then on, by the listener. So
+//! rollbacks, savepoints and errors need no rules. The server listens to nothing when another client
+//! gets it, and what it notifies meanwhile is dropped.
+//!
+//! **Rounds.** All that is wanted of the listener goes there as one Query: LISTEN and UNLISTEN
+//! commands, or nothing. One round is under way at a time; what comes meanwhile is for the next. When
+//! its ReadyForQuery comes, all that was committed before it was sent has been heard.
+//!
+//! **Order.** PostgreSQL tells a session what was committed before a transaction of it has ended,
+//! before it says that it is idle. So a listening client's idle ReadyForQuery is kept back until a
+//! round has ended that was begun behind it; and in a transaction what is heard waits.
+
+mod channels;
+mod hearing;
+mod listener;
+mod operator;
+
+#[cfg(test)]
+mod tests;
+
+pub use channels::{Channels, Heard, Hush};
+pub use listener::{Demand, Listener, Told};
+
+use std::sync::Arc;
+
+use crate::auth::{ScramKeys, Secret};
+use crate::event::{ClientId, WorkerId};
+use crate::pool::PoolKey;
+
+/// The name of a channel.
+pub type Name = Box<[u8]>;
+
+/// A client that hears a channel, wherever it is.
+pub type Hearer = (WorkerId, ClientId);
+
+/// What the listener has heard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notification {
+    /// Of the server that has notified.
+    pub pid: u32,
+    /// The channel.
+    pub channel: Name,
+    /// What was said.
+    pub payload: Box<[u8]>,
+}
+
+impl Notification {
+    /// What it takes while it waits for a client, in bytes, about.
+    pub fn size(&self) -> usize {
+        size_of::<Notification>() + self.channel.len() + self.payload.len()
+    }
+}
+
+/// What the worker of a listener is told.
+#[derive(Debug)]
+pub enum ToListener {
+    /// A client is about to listen to channels: [`FromListener::Hears`] answers.
+    Hear(Box<Wish>),
+    /// A client has to know that all is heard that was committed by now: [`FromListener::Passed`]
+    /// answers.
+    Pass {
+        /// Which listener.
+        listener: Arc<PoolKey>,
+        /// Who.
+        hearer: Hearer,
+    },
+    /// A client listens to these channels no longer. No answer.
+    Leave {
+        /// Which listener.
+        listener: Arc<PoolKey>,
+        /// Who.
+        hearer: Hearer,
+        /// Which channels.
+        channels: Vec<Name>,
+        /// It is gone: nor does it wait for anything.
+        ends: bool,
+    },
+}
+
+/// A client is about to listen to channels.
+#[derive(Debug)]
+pub struct Wish {
+    /// Which listener.
+    pub listener: Arc<PoolKey>,
+    /// Who.
+    pub hearer: Hearer,
+    /// Which channels.
+    pub channels: Vec<Name>,
+    /// What the connection has to be.
+    pub demand: Demand,
+    /// What the client's pool knows of its user, for the listener's login.
+    pub keys: Option<ScramKeys>,
+    /// Likewise.
+    pub secret: Option<Secret>,
+}
+
+/// What a listener's worker tells.
+#[derive(Debug)]
+pub enum FromListener {
+    /// A client hears its channels from now on, or why it can't.
+    Hears(ClientId, Result<(), Refused>),
+    /// All was told that was committed before it was asked.
+    Passed(Vec<ClientId>),
+    /// It was notified.
+    Notified(Arc<Notification>, Vec<ClientId>),
+    /// The listener is gone: nobody knows what was missed.
+    Lost(Vec<ClientId>),
+}
+
+/// Why a client can't hear by the listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is no listener, or it is no use to this client: the client listens on a server of its
+    /// own.
+    Unfit,
+    /// There are too many channels.
+    TooMany,
+}

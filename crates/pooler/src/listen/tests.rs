@@ -1,0 +1,251 @@
+//! What a client listens to, and a listener's rounds.
+
+use std::sync::Arc;
+
+use super::{Channels, Demand, Heard, Hearer, Listener, Name, Notification, Refused, Told};
+use crate::effect;
+use crate::event::{ClientId, ServerId, Time, WorkerId};
+use crate::limits;
+use crate::pool::PoolKey;
+
+fn client(index: u32) -> Hearer {
+    let id = ClientId {
+        index,
+        generation: 0,
+    };
+    (WorkerId(index as u16 % 2), id)
+}
+
+fn names(text: &str) -> Vec<Name> {
+    text.split_whitespace()
+        .map(|name| name.as_bytes().into())
+        .collect()
+}
+
+fn connected() -> Listener {
+    let mut listener = Listener::new(crate::seeded(1), Time(0));
+    let server = ServerId {
+        index: 0,
+        generation: 0,
+    };
+    assert!(listener.connected(server, |_| true).is_empty());
+    listener
+}
+
+fn wish(listener: &mut Listener, hearer: Hearer, text: &str) {
+    assert!(listener.hear(hearer, names(text), Demand::default()));
+}
+
+fn begin(listener: &mut Listener) -> Option<String> {
+    let sql = listener.begin()?;
+    Some(String::from_utf8_lossy(&sql).into_owned())
+}
+
+#[test]
+fn each_channel_is_listened_to_once() {
+    let (one, two) = (client(1), client(2));
+    let mut listener = connected();
+    assert_eq!(begin(&mut listener), None);
+    wish(&mut listener, one, "a b\"");
+    let sql = r#"LISTEN "a";LISTEN "b""";"#;
+    assert_eq!(begin(&mut listener).as_deref(), Some(sql));
+    // Nobody hears it before the round is over, and what comes meanwhile is for the next.
+    wish(&mut listener, two, "a c");
+    listener.pass(one);
+    assert_eq!(begin(&mut listener), None);
+    assert!(listener.hearers(b"a").is_empty());
+    assert_eq!(listener.end(), [Told::Hears(one, Ok(()))]);
+    assert_eq!(listener.hearers(b"a"), [one]);
+    assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "c";"#));
+    let told = [Told::Hears(two, Ok(())), Told::Passed(one)];
+    assert_eq!(listener.end(), told);
+    assert_eq!(listener.hearers(b"a"), [one, two]);
+    assert!(!listener.is_unused());
+    // It stays as long as anybody hears it.
+    listener.leave(one, &names("a"), false);
+    assert_eq!(begin(&mut listener), None);
+    assert_eq!(listener.hearers(b"a"), [two]);
+    listener.leave(two, &names("a c"), true);
+    let sql = r#"UNLISTEN "a";UNLISTEN "c";"#;
+    assert_eq!(begin(&mut listener).as_deref(), Some(sql));
+    // Wanted again while it goes.
+    wish(&mut listener, two, "a");
+    assert!(listener.end().is_empty());
+    assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "a";"#));
+    assert_eq!(listener.end(), [Told::Hears(two, Ok(()))]);
+    listener.leave(two, &names("a"), true);
+    listener.leave(one, &names("b\""), true);
+    assert!(listener.is_unused());
+    assert!(begin(&mut listener).is_some());
+    assert!(listener.end().is_empty());
+    assert_eq!(begin(&mut listener), None);
+}
+
+#[test]
+fn a_round_that_fails_changes_nothing() {
+    let (one, two) = (client(1), client(2));
+    let mut listener = connected();
+    wish(&mut listener, one, "a");
+    assert!(begin(&mut listener).is_some() && listener.end().len() == 1);
+    wish(&mut listener, two, "a b");
+    listener.pass(one);
+    assert!(begin(&mut listener).is_some());
+    listener.fail();
+    let told = [Told::Hears(two, Err(Refused::Unfit)), Told::Passed(one)];
+    assert_eq!(listener.end(), told);
+    assert_eq!(listener.hearers(b"a"), [one]);
+    assert_eq!(begin(&mut listener), None);
+    wish(&mut listener, two, "b");
+    assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "b";"#));
+}
+
+#[test]
+fn who_leaves_waits_for_nothing() {
+    let (one, two) = (client(1), client(2));
+    let mut listener = connected();
+    wish(&mut listener, one, "a");
+    wish(&mut listener, two, "b");
+    assert!(begin(&mut listener).is_some());
+    wish(&mut listener, two, "c");
+    listener.leave(one, &names("a"), true);
+    assert_eq!(listener.end(), [Told::Hears(two, Ok(()))]);
+    listener.leave(two, &names("b c"), true);
+    // What was never listened to need not go.
+    let sql = r#"UNLISTEN "a";UNLISTEN "b";"#;
+    assert_eq!(begin(&mut listener).as_deref(), Some(sql));
+    assert!(listener.end().is_empty() && listener.is_unused());
+}
+
+#[test]
+fn who_is_lost_has_heard_or_wished() {
+    let (one, two, three) = (client(1), client(2), client(3));
+    let mut listener = connected();
+    wish(&mut listener, one, "a");
+    assert!(begin(&mut listener).is_some() && listener.end().len() == 1);
+    wish(&mut listener, two, "a");
+    listener.pass(one);
+    assert!(begin(&mut listener).is_some());
+    wish(&mut listener, three, "b");
+    let (hearers, wishes) = listener.lose();
+    assert_eq!(hearers.into_iter().collect::<Vec<_>>(), [one]);
+    assert_eq!(wishes.into_iter().collect::<Vec<_>>(), [two, three]);
+    assert!(listener.is_unused());
+}
+
+#[test]
+fn channels_are_bounded() {
+    let mut listener = connected();
+    let many: Vec<Name> = (0..limits::CHANNELS)
+        .map(|n| n.to_string().into_bytes().into())
+        .collect();
+    assert!(listener.hear(client(1), many, Demand::default()));
+    assert!(!listener.hear(client(2), names("x"), Demand::default()));
+    assert!(listener.hear(client(2), names("7"), Demand::default()));
+}
+
+#[test]
+fn a_connection_must_suit() {
+    let mut listener = Listener::new(crate::seeded(1), Time(0));
+    for (index, encoding) in ["UTF8", "LATIN1", "UTF8"].into_iter().enumerate() {
+        let demand = Demand {
+            encoding: Some(encoding.as_bytes().into()),
+            place: None,
+        };
+        assert!(listener.hear(client(index as u32), names("a"), demand));
+    }
+    let server = ServerId {
+        index: 0,
+        generation: 0,
+    };
+    let unfit = listener.connected(server, |d| d.encoding.as_deref() == Some(b"UTF8"));
+    assert_eq!(unfit, [client(1)]);
+}
+
+fn own(text: &str) -> Channels {
+    let key = PoolKey::new("d".into(), "u".into());
+    let mut own = Channels::new(Arc::new(key));
+    hear(&mut own, text);
+    own.settle(Some(&names(text)), false);
+    own
+}
+
+fn hear(own: &mut Channels, text: &str) {
+    own.wished = names(text);
+    own.granted();
+}
+
+fn unlisten(own: &mut Channels, text: &str, in_block: bool) -> Option<String> {
+    let effects = effect::effects(text.as_bytes());
+    own.unlisten(&effects.channels.expect("channels"), in_block)
+}
+
+fn listened(own: &Channels) -> String {
+    let names = own.listened().map(|name| String::from_utf8_lossy(name));
+    names.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_the_server_has_counts() {
+    let mut own = own("a");
+    assert_eq!(listened(&own), "a");
+    hear(&mut own, "b c");
+    assert!(own.are_tentative());
+    assert_eq!(own.settle(Some(&names("c")), false), (names("b"), false));
+    assert_eq!(listened(&own), "a c");
+    // Something else is listened to there.
+    assert_eq!(own.settle(Some(&names("x")), false), (vec![], true));
+    // A server that does not tell listens itself.
+    hear(&mut own, "d");
+    assert_eq!(own.settle(None, false), (names("d"), false));
+    assert_eq!(own.settle(None, true), (names("a c"), false));
+    assert!(own.is_empty());
+}
+
+#[test]
+fn unlisten_counts_if_it_was_committed() {
+    let mut own = own("a b c d");
+    assert_eq!(unlisten(&mut own, "unlisten a", false), None);
+    assert_eq!(own.settle(None, false).0, names("a"));
+    unlisten(&mut own, "unlisten *", false);
+    own.failed = true;
+    assert_eq!(own.settle(None, false).0, names(""));
+    let mark = unlisten(&mut own, "unlisten b", true).expect("mark");
+    let rolled_back = unlisten(&mut own, "unlisten c", true).expect("mark");
+    assert_ne!(mark, rolled_back);
+    assert_eq!(own.settle(Some(&names(&mark)), false), (names("b"), false));
+    // A mark of before is no mark of now.
+    assert!(unlisten(&mut own, "unlisten *", true).is_some());
+    assert_eq!(own.settle(Some(&names(&mark)), false), (vec![], false));
+    let mark = unlisten(&mut own, "unlisten *", true).expect("mark");
+    let there = format!("{mark} d");
+    assert_eq!(own.settle(Some(&names(&there)), false), (names("c"), false));
+    assert_eq!(listened(&own), "d");
+}
+
+#[test]
+fn what_waits_is_told_of_channels_that_are_listened_to() {
+    let mut own = own("a");
+    hear(&mut own, "b");
+    let say = |channel: &str, size: usize| {
+        let notification = Arc::new(Notification {
+            pid: 1,
+            channel: channel.as_bytes().into(),
+            payload: vec![b'x'; size].into(),
+        });
+        let own = false;
+        Heard { notification, own }
+    };
+    assert!(own.keep(say("a", 1)) && own.keep(say("b", 2)));
+    own.forget_tentative();
+    assert!(own.keep(say("b", 3)));
+    own.settle(Some(&names("b")), false);
+    let told: Vec<usize> = own
+        .take()
+        .iter()
+        .map(|h| h.notification.payload.len())
+        .collect();
+    assert_eq!(told, [1, 3]);
+    assert!(own.is_silent());
+    let many = limits::HEARD / 8000;
+    assert!((0..many).any(|_| !own.keep(say("a", 8000))));
+}
