@@ -18,7 +18,7 @@ const LARGEST_CIRCLE: usize = 2;
 const LONGEST: usize = 950;
 
 /// Values that know nothing of a worker: they are handed what they need.
-const TYPES: [&str; 41] = [
+const TYPES: [&str; 44] = [
     "broker.rs",
     "certificate.rs",
     "effect/first.rs",
