@@ -71,7 +71,7 @@ impl Pooler {
                     !server.inbox.relaying(),
                     "an idle server is between messages"
                 );
-                assert_eq!(server.cancels, 0, "an idle server is not being cancelled");
+                assert_eq!(server.cancels(), 0, "an idle server is not being cancelled");
                 assert!(server.permitted, "an idle server has a permit");
             }
         }

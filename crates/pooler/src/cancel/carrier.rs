@@ -59,8 +59,8 @@ impl Pooler {
             }
             return;
         };
-        server.cancels += 1;
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
+        server.cancel_begins();
         let host = server.host.clone();
         let errand = Errand {
             target,
@@ -83,7 +83,7 @@ impl Pooler {
 
     /// A carrier for this server that has not sent its request yet.
     fn errand_to(&mut self, target: ServerId) -> Option<&mut Errand> {
-        if self.servers.get(target)?.cancels == 0 {
+        if self.servers.get(target)?.cancels() == 0 {
             return None;
         }
         self.servers
@@ -106,7 +106,7 @@ impl Pooler {
                 return self.carrier_failed(id, &error, out);
             }
         };
-        server.ends = Some(ends);
+        server.is_at(ends);
         let target = self.errand(id).map(|errand| errand.target);
         let target = target.and_then(|target| self.servers.get(target));
         if let Some(why) = target.and_then(|target| self.stranger(id, target)) {
@@ -214,11 +214,11 @@ impl Pooler {
             out.push(Action::Post(worker, Mail::Cancelled(client, true)));
         }
         let server = gone!(self.servers.get_mut(target));
-        server.cancels -= 1;
+        server.cancel_ends();
         if !clean {
             server.must_close_too(Ending::CancelFailed);
         }
-        if server.cancels > 0 {
+        if server.cancels() > 0 {
             return;
         }
         if matches!(server.state(), server::State::BeingCancelled) {

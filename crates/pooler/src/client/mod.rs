@@ -102,13 +102,13 @@ pub struct Client {
     /// Its named statements.
     pub names: Names,
     /// How many names it has given so far: the number of the latest.
-    pub names_given: u64,
+    names_given: u64,
     /// Its unnamed statement.
     pub unnamed: Option<Arc<Statement>>,
     /// Some statement of its own may keep a server for it.
-    pub names_keep: bool,
+    names_keep: bool,
     /// It has asked for `currval` or `lastval`: others' values are forgotten on servers it gets.
-    pub asks_numbers: bool,
+    asks_numbers: bool,
     /// Its end of its link.
     pub end: End,
     /// A successor takes over: its session is between two transactions and stays there.
@@ -184,6 +184,16 @@ impl Client {
             State::Console(session) => Some(session),
             _ => None,
         }
+    }
+
+    /// Some statement of its own may keep a server for it.
+    pub(crate) fn names_keep(&self) -> bool {
+        self.names_keep
+    }
+
+    /// It has asked for `currval` or `lastval`.
+    pub(crate) fn asks_numbers(&self) -> bool {
+        self.asks_numbers
     }
 
     /// When it last sent something that began a request.

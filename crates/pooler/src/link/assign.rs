@@ -43,7 +43,7 @@ impl Pooler {
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let forgets = server.takes_numbers(client.number, client.asks_numbers);
+        let forgets = server.takes_numbers(client.number, client.asks_numbers());
         let ready = Self::align(&self.shared, client, server_id, server, forgets, out);
         let evict = ready && server.set.outgrows(max);
         match ready {
@@ -99,7 +99,7 @@ impl Pooler {
             missing,
         ));
         if !same {
-            let denied = server.trial == Trial::Last;
+            let denied = server.trial() == Trial::Last;
             give(&mut sql, &server.session, &own, denied);
             // Until PostgreSQL has agreed.
             server.is_soiled(true);
@@ -120,7 +120,7 @@ impl Pooler {
             return false;
         };
         let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
-        let next = match server.trial {
+        let next = match server.trial() {
             Trial::First if server.session.is_some() => Trial::Refused,
             Trial::First | Trial::Clean
                 if sqlstate == INSUFFICIENT_PRIVILEGE
@@ -140,7 +140,7 @@ impl Pooler {
         else {
             return;
         };
-        if server.trial == Trial::Refused {
+        if server.trial() == Trial::Refused {
             server.tries(Trial::Cleans);
             // What is left of another client's timeout must not end the cleaning.
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
@@ -148,7 +148,7 @@ impl Pooler {
             }
             return;
         }
-        server.tries(match server.trial {
+        server.tries(match server.trial() {
             Trial::Denied => Trial::Last,
             _ => Trial::Clean,
         });

@@ -5,7 +5,6 @@ use howdah_wire::frame::{HEADER, Header, cstr, header, run_of};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
-use super::copy::Copy;
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -131,10 +130,7 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag)));
         }
         let header = read.map_err(broken)?;
-        self.server.link.answering |= !matches!(
-            tag,
-            tag::READY | tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS
-        );
+        self.server.link.hears(tag);
         match tag {
             tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
                 self.whole(chunk, header)
@@ -347,11 +343,11 @@ impl Downstream<'_> {
         let inside = front.is_some_and(|entry| entry.inside);
         // What a Query begets before its ReadyForQuery has not come: this belongs to a Sync that a
         // COPY seemed to have eaten when a cancel hit it.
+        let answered = self.server.link.was_answered();
         let unanswered = reply == Some(Reply::Query)
-            && !self.server.link.answering
+            && !answered
             && self.server.ending() == Some(Ending::CopyFailed);
         let stray = unanswered || !matches!(reply, Some(Reply::Query | Reply::Sync));
-        self.server.link.answering = false;
         if stray && self.server.ending() != Some(Ending::CopyFailed) {
             return Err(broken(WireError::Tag(tag::READY)));
         }
@@ -368,7 +364,7 @@ impl Downstream<'_> {
         }
         self.server.is_ready(status);
         self.changes_are_told(status);
-        self.server.link.copy = Copy::None;
+        self.server.link.copies_nothing();
         let kept_back = !swallow && status == Status::Idle && self.keeps_back();
         self.pass(
             chunk,

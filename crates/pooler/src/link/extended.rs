@@ -234,7 +234,7 @@ impl Upstream<'_> {
 
     /// What a Bind names, and what its portal will do.
     fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
-        if self.client.names_keep {
+        if self.client.names_keep() {
             let statement = self.lookup(names.statement);
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
                 self.await_leave(effects)?;
@@ -243,7 +243,7 @@ impl Upstream<'_> {
         }
         let mut found = self.statement(names.statement)?;
         let group = self.linked().link.ledger.group();
-        self.linked().link.bound = match &found.statement {
+        let bound = match &found.statement {
             Some(statement) if found.is_described() && !found.told => Some(Bound {
                 portal: names.portal.into(),
                 key: found.key,
@@ -253,6 +253,7 @@ impl Upstream<'_> {
             }),
             _ => None,
         };
+        self.linked().link.binds(bound);
         if let Some((_, server)) = &mut self.server
             && let (Some(check), Some(statement)) = (&mut server.check, &found.statement)
         {
@@ -261,7 +262,7 @@ impl Upstream<'_> {
         if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref())
             && self.note_first(effects, false)? == Verdict::Refused
         {
-            self.linked().link.bound = None;
+            self.linked().link.binds(None);
             return Ok(Found::refused(Refusal::Pins));
         }
         let effect = match &found.statement {

@@ -29,6 +29,8 @@ mod watch;
 pub use copy::Copy;
 pub use end::End;
 
+use std::sync::Arc;
+
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
@@ -40,6 +42,7 @@ use crate::event::{ClientId, Out, Peer, ServerId, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::queries::Watched;
 use crate::server::Server;
+use crate::statement::Statement;
 
 /// A link: what stands between one client and the server that it has, and what is left of that until
 /// the server is at rest.
@@ -136,6 +139,42 @@ impl Link {
     /// Its client gets the server after a wait, in nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
+    }
+
+    /// A portal is bound: kept in mind if its client may learn from its description.
+    fn binds(&mut self, bound: Option<Bound>) {
+        self.bound = bound;
+    }
+
+    /// Likewise, if its statement does something to its client when it is executed.
+    fn binds_portal(&mut self, name: &[u8], effect: Option<Arc<Statement>>, void: bool) {
+        self.portals.retain(|portal| *portal.name != *name);
+        if let Some(statement) = effect {
+            self.portals_bound += 1;
+            self.portals.push(Portal {
+                name: name.into(),
+                number: self.portals_bound,
+                group: self.ledger.group(),
+                statement,
+                void,
+            });
+        }
+    }
+
+    /// A message comes from the server.
+    fn hears(&mut self, tag: u8) {
+        use howdah_wire::tag::backend::{NOTICE, NOTIFICATION, PARAMETER_STATUS, READY};
+        self.answering |= !matches!(tag, READY | NOTICE | NOTIFICATION | PARAMETER_STATUS);
+    }
+
+    /// ReadyForQuery: whether anything that answers a request has come before it.
+    fn was_answered(&mut self) -> bool {
+        std::mem::take(&mut self.answering)
+    }
+
+    /// ReadyForQuery: no COPY is open.
+    fn copies_nothing(&mut self) {
+        self.copy = Copy::None;
     }
 
     /// A Query of ours was sent, whose answer nobody is to see.

@@ -122,18 +122,7 @@ impl Upstream<'_> {
                 found.name = key.map(|key| ServerName::Of(server_name(key)));
             }
         }
-        let server = self.linked();
-        server.link.portals.retain(|p| *p.name != *portal);
-        if let Some(statement) = effect {
-            server.link.portals_bound += 1;
-            server.link.portals.push(Portal {
-                name: portal.into(),
-                number: server.link.portals_bound,
-                group: server.link.ledger.group(),
-                statement,
-                void,
-            });
-        }
+        self.linked().link.binds_portal(portal, effect, void);
         Ok(())
     }
 

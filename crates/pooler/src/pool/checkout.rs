@@ -86,7 +86,7 @@ impl Pooler {
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
         // A login that has just succeeded is a test.
-        let fresh = !server.served && age < FRESH_NS;
+        let fresh = !server.served() && age < FRESH_NS;
         if !fresh && self.needs_test(server.since()) {
             self.test_server(id, out);
             return None;
@@ -116,14 +116,14 @@ impl Pooler {
         let now = self.now;
         let server = self.servers.at_mut(id);
         debug_assert!(!server.link.is_owed() && !server.inbox.relaying());
-        if server.cancels > 0 {
+        if server.cancels() > 0 {
             server.awaits_cancels();
             return;
         }
         if let Some(ending) = server.ending() {
             return self.close_server(id, ending.text(), Close::Await, out);
         }
-        if server.sql_prepared {
+        if server.sql_prepared() {
             return self.forget_sql_prepared(id, out);
         }
         if server.link.is_transient() && self.close_transient(id, out) {
@@ -136,7 +136,7 @@ impl Pooler {
         }
         let lifetime = nanos(self.config.server_lifetime(&pool.terms.database));
         // With a lifetime of 0 a server serves once.
-        if server.served && now.0.saturating_sub(server.connected.0) >= lifetime {
+        if server.served() && now.0.saturating_sub(server.connected.0) >= lifetime {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
         let pool_id = server.pool;
@@ -145,7 +145,7 @@ impl Pooler {
         }
         let server = self.servers.at_mut(id);
         server.has_rested_since(now);
-        let served = server.served;
+        let served = server.served();
         let held = self.pools.at(pool_id).held;
         let starved = self.pools.at(pool_id).starved.is_some();
         if !held && starved && self.yields(pool_id, served) {

@@ -219,7 +219,7 @@ impl Pooler {
         }
         self.note_closing(id, why, out);
         let server = self.servers.at_mut(id);
-        if matches!(how, Close::Await) && !server.cut_off {
+        if matches!(how, Close::Await) && !server.cut_off() {
             out.send_with(Peer::Server(id), |buf| {
                 write::empty(buf, frontend::TERMINATE)
             });

@@ -156,9 +156,9 @@ pub struct Server {
     /// Other settings that clients' sessions have there.
     pub session: Maybe,
     /// A client may have left more than that: it is cleaned before another gets it.
-    pub soiled: bool,
+    soiled: bool,
     /// Something was found there that no text had told: likewise.
-    pub unseen: bool,
+    unseen: bool,
     /// A client's LISTEN ran there that the listener hears for it: it is to listen to nothing when
     /// another client gets it.
     listens: bool,
@@ -167,9 +167,9 @@ pub struct Server {
     /// Its clients may have notified what the listener has not heard yet.
     unheard: bool,
     /// How far it is with its client's settings.
-    pub trial: Trial,
+    trial: Trial,
     /// Whose values of sequences it has (`currval`, `lastval`).
-    pub numbers: Numbers,
+    numbers: Numbers,
     /// What its client runs there, if it is checked when it is released.
     pub check: Option<Box<crate::session::check::Check>>,
     /// What it is asked about its client's session.
@@ -179,20 +179,20 @@ pub struct Server {
     /// Its unnamed statement, as far as PostgreSQL has answered.
     unnamed: Unnamed,
     /// SQL-level PREPARE was used by its client.
-    pub sql_prepared: bool,
+    sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
-    pub rolled_back: bool,
+    rolled_back: bool,
     /// A message to it ends in the middle: nothing may follow, a Terminate would be taken for the
     /// rest of it.
-    pub cut_off: bool,
+    cut_off: bool,
     /// Some client was bound to it, here.
-    pub served: bool,
+    served: bool,
     /// Why it must be closed instead of going back to the pool.
     ending: Option<Ending>,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,
     /// Cancel requests under way for it.
-    pub cancels: u32,
+    cancels: u32,
     /// Process id and secret, for cancels.
     pub key: Option<(u32, Box<[u8]>)>,
     /// Receiving from it is off.
@@ -278,6 +278,11 @@ impl Server {
         self.soiled |= left;
     }
 
+    /// A client may have left more than settings.
+    pub(crate) fn soiled(&self) -> bool {
+        self.soiled
+    }
+
     /// What a client has left there goes by DISCARD ALL only.
     pub(crate) fn must_be_cleaned(&self) -> bool {
         self.soiled || self.unseen
@@ -326,6 +331,36 @@ impl Server {
         self.to = crate::place::whole(to).into();
     }
 
+    /// How far it is with its client's settings.
+    pub(crate) fn trial(&self) -> Trial {
+        self.trial
+    }
+
+    /// A message to it ends in the middle: nothing may follow.
+    pub(crate) fn cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// Cancel requests under way for it.
+    pub(crate) fn cancels(&self) -> u32 {
+        self.cancels
+    }
+
+    /// Some client was bound to it, here.
+    pub(crate) fn served(&self) -> bool {
+        self.served
+    }
+
+    /// SQL-level PREPARE was used by its client.
+    pub(crate) fn sql_prepared(&self) -> bool {
+        self.sql_prepared
+    }
+
+    /// Whose values of sequences it has.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
     /// When it last changed hands.
     pub(crate) fn since(&self) -> Time {
         self.since
@@ -371,8 +406,23 @@ impl Server {
 
     /// Its socket is open.
     pub(crate) fn is_connected(&mut self, ends: Ends, now: Time) {
-        self.ends = Some(ends);
+        self.is_at(ends);
         self.connected = now;
+    }
+
+    /// Its socket has these ends.
+    pub(crate) fn is_at(&mut self, ends: Ends) {
+        self.ends = Some(ends);
+    }
+
+    /// A cancel request for it is on its way.
+    pub(crate) fn cancel_begins(&mut self) {
+        self.cancels += 1;
+    }
+
+    /// One such has come, or never will.
+    pub(crate) fn cancel_ends(&mut self) {
+        self.cancels -= 1;
     }
 
     /// What we say to each other goes through TLS.

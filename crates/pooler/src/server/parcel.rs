@@ -103,7 +103,7 @@ impl Pooler {
             status: server.status,
             connected: server.connected,
             since: server.since(),
-            served: server.served,
+            served: server.served(),
             standby: server.standby,
             welcome: None,
             epoch: self.janitor.epoch(),

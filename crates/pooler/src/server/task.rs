@@ -89,7 +89,7 @@ impl Pooler {
         }
         match *server.state() {
             State::Preparing(_) if server.inquiry.is_some() => self.inquired(id, out),
-            State::Preparing(client) if server.trial.goes_on() => self.try_again(client, id, out),
+            State::Preparing(client) if server.trial().goes_on() => self.try_again(client, id, out),
             State::Preparing(_) => self.prepared(id, out),
             State::ConnectQuery if server.status != Status::Idle => {
                 let text = "connect_query left a transaction open";

@@ -68,7 +68,7 @@ impl Pooler {
             .clients
             .get(client_id)
             .is_none_or(|client| client.leaving);
-        if server.check.is_none() || server.soiled || server.ending().is_some() || leaving {
+        if server.check.is_none() || server.soiled() || server.ending().is_some() || leaving {
             return false;
         }
         let database = &self.pools.at(server.pool).terms.database;

@@ -162,7 +162,7 @@ impl Upstream<'_> {
             return;
         };
         let rests = server.link.rests() && server.status == Status::Idle;
-        if server.numbers != Numbers::Several || !rests {
+        if server.numbers() != Numbers::Several || !rests {
             return;
         }
         server.has_numbers_of(self.client.number);
