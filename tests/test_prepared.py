@@ -394,3 +394,32 @@ def test_a_temporary_table_in_the_place_of_another(shared_howdah, postgres):
         two.ask(bind("s", ["5"]), execute(), sync())
         one.ask(bind("s", ["6"]), execute(), sync())
         assert two.rows("select a from stood_for order by a") == [["1"], ["5"], ["6"]]
+
+
+def test_tenants_with_a_schema_each(shared_howdah, postgres):
+    """One's columns are no error of another's."""
+    for tenant, column in (("tenant_a", "a int"), ("tenant_b", "a int, b text")):
+        postgres.sql(f"drop schema if exists {tenant} cascade; create schema {tenant}; "
+                     f"create table {tenant}.one ({column})")
+    howdah = shared_howdah(default_pool_size=1)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("set search_path = tenant_a")
+        two.rows("set search_path = tenant_b")
+        for name in ("s", "t"):
+            for client, columns in ((one, 1), (two, 2)):
+                client.ask(parse("select * from one", name), sync())
+                got = client.ask(describe(name, "S"), sync())
+                assert [message.body[1] for message in got if message.tag == "T"] == [columns]
+                assert "E" not in tags(client.ask(bind(name), execute(), sync()))
+
+
+def test_what_was_committed_before_a_rollback_counts(shared_howdah, postgres):
+    postgres.sql("drop table if exists chained; create table chained (a int)")
+    howdah = shared_howdah(default_pool_size=1)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.ask(parse("select * from chained", "s"), bind("s"), execute(), sync())
+        two.rows("begin; alter table chained add b int")
+        two.rows("commit and chain")
+        two.rows("rollback")
+        got = two.ask(parse("select * from chained", "s"), bind("s"), execute(), sync())
+        assert "E" not in tags(got)

@@ -165,6 +165,86 @@ def test_start_up_parameters(pool):
         assert show(client, "work_mem") == "4MB"
 
 
+def test_resets_go_back_to_the_login_at_once(pool):
+    """Within the transaction, and while a server is kept."""
+    howdah = pool(2)
+    login = {"options": "-c search_path=pg_catalog -c role=plain_user"}
+    with howdah.connect(**login) as client:
+        for reset in ("reset search_path", "set search_path to default", "reset all",
+                      "select 1; reset all"):
+            client.rows("begin; set search_path = public")
+            client.rows(reset)
+            assert show(client, "search_path") == "pg_catalog", reset
+            client.rows("rollback")
+        client.rows("begin; set search_path = public")
+        extended(client, "reset search_path")
+        assert show(client, "search_path") == "pg_catalog"
+        client.rows("set role none")
+        client.rows("reset role")
+        assert client.value("select current_user") == "plain_user"
+        client.rows("commit")
+        client.rows("create temp table t (a int)")
+        for reset in ("select pg_advisory_unlock_all(); close all; unlisten *; reset all;",
+                      "/* comment */ reset all; select 'x'", "do $$begin reset search_path; end$$"):
+            client.rows("set search_path = public")
+            client.rows(reset)
+            assert show(client, "search_path") == "pg_catalog", reset
+            assert client.value("select current_user") == "plain_user"
+            assert client.value("select count(*) from pg_temp.t") == "0"
+        client.rows("discard all")
+        assert show(client, "search_path") == "pg_catalog"
+    with howdah.connect() as other:
+        assert show(other, "search_path") == '"$user", public'
+        assert other.value("select current_user") == "postgres"
+
+
+@POOLS
+def test_a_reset_that_fails_loses_nothing(pool, size):
+    howdah = pool(size)
+    with howdah.connect() as client:
+        client.rows("begin; set work_mem = '7MB'; savepoint a")
+        client.error(query("select 1/0"))
+        assert client.error(query("reset work_mem"))["C"] == "25P02"
+        client.rows("rollback to a; commit")
+        disturb(howdah, size)
+        assert show(client, "work_mem") == "7MB"
+
+
+def test_a_name_that_no_reset_can_name(pool):
+    howdah = pool(2, pin_limit=2)
+    name = "app." + "x" * 70
+    with howdah.connect() as client, howdah.connect() as other:
+        client.rows(f"select set_config('{name}', 'secret', false)")
+        assert client.value(f"select current_setting('{name}')") == "secret"
+        howdah.wait_for_pool(sv_pinned=1)
+    with howdah.connect() as other:
+        for _ in range(3):
+            told = other.value(f"select coalesce(current_setting('{name}', true), '')")
+            assert told == ""
+
+
+@pytest.mark.parametrize("path", ["set local search_path = 'pg_temp'",
+                                  "select set_config('search_path', 'pg_temp', true)"])
+def test_what_is_made_on_a_path_to_what_is_temporary(pool, path):
+    howdah = pool()
+    with howdah.connect() as client:
+        client.rows(f"begin; {path}; create table passing (a int); commit")
+        assert client.value("select count(*) from pg_temp.passing") == "0"
+        howdah.wait_for_pool(sv_pinned=1)
+    with howdah.connect() as other:
+        assert other.value("select to_regclass('pg_temp.passing')") is None
+
+
+def test_a_question_has_no_timeout(pool):
+    """What precedes it where it is asked again takes its client's timeout away."""
+    howdah = pool()
+    with howdah.connect() as client:
+        client.rows("set statement_timeout = '50ms'")
+        assert client.error(query("select pg_sleep(0.2)"))["C"] == "57014"
+        client.rows("set local statement_timeout=0;select pg_sleep(0.2)")
+        assert show(client, "statement_timeout") == "50ms"
+
+
 def test_a_dropped_role_ends_its_client(pool, postgres):
     postgres.sql("drop role if exists passing; create role passing")
     howdah = pool()
@@ -437,7 +517,8 @@ def test_start_up_parameters_behind_any_reset_query(pool, options):
     howdah = pool(**options)
     for _ in range(3):
         with howdah.connect(options="-c search_path=pg_catalog") as client:
-            assert show(client, "search_path") == "pg_catalog"
+            for _ in range(2):
+                assert show(client, "search_path") == "pg_catalog"
             client.rows("set search_path = public")
             assert client.value("select 1") == "1"
     with howdah.connect() as client:

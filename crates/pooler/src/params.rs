@@ -153,9 +153,11 @@ impl Params {
     }
 
     /// What a statement's text means under these values; `hasher` is
-    /// [`crate::cancel::Keys::meaning`].
-    pub fn meaning(&self, tracked: &Tracked, hasher: Seeded) -> Meaning {
+    /// [`crate::cancel::Keys::meaning`], and `path` the `search_path` of a session, where that is not
+    /// among them.
+    pub fn meaning(&self, tracked: &Tracked, hasher: Seeded, path: Option<&[u8]>) -> Meaning {
         let (mut names, mut constants) = (Vec::new(), Vec::new());
+        names.extend_from_slice(path.unwrap_or_default());
         for (position, value) in self.values.iter().enumerate() {
             if !Self::has_meaning(position) {
                 continue;

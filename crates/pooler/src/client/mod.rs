@@ -513,6 +513,18 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
+    /// Its session's own `search_path`, if PostgreSQL does not report that.
+    pub fn path(&self) -> Option<&[u8]> {
+        let session = self.session.as_deref()?;
+        crate::session::settings::value(&session.settings, b"search_path")
+    }
+
+    /// It asked at login for settings that are not among the tracked parameters.
+    pub fn asked_for_more(&self) -> bool {
+        let session = self.session.as_deref();
+        session.is_some_and(|session| session.login.is_some())
+    }
+
     /// There may be temporary tables of its own, in the place of others.
     pub fn has_temporary(&self) -> bool {
         use crate::effect::Kinds;

@@ -384,6 +384,9 @@ impl<'a> Reader<'a> {
                         self.command(word);
                     }
                     self.at.updates |= word.eq_ignore_ascii_case(b"update");
+                    if self.at.declares {
+                        self.declared(word, last);
+                    }
                     self.within(word, last, first);
                     last = word;
                 }
@@ -392,9 +395,14 @@ impl<'a> Reader<'a> {
                     last = b"";
                 }
                 Token::Unicode => self.any_name(last, first),
-                Token::Text { inside, .. } => {
+                Token::Text {
+                    inside, escapes, ..
+                } => {
                     if self.at.body || self.at.loose {
-                        self.body_of(inside);
+                        self.body_of(inside, escapes);
+                    } else if first.eq_ignore_ascii_case(b"set") && has_temporary(inside) {
+                        // `SET LOCAL search_path = 'pg_temp'`: what is created behind it goes there.
+                        self.makes_temporary();
                     }
                     last = b"";
                 }
@@ -420,10 +428,17 @@ impl<'a> Reader<'a> {
     }
 
     /// What a string says that is run.
-    fn body_of(&mut self, inside: &[u8]) {
+    fn body_of(&mut self, inside: &[u8], escapes: bool) {
         if self.depth >= limits::DO_DEPTH {
             self.found.kinds.add(Kinds::DOUBT);
             return;
+        }
+        if escapes {
+            let sure = !self.tokens.reading().escapes;
+            return match unescaped(inside, sure) {
+                Some(value) => self.body_of(&value, false),
+                None => self.found.kinds.add(Kinds::DOUBT),
+            };
         }
         let (inner, drops_at_end) = read(inside, self.tokens.reading(), true, self.depth + 1);
         self.at.lasting += i32::from(!drops_at_end);
@@ -449,7 +464,7 @@ impl<'a> Reader<'a> {
             b'd' if is(b"drop") => Kinds::SCHEMA.and(Kinds::DROPS),
             b'e' if is(b"end") => Kinds::ENDS,
             b'l' if is(b"listen") => Kinds::LISTENS,
-            b'l' if is(b"load") => Kinds::STAYS,
+            b'l' if is(b"load") => self.load(),
             b'n' if is(b"notify") => Kinds::NOTIFIES,
             b'p' if is(b"prepare") => self.prepare(),
             b'r' if is(b"rollback") || is(b"release") => Kinds::ENDS,
@@ -470,6 +485,16 @@ impl<'a> Reader<'a> {
             return Kinds::DISCARDS_ALL;
         }
         Kinds::DROPS
+    }
+
+    /// LOAD. Among other words it is one of them: its library's name is a string, or is put together.
+    fn load(&self) -> Kinds {
+        let mut ahead = self.tokens;
+        match ahead.next() {
+            None | Some(Token::Text { .. } | Token::Sign(b'%')) => Kinds::STAYS,
+            Some(_) if self.at.loose => Kinds::NOTHING,
+            Some(_) => Kinds::STAYS,
+        }
     }
 
     /// SQL's PREPARE.
@@ -504,7 +529,9 @@ impl<'a> Reader<'a> {
 
     fn set(&mut self) -> Kinds {
         let mut ahead = self.tokens;
-        if keyword(&mut ahead, b"local") {
+        // `UPDATE t SET (a, b) = ...`
+        let updates = self.at.loose && ahead.sign_is_next(b'(');
+        if updates || keyword(&mut ahead, b"local") {
             return Kinds::NOTHING;
         }
         let mut session = keyword(&mut ahead, b"session");
@@ -568,9 +595,6 @@ impl<'a> Reader<'a> {
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
             self.at.lasting -= 1;
-        }
-        if self.at.declares {
-            self.declared(word, last);
         }
         if !glance::may_be_named(word) {
             return;
@@ -666,8 +690,16 @@ impl<'a> Reader<'a> {
         schema && (self.at.loose || sets(&mut ahead))
     }
 
+    fn makes_temporary(&mut self) {
+        self.at.lasting += 1;
+        self.found.kinds.add(Kinds::TEMPORARY);
+    }
+
     /// `set_config(name, value, is_local)`.
     fn set_config(&mut self) {
+        if sets_temporary(self.tokens) {
+            self.makes_temporary();
+        }
         match set_config_name(self.tokens) {
             SetConfig::Local => {}
             SetConfig::Of(name) => self.found.mention(Mention::Set(name)),
@@ -694,6 +726,54 @@ fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
     is
 }
 
+/// A search path may have `pg_temp`.
+fn has_temporary(value: &[u8]) -> bool {
+    let name = b"pg_temp";
+    let mut parts = value.windows(name.len());
+    parts.any(|part| part.eq_ignore_ascii_case(name))
+}
+
+/// A call's arguments have such a search path.
+fn sets_temporary(tokens: Tokens<'_>) -> bool {
+    let mut depth = 0u32;
+    for token in tokens {
+        match token {
+            Token::Sign(b'(') => depth += 1,
+            Token::Sign(b')') if depth <= 1 => return false,
+            Token::Sign(b')') => depth -= 1,
+            Token::Sign(b';') => return false,
+            // It is read on its own; so each is read once.
+            Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return false,
+            Token::Text { inside, .. } if has_temporary(inside) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What a byte behind a backslash stands for in a string that is run, as far as that matters there:
+/// a blank, or itself. `None` if it is the first of several digits.
+fn escaped(byte: u8, sure: bool) -> Option<u8> {
+    match byte {
+        b'b' | b'f' | b'n' | b'r' | b't' => Some(b' '),
+        b'0'..=b'7' | b'x' | b'u' | b'U' if sure => None,
+        byte => Some(byte),
+    }
+}
+
+/// The value of a string in which a backslash escapes: for `sure`, or in one way to read it.
+fn unescaped(inside: &[u8], sure: bool) -> Option<Vec<u8>> {
+    let mut value = Vec::with_capacity(inside.len());
+    let mut bytes = inside.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => value.push(escaped(*bytes.next()?, sure)?),
+            byte => value.push(*byte),
+        }
+    }
+    Some(value)
+}
+
 /// What a call of `set_config` sets.
 enum SetConfig {
     /// Nothing that outlives the transaction.
@@ -713,6 +793,7 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
         Some(Token::Text {
             inside,
             plain: true,
+            ..
         }) => name_of(inside),
         _ => None,
     };
@@ -760,6 +841,7 @@ fn set_config_name(mut tokens: Tokens<'_>) -> SetConfig {
             Some(Token::Text {
                 inside,
                 plain: true,
+                ..
             }) => inside.eq_ignore_ascii_case(b"true") || inside.eq_ignore_ascii_case(b"t"),
             _ => false,
         };
@@ -833,6 +915,10 @@ pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
 /// A name as it is kept, if it is one whose spelling is certain.
 fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
     let sure = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$');
-    let sure = !name.is_empty() && name.len() <= 4 * NAME_MAX && name.iter().all(sure);
+    // `set_config` takes longer names, which no RESET can name.
+    let short = name
+        .split(|b| *b == b'.')
+        .all(|part| part.len() <= NAME_MAX);
+    let sure = !name.is_empty() && name.len() <= 4 * NAME_MAX && short && name.iter().all(sure);
     sure.then(|| name.to_ascii_lowercase().into())
 }

@@ -120,6 +120,8 @@ struct Scan {
     state: State,
     /// The next byte belongs to the character before.
     skips: bool,
+    /// That is a backslash.
+    escapes: bool,
     /// What is written down and not read yet.
     code: Vec<u8>,
     /// How long the word at its end is.
@@ -193,6 +195,7 @@ impl Scan {
             depth,
             state: State::Code,
             skips: false,
+            escapes: false,
             code: Vec::new(),
             run: 0,
             first: Vec::new(),
@@ -278,11 +281,16 @@ impl Scan {
                     self.state = State::Behind { escapes };
                     return;
                 }
-                self.skips = !skipped
-                    && (byte == b'\\' && escapes
-                        || byte >= 0x80 && self.reading.pairs.begins_with(byte));
+                let escapes = !skipped && byte == b'\\' && escapes;
+                let pair = !skipped && byte >= 0x80 && self.reading.pairs.begins_with(byte);
+                self.skips = escapes || pair;
                 inside.push(byte);
-                self.run_inside(byte);
+                let escaped = std::mem::replace(&mut self.escapes, escapes);
+                match escaped {
+                    _ if escapes => {}
+                    true => self.run_escaped(byte),
+                    false => self.run_inside(byte),
+                }
             }
             State::Behind { escapes } => {
                 let escapes = *escapes;
@@ -492,6 +500,15 @@ impl Scan {
                 let body = Scan::new(self.reading, true, self.depth + 1);
                 self.body = Some(Box::new(body));
             }
+        }
+    }
+
+    /// A byte behind a backslash that escapes.
+    fn run_escaped(&mut self, byte: u8) {
+        match super::escaped(byte, !self.reading.escapes) {
+            Some(byte) => self.run_inside(byte),
+            None if self.body.is_some() => self.found.kinds.add(Kinds::DOUBT),
+            None => {}
         }
     }
 

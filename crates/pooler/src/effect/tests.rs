@@ -62,6 +62,101 @@ fn texts_without_effect() {
 }
 
 #[test]
+fn bodies_of_do() {
+    for (text, expected) in [
+        ("do $$begin raise notice 'failed to load row'; end$$", false),
+        ("do $$begin select load into a from t; end$$", false),
+        ("do $$begin execute 'load ''x'''; end$$", true),
+        ("do $$begin execute format('LOAD %L', a); end$$", true),
+        (
+            "do $$begin execute 'load ' || quote_literal(a); end$$",
+            true,
+        ),
+        ("do $$begin load 'x'; end$$", true),
+    ] {
+        assert_eq!(kinds(text).any(Kinds::STAYS), expected, "{text}");
+    }
+    for text in [
+        "do $$begin update t set (a, b) = (select 1, 2); end$$",
+        "do $$begin insert into t values (1) on conflict do update set (a) = row(2); end$$",
+        "do $$begin perform regexp_replace(a, '(\\d)\\s', '\\1 load it'); end$$",
+    ] {
+        let acts = Kinds::SETS_ANY.and(Kinds::STAYS).and(Kinds::SETS);
+        assert!(!kinds(text).any(acts), "{text}");
+    }
+    // What escapes stand for is read.
+    let text = "DO E'BEGIN\\nSET work_mem=\\'1GB\\';\\nEND'";
+    assert_eq!(settings(text), [set("work_mem")]);
+    let text = "do $$begin execute E'set\\tx = 1'; end$$";
+    assert_eq!(settings(text), [set("x")]);
+    let text = "do E'BEGIN \\x53ET work_mem = 1; END'";
+    assert!(kinds(text).any(Kinds::SETS_ANY));
+}
+
+#[test]
+fn escapes_in_pieces() {
+    let filler = " ".repeat(20_000);
+    for text in [
+        "do E'begin\\nset work_mem=\\'1GB\\';\\nend'",
+        "do E'begin \\x53ET work_mem = 1; end'",
+    ] {
+        let whole = effects(text.as_bytes());
+        let mut pieces = Pieces::default();
+        pieces.read(filler.as_bytes());
+        pieces.read(text.as_bytes());
+        let found = pieces.end();
+        assert_eq!(found.settings, whole.settings, "{text}");
+        let doubts = |found: &Effects| found.kinds.any(Kinds::SETS_ANY);
+        assert_eq!(doubts(&found), doubts(&whole), "{text}");
+    }
+}
+
+#[test]
+fn paths_to_what_is_temporary() {
+    for text in [
+        "set local search_path = 'pg_temp'",
+        "set search_path to public, 'PG_TEMP'",
+        "set schema 'pg_temp'",
+        "select set_config('search_path', 'pg_temp, public', true)",
+    ] {
+        assert!(kinds(text).any(Kinds::TEMPORARY), "{text}");
+    }
+    for text in [
+        "select * from pg_class where relname like 'pg_temp%'",
+        "select set_config('a.b', f('x'), true), 'pg_temp'",
+        "set search_path = 'public'",
+    ] {
+        assert!(!kinds(text).any(Kinds::TEMPORARY), "{text}");
+    }
+}
+
+#[test]
+fn held_cursors_of_any_name() {
+    for text in [
+        "declare \"for\" cursor with hold for select 1",
+        "declare a cursor with hold for select 1",
+    ] {
+        assert!(kinds(text).any(Kinds::HOLDS), "{text}");
+    }
+    let text = "declare a cursor for select 1 as with_hold";
+    assert!(!kinds(text).any(Kinds::HOLDS));
+}
+
+#[test]
+fn names_that_no_reset_can_name() {
+    let long = "x".repeat(64);
+    for text in [
+        format!("select set_config('app.{long}', 'a', false)"),
+        format!("select set_config('{long}.a', 'a', false)"),
+    ] {
+        assert!(kinds(&text).any(Kinds::SETS_ANY), "{text}");
+    }
+    // SET cuts them itself.
+    let cut = set(&format!("app.{}", &long[..63]));
+    assert_eq!(settings(&format!("set app.{long} = 1")), [cut]);
+}
+
+#[test]
 fn kinds_of_effects() {
     for (text, expected) in [
         ("begin", Kinds::BEGINS),

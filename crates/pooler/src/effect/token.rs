@@ -15,6 +15,8 @@ pub(crate) enum Token<'a> {
         inside: &'a [u8],
         /// That is its value: nothing in it stands for something else.
         plain: bool,
+        /// A backslash in it stands for something else.
+        escapes: bool,
     },
     /// Any other character.
     Sign(u8),
@@ -167,6 +169,7 @@ impl<'a> Tokens<'a> {
         Token::Text {
             inside,
             plain: plain && !decodes,
+            escapes: escapes && !plain && memchr::memchr(b'\\', inside).is_some(),
         }
     }
 
@@ -188,6 +191,7 @@ impl<'a> Tokens<'a> {
         Some(Token::Text {
             inside,
             plain: true,
+            escapes: false,
         })
     }
 

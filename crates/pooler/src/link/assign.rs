@@ -68,6 +68,17 @@ impl Pooler {
         ready
     }
 
+    /// A client that keeps its server has gone back to what it asked for at login, and the server has
+    /// not: that is set before its next message.
+    pub(crate) fn align_pinned(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
+        let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
+        // Nothing of its own is cleaned away for that.
+        server.tries(Trial::Clean);
+        if !Self::align(&self.shared, of, id, server, false, out) {
+            super::bind_held((client, of), (id, server));
+        }
+    }
+
     /// Sends what makes a server's parameters the client's. True if nothing had to be sent.
     fn align(
         shared: &crate::Shared,

@@ -458,7 +458,7 @@ impl Downstream<'_> {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.means(params.meaning(&self.shared.tracked, self.meaning));
+                    client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
                 }
                 client.has_params(self.shared.params.intern(params));
                 if has_meaning {
@@ -499,7 +499,7 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.means(params.meaning(&self.shared.tracked, self.meaning));
+        client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
         client.has_params(self.shared.params.intern(params));
     }
 

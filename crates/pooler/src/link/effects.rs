@@ -17,6 +17,7 @@ use crate::inbox::Chunk;
 use crate::ledger::{Entry, Part, Reply};
 use crate::limits;
 use crate::params::set_one;
+use crate::session::settings;
 use crate::statement::Statement;
 
 /// The name of the statements and portals that we run among a client's messages.
@@ -42,7 +43,8 @@ impl Upstream<'_> {
         header: Header,
         first: &First,
     ) -> Result<Option<Tail>, Flow> {
-        if self.client.asked.is_none() || header.total() > limits::FRONT {
+        let asked = self.client.asked.is_some() || self.client.asked_for_more();
+        if !asked || header.total() > limits::FRONT {
             return Ok(None);
         }
         let body = &chunk.rest()[HEADER..];
@@ -114,6 +116,20 @@ impl Upstream<'_> {
 
     /// Statements that set what is reset to what the client asked for at login.
     fn values_of_login(&self, resets: &Resets) -> Vec<Vec<u8>> {
+        let mut values = self.tracked_of_login(resets);
+        let session = self.client.session.as_deref();
+        if let Some(login) = session.and_then(|session| session.login.as_ref()) {
+            values.extend(match resets {
+                Resets::Nothing => Vec::new(),
+                Resets::One { name, local } => login.setting(|known| *known == **name, *local),
+                Resets::All => login.setting(settings::reset_by_all, false),
+                Resets::Discard => login.setting(|_| true, false),
+            });
+        }
+        values
+    }
+
+    fn tracked_of_login(&self, resets: &Resets) -> Vec<Vec<u8>> {
         let Some(asked) = self.client.asked.as_ref() else {
             return Vec::new();
         };

@@ -239,7 +239,13 @@ impl Downstream<'_> {
                 changes.undone = true;
                 changes.temporary.clear();
             }
-            b"COMMIT" | b"PREPARE TRANSACTION" => changes.undone = false,
+            b"COMMIT" | b"PREPARE TRANSACTION" => {
+                changes.undone = false;
+                // Whatever comes behind it before the server is idle.
+                if std::mem::take(&mut changes.schema) {
+                    self.shared.statements.schema_changed(self.schema);
+                }
+            }
             _ => {}
         }
     }

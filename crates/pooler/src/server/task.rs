@@ -55,6 +55,7 @@ impl Pooler {
             State::Preparing(_) if server.inquiry.is_some() => {
                 if let Some(inquiry) = &mut server.inquiry {
                     inquiry.failed = true;
+                    inquiry.cancelled = sqlstate == "57014";
                 }
             }
             State::Preparing(client) => {

@@ -20,6 +20,10 @@ pub struct Inquiry {
     pub row: Option<Vec<u8>>,
     /// PostgreSQL has refused it.
     pub failed: bool,
+    /// It was cancelled, or took longer than its client's `statement_timeout`.
+    pub cancelled: bool,
+    /// How often that was so before.
+    pub again: u8,
     /// It is asked whether there is anything that no text has told, but for these settings.
     pub check: Option<Known>,
 }
@@ -139,6 +143,19 @@ impl Inquiry {
     /// There is nothing to ask.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.kinds.is_empty() && !self.channels
+    }
+
+    /// The same question once more, if a passing reason was all that it was not answered for: as SQL
+    /// that no `statement_timeout` ends.
+    pub fn once_more(&mut self) -> Option<Vec<u8>> {
+        const TIMES: u8 = 3;
+        let passing = std::mem::take(&mut self.cancelled) && self.again < TIMES;
+        passing.then(|| {
+            self.again += 1;
+            self.failed = false;
+            self.row = None;
+            [b"SET LOCAL statement_timeout=0;", &self.sql()[..]].concat()
+        })
     }
 
     /// The question as SQL: one row, a column for each setting, then one for each kind. Values come

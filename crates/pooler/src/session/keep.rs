@@ -3,7 +3,6 @@
 use super::inquiry::{Answer, Inquiry};
 use super::pins::Ticket;
 use super::{Session, settings};
-use crate::client;
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::limits;
@@ -59,6 +58,10 @@ impl Pooler {
             if session.pinned.is_empty() {
                 return false;
             }
+            if session.misses_login(&server.session) {
+                self.align_pinned(client_id, id, out);
+                return true;
+            }
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
                 self.rest_pinned(client_id);
@@ -69,7 +72,7 @@ impl Pooler {
         session.asked = now;
         if inquiry.is_empty() {
             self.learn_session(client_id, id, Some(Answer::default()), out);
-            return self.is_pinned(client_id);
+            return self.session_keeps(client_id, id, out);
         }
         let sql = inquiry.sql();
         server.is_asked(inquiry);
@@ -88,13 +91,12 @@ impl Pooler {
         }
     }
 
-    fn is_pinned(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(client::Client::is_pinned)
-    }
-
     /// PostgreSQL has answered what was asked of a session.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
+        if let Some(sql) = server.inquiry.as_mut().and_then(|i| i.once_more()) {
+            return server.runs_for_us(id, &sql, out);
+        }
         let (Some(client_id), Some(inquiry)) = (server.prepares(), server.inquiry.take()) else {
             return;
         };
@@ -135,6 +137,10 @@ impl Pooler {
             session.since = now;
         }
         client.forgets_blank_session();
+        if let Some(params) = client.params.clone() {
+            let (tracked, hasher) = (&self.shared.tracked, self.keys.meaning());
+            client.means(params.meaning(tracked, hasher, client.path()));
+        }
         let pool = server.pool;
         if let Some(listener) = listener.filter(|_| !gone.is_empty()) {
             self.leave_channels(client_id, listener, gone, false, out);
@@ -226,7 +232,8 @@ fn settle(
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();
-        server.has_settings(None);
+        // They may have been set again behind it.
+        server.has_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && sticks.any(Kinds::SETS_ANY) {
         sticks = sticks.without(Kinds::SETS_ANY);

@@ -134,6 +134,17 @@ impl Session {
             && self.channels.is_none()
     }
 
+    /// Its server, which has these settings, lacks some that it asked for at login and has gone back
+    /// to.
+    fn misses_login(&self, there: &Maybe) -> bool {
+        let login = self.login.iter().flat_map(|login| login.iter());
+        let mut missed = login.filter(|(name, _)| {
+            let own = settings::value(&self.settings, name);
+            own.is_some() && own != settings::value(there, name)
+        });
+        !self.pinned.any(Kinds::SETS_ANY) && missed.next().is_some()
+    }
+
     /// What PostgreSQL has said of its settings; `there` is what its server had, and has then.
     pub fn learn(&mut self, there: &mut Maybe, answers: &[(Suspect, Option<Box<[u8]>>)]) {
         let mut own = self.settings.as_deref().cloned().unwrap_or_default();

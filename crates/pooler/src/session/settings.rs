@@ -66,6 +66,19 @@ impl Settings {
         }
     }
 
+    /// Statements that set those of some names, who somebody is at the end. `local`: for the rest of
+    /// the transaction.
+    pub fn setting(&self, of: impl Fn(&[u8]) -> bool, local: bool) -> Vec<Vec<u8>> {
+        let mut wanted: Vec<_> = self.iter().filter(|(name, _)| of(name)).collect();
+        wanted.sort_by_key(|(name, _)| is_identity(name));
+        let sql = |(name, value): (&[u8], &[u8])| {
+            let mut sql = Vec::new();
+            set(&mut sql, name, value, local);
+            sql
+        };
+        wanted.into_iter().map(sql).collect()
+    }
+
     /// Those that are taken back as soon as a server is released. To have no role does no harm.
     pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
         let acts = |name: &&[u8]| {
@@ -102,6 +115,11 @@ pub fn same(one: &Maybe, other: &Maybe) -> bool {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
         _ => false,
     }
+}
+
+/// The names of settings that `RESET ALL` takes back: all but those that say who somebody is.
+pub fn reset_by_all(name: &[u8]) -> bool {
+    !is_identity(name)
 }
 
 /// The same names with values that nobody knows: none that is wanted is equal to them. (No value of
@@ -145,7 +163,7 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
     let identity = |sql: &mut Vec<u8>| {
         for name in [AT_ONCE[0], AT_ONCE[1]] {
             if let Some(wish) = wanted.get(name) {
-                set(sql, name, wish);
+                set(sql, name, wish, false);
             }
         }
     };
@@ -154,7 +172,7 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
     }
     for (name, wish) in wanted.iter() {
         if !is_identity(name) && value(there, name) != Some(wish) {
-            set(sql, name, wish);
+            set(sql, name, wish, false);
         }
     }
     if !identity_first {
@@ -189,12 +207,12 @@ fn quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-fn set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+fn set(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) {
     sql.extend_from_slice(b"SELECT pg_catalog.set_config('");
     sql.extend_from_slice(name);
     sql.extend_from_slice(b"',");
     literal::expression(sql, value, b"pg_catalog.getdatabaseencoding()");
-    sql.extend_from_slice(b",false);");
+    sql.extend_from_slice(if local { b",true);" } else { b",false);" });
 }
 
 #[cfg(test)]
