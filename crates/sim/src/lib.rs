@@ -11,6 +11,7 @@
 pub mod chance;
 pub mod client;
 pub mod control;
+pub mod cores;
 pub mod driver;
 pub mod forwarder;
 pub mod grammar;

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use howdah_sim::cores;
 use howdah_sim::run::{Outcome, run};
 
 const HELP: &str = "\
 usage: ./sim [--seed N] [--runs N] [--minutes N] [--json] [--all]
        ./sim mutants [--runs N] [NAME...]
+       ./sim cores [--help]
   --seed N      the first seed (1)
   --runs N      so many seeds (1000; 1 with --seed)
   --minutes N   for so long instead
@@ -28,6 +30,15 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("cores") {
+        return match cores::command(std::env::args().skip(2)) {
+            Ok(passes) => ExitCode::from(u8::from(!passes)),
+            Err(text) => {
+                eprint!("{text}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let options = match read(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(text) => {

@@ -1,0 +1,460 @@
+//! `./sim cores`: do the rules of placing, balancing and lending use all cores?
+//!
+//! Workers take time for what they do, on as many virtual cores as are asked for; PostgreSQL and the
+//! clients have others. What takes how long is in [`costs::Costs`], with where each figure is from. The
+//! worker loop, the connection layer, the `Pooler`s, the Broker, the mail and the balancer are those of
+//! production, and so are all of their times.
+//!
+//! **This proves the rules, not speed.** How many transactions a machine of 64 cores does, nobody has
+//! measured here. Caches, memory, the kernel's locks and PostgreSQL's are not simulated; they make
+//! each figure smaller, and none of them is the rules' doing.
+//!
+//! The sums that a layout is held against are measured in the same world: what one core does with
+//! more servers than it can use, and what one server does with a worker for itself. To keep the
+//! number of transactions in bounds, large layouts are played on a machine on which everything takes
+//! `slow` times as long. The rules' own times stay as they are, so mail that goes by time weighs
+//! `slow` times as much there.
+
+pub mod costs;
+pub mod driver;
+pub mod machine;
+pub mod net;
+
+use costs::Costs;
+use machine::{Layout, Machine};
+use net::Tally;
+
+const SECOND: u64 = 1_000_000_000;
+const MILLI: u64 = 1_000_000;
+/// Transactions a second that are played, at most.
+const PLAYED: f64 = 60_000.0;
+/// What is measured in the end, in seconds.
+const MEASURED: u64 = 2;
+/// A part of the lesser sum that is to be reached.
+pub const REACHED: f64 = 0.9;
+/// Mails for each transaction that are too many.
+pub const MAILS: f64 = 0.02;
+/// The longest that a transaction may take longer by a move, in nanoseconds.
+pub const LATER: u64 = 20 * MILLI;
+
+const HELP: &str = "\
+usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--json] [--said] [--step]
+  --cores N,...   these numbers of cores (1,2,4,8,16,64)
+  --layout N,...  these of the layouts, from 0 (all)
+  --seconds N     how long the rules have, in virtual time (20)
+  --json          one line of JSON for each row
+  --said          what the balancer said, too
+  --step          only the step in load
+";
+
+/// Pools, servers of each, clients of each, and what that is called.
+const LAYOUTS: [(usize, u32, usize, &str); 5] = [
+    (1, 20, 80, "a pool of 20"),
+    (1, 40, 160, "a pool of 40"),
+    (1, 100, 400, "a pool of 100"),
+    (10, 20, 80, "10 pools of 20"),
+    (1000, 4, 8, "1,000 pools of 4"),
+];
+
+struct Options {
+    cores: Vec<u16>,
+    layouts: Vec<usize>,
+    seconds: u64,
+    json: bool,
+    said: bool,
+    step: bool,
+}
+
+/// What a core does, and a server, in transactions a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Sums {
+    /// A core, with more servers than it can use.
+    pub core: f64,
+    /// A server, with a worker for itself and clients that wait for it.
+    pub server: f64,
+}
+
+/// A layout that was played.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Transactions a second, as on a machine that is not slowed down.
+    pub rate: f64,
+    /// The lesser of the two sums.
+    pub bound: f64,
+    /// Mails from worker to worker for each transaction.
+    pub mails: f64,
+    /// Of them: servers lent, and clients moved.
+    pub lends: f64,
+    /// See `lends`.
+    pub moves: f64,
+    /// How much slower the machine was.
+    pub slow: u64,
+    /// Seconds of virtual time until nine tenths of the bound were first reached.
+    pub reached: Option<u64>,
+    /// On how many workers a first pool's clients are.
+    pub wide: usize,
+    /// What the balancer said.
+    pub said: Vec<(u64, String)>,
+}
+
+impl Row {
+    /// It is as it should be.
+    pub fn passes(&self) -> bool {
+        self.rate >= REACHED * self.bound && self.mails < MAILS
+    }
+}
+
+/// What one core and one server do.
+pub fn sums() -> Sums {
+    let alone = |servers, clients| {
+        let layout = Layout {
+            cores: 1,
+            pools: 1,
+            servers,
+            clients,
+        };
+        play(&layout, 1, 1, None).rate
+    };
+    Sums {
+        core: alone(100, 200),
+        server: alone(1, 8),
+    }
+}
+
+/// Plays a layout for so many seconds; what is measured comes after that.
+pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row {
+    let servers = layout.pools as f64 * f64::from(layout.servers);
+    let bound = sums.map_or(0.0, |sums| {
+        (f64::from(layout.cores) * sums.core).min(servers * sums.server)
+    });
+    let mut machine = Machine::new(*layout, Costs::MEASURED);
+    let begins = Machine::begins(layout);
+    machine.net.borrow_mut().begins = begins;
+    machine.run(begins - SECOND / 2);
+    machine.net.borrow_mut().costs = Costs::MEASURED.slower(slow);
+    machine.run(begins);
+    let mut reached = None;
+    for second in 1..=seconds {
+        machine.net.borrow_mut().tally = Tally::default();
+        machine.run(begins + second * SECOND);
+        let rate = machine.net.borrow().tally.transactions as f64 * slow as f64;
+        if rate >= REACHED * bound {
+            reached = reached.or(Some(second));
+        }
+    }
+    let before = machine.mails();
+    machine.net.borrow_mut().tally = Tally::default();
+    machine.run(begins + (seconds + MEASURED) * SECOND);
+    let after = machine.mails();
+    let net = machine.net.borrow();
+    let done = net.tally.transactions.max(1) as f64;
+    let each = |after: u64, before: u64| (after - before) as f64 / done;
+    let by_worker = net.clients_by_worker(0);
+    Row {
+        rate: net.tally.transactions as f64 * slow as f64 / MEASURED as f64,
+        bound,
+        mails: each(after.all, before.all),
+        lends: each(after.lends, before.lends),
+        moves: each(after.moves, before.moves),
+        slow,
+        reached,
+        wide: by_worker.iter().filter(|clients| **clients > 0).count(),
+        said: machine
+            .said
+            .iter()
+            .map(|(at, text)| (at.saturating_sub(begins), text.clone()))
+            .collect(),
+    }
+}
+
+/// What a step in load does.
+#[derive(Clone, Debug)]
+pub struct Stepped {
+    /// Milliseconds until a second worker did a third of the transactions or more.
+    pub wide: Option<u64>,
+    /// The longest transaction of a client that moved meanwhile, and of the others, by tenths of a
+    /// second, in nanoseconds.
+    pub longest: Vec<(u64, u64)>,
+    /// So many clients moved during a transaction.
+    pub moved: u64,
+}
+
+impl Stepped {
+    /// The longest that a transaction took longer than the longest without a move, at about the
+    /// same time.
+    pub fn later(&self) -> u64 {
+        let later = self
+            .longest
+            .iter()
+            .map(|(moved, other)| moved.saturating_sub(*other));
+        later.max().unwrap_or(0)
+    }
+}
+
+/// A pool of 40 servers with a fifth of what a core can do wants four times what one can do, all at
+/// once.
+pub fn step(cores: u16) -> Stepped {
+    let layout = Layout {
+        cores,
+        pools: 1,
+        servers: 40,
+        clients: 160,
+    };
+    let mut machine = Machine::new(layout, Costs::MEASURED);
+    let begins = Machine::begins(&layout);
+    machine.net.borrow_mut().begins = begins;
+    machine.net.borrow_mut().think = 11 * MILLI;
+    let steps = begins + 2 * SECOND;
+    machine.run(steps);
+    machine.net.borrow_mut().think = 0;
+    let (mut wide, mut longest, mut moved) = (None, Vec::new(), 0);
+    for tenth in 1..=40 {
+        machine.net.borrow_mut().tally = Tally::default();
+        machine.run(steps + tenth * 100 * MILLI);
+        let net = machine.net.borrow();
+        longest.push((net.tally.longest_moved, net.tally.longest_still));
+        moved += net.tally.moved;
+        let all: u32 = net.clients_by_worker(0).iter().sum();
+        let most = net.clients_by_worker(0).into_iter().max().unwrap_or(0);
+        if 3 * most <= 2 * all {
+            wide = wide.or(Some(tenth * 100));
+        }
+    }
+    Stepped {
+        wide,
+        longest,
+        moved,
+    }
+}
+
+/// What it does to the others that a worker stands still.
+#[derive(Clone, Copy, Debug)]
+pub struct Stalled {
+    /// Transactions a second of the other workers before, and meanwhile.
+    pub rates: (f64, f64),
+    /// The longest transaction of clients of the other workers before, and meanwhile, in nanoseconds.
+    pub longest: (u64, u64),
+}
+
+/// A worker stands still for a fifth of a second, under a pool of 40 servers that is on all workers.
+pub fn stall(cores: u16, worker: usize) -> Stalled {
+    let layout = Layout {
+        cores,
+        pools: 1,
+        servers: 40,
+        clients: 160,
+    };
+    let mut machine = Machine::new(layout, Costs::MEASURED);
+    let begins = Machine::begins(&layout);
+    machine.net.borrow_mut().begins = begins;
+    machine.run(begins - SECOND / 2);
+    machine.net.borrow_mut().costs = Costs::MEASURED.slower(4);
+    let stalls = begins + 8 * SECOND;
+    machine.run(stalls);
+    let before = others(&mut machine, worker, stalls + SECOND / 5);
+    machine.stall(worker, stalls + 2 * SECOND / 5);
+    let during = others(&mut machine, worker, stalls + 2 * SECOND / 5);
+    Stalled {
+        rates: (before.0, during.0),
+        longest: (before.1, during.1),
+    }
+}
+
+/// What all workers but one do in the next fifth of a second: transactions a second, and the longest.
+fn others(machine: &mut Machine, but: usize, until: u64) -> (f64, u64) {
+    machine.net.borrow_mut().tally = Tally::default();
+    machine.run(until);
+    let net = machine.net.borrow();
+    let (mut count, mut longest) = (0, 0);
+    for (at, (transactions, most)) in net.tally.by_worker.iter().enumerate() {
+        if at != but {
+            count += transactions;
+            longest = longest.max(*most);
+        }
+    }
+    (count as f64 * 4.0 * 5.0, longest)
+}
+
+/// The command. False if something is not as it should be.
+///
+/// # Errors
+/// An option is unknown, or help is asked for.
+pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
+    let options = read(args).map_err(|text| format!("{text}{HELP}"))?;
+    let mut passes = true;
+    if !options.step {
+        passes &= table(&options);
+    }
+    for cores in options.cores.iter().filter(|cores| **cores > 1) {
+        let stepped = step(*cores);
+        let fits = stepped.wide.is_some_and(|millis| millis <= 1000) && stepped.later() <= LATER;
+        passes &= fits;
+        let wide = stepped
+            .wide
+            .map_or("never".into(), |millis| format!("{millis} ms"));
+        let later = stepped.later() as f64 / MILLI as f64;
+        match options.json {
+            true => println!(
+                "{{\"step\":true,\"cores\":{cores},\"wide_ms\":{},\"moved\":{},\"later_ms\":{later:.3},\"passes\":{fits}}}",
+                stepped
+                    .wide
+                    .map_or("null".into(), |millis| millis.to_string()),
+                stepped.moved
+            ),
+            false => println!(
+                "a step in load, {cores} cores: wide after {wide}; {} clients moved during a \
+                 transaction, the latest by {later:.2} ms{}",
+                stepped.moved,
+                verdict(fits)
+            ),
+        }
+    }
+    for cores in options
+        .cores
+        .iter()
+        .filter(|cores| **cores > 1 && **cores <= 16)
+    {
+        for worker in [0, usize::from(*cores) - 1] {
+            tell_stall(&options, *cores, worker);
+        }
+    }
+    Ok(passes)
+}
+
+/// Of a stall nothing is demanded: it is told.
+fn tell_stall(options: &Options, cores: u16, worker: usize) {
+    let stalled = stall(cores, worker);
+    let (before, meanwhile) = stalled.rates;
+    let millis = |nanos: u64| nanos as f64 / MILLI as f64;
+    match options.json {
+        true => println!(
+            "{{\"stall\":true,\"cores\":{cores},\"worker\":{worker},\"before\":{before:.0},\"meanwhile\":{meanwhile:.0},\"longest_ms\":{:.1}}}",
+            millis(stalled.longest.1)
+        ),
+        false => println!(
+            "worker {worker} of {cores} stands still for 200 ms: the others do {:.2} of what they did; \
+             their longest transaction takes {:.1} ms ({:.1} before)",
+            meanwhile / before,
+            millis(stalled.longest.1),
+            millis(stalled.longest.0)
+        ),
+    }
+}
+
+fn table(options: &Options) -> bool {
+    let sums = sums();
+    let mut passes = true;
+    if !options.json {
+        println!(
+            "Virtual cores: this proves the rules, not speed. In this world a core does {:.0} \
+             transactions a second,\na server {:.0}. Bound: the lesser of the cores' and the \
+             servers' sum.\n",
+            sums.core, sums.server
+        );
+        println!(
+            "{:18} {:>5} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7} {:>5} {:>5} {:>5}",
+            "layout",
+            "cores",
+            "bound",
+            "reached",
+            "part",
+            "mails",
+            "lends",
+            "moves",
+            "wide",
+            "after",
+            "slow"
+        );
+    }
+    for (pools, servers, clients, name) in options.layouts.iter().map(|at| LAYOUTS[*at]) {
+        for cores in options.cores.iter().copied() {
+            let layout = Layout {
+                cores,
+                pools,
+                servers,
+                clients,
+            };
+            let servers = pools as f64 * f64::from(servers);
+            let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
+            let slow = (bound / PLAYED).ceil().max(1.0) as u64;
+            let row = play(&layout, slow, options.seconds, Some(sums));
+            passes &= row.passes();
+            let part = row.rate / row.bound;
+            let reached = row.reached;
+            if options.json {
+                println!(
+                    "{{\"layout\":\"{name}\",\"cores\":{cores},\"bound\":{bound:.0},\"rate\":{:.0},\
+                     \"part\":{part:.3},\"mails\":{:.4},\"lends\":{:.4},\"moves\":{:.4},\"wide\":{},\
+                     \"seconds\":{},\"slow\":{slow},\"passes\":{}}}",
+                    row.rate,
+                    row.mails,
+                    row.lends,
+                    row.moves,
+                    row.wide,
+                    reached.map_or("null".into(), |seconds| seconds.to_string()),
+                    row.passes()
+                );
+            } else {
+                println!(
+                    "{name:18} {cores:>5} {bound:>10.0} {:>10.0} {part:>6.2} {:>7.4} {:>7.4} {:>7.4} \
+                     {:>5} {:>5} {slow:>5}{}",
+                    row.rate,
+                    row.mails,
+                    row.lends,
+                    row.moves,
+                    row.wide,
+                    reached.map_or("-".into(), |seconds| format!("{seconds} s")),
+                    verdict(row.passes())
+                );
+            }
+            if options.said {
+                for (at, text) in &row.said {
+                    println!("    {:7.2} s  {text}", *at as f64 / SECOND as f64);
+                }
+            }
+        }
+    }
+    passes
+}
+
+fn verdict(passes: bool) -> &'static str {
+    if passes { "" } else { "  MISS" }
+}
+
+fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        cores: vec![1, 2, 4, 8, 16, 64],
+        layouts: (0..LAYOUTS.len()).collect(),
+        seconds: 20,
+        json: false,
+        said: false,
+        step: false,
+    };
+    while let Some(arg) = args.next() {
+        let mut numbers = || -> Result<Vec<u64>, String> {
+            let text = args.next().unwrap_or_default();
+            let all = text.split(',').map(|part| part.parse().ok());
+            let all: Option<Vec<u64>> = all.collect();
+            all.ok_or_else(|| format!("{arg} wants numbers\n"))
+        };
+        match arg.as_str() {
+            "--cores" => {
+                options.cores = numbers()?
+                    .into_iter()
+                    .map(|n| n.clamp(1, 1024) as u16)
+                    .collect()
+            }
+            "--layout" => {
+                let wanted = numbers()?.into_iter().map(|n| n as usize);
+                options.layouts = wanted.filter(|at| *at < LAYOUTS.len()).collect();
+            }
+            "--seconds" => options.seconds = numbers()?[0].max(1),
+            "--json" => options.json = true,
+            "--said" => options.said = true,
+            "--step" => options.step = true,
+            "--help" | "-h" => return Err(String::new()),
+            _ => return Err(format!("unknown: {arg}\n")),
+        }
+    }
+    Ok(options)
+}

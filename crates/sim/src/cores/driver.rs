@@ -1,0 +1,216 @@
+//! A driver whose clock goes on by what its worker does, and by waiting.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use howdah_daemon::driver::socket::SocketOptions;
+use howdah_daemon::driver::{Chunk, Completion, Driver, Key};
+use howdah_pooler::event::{Address, LooseSocket, Time};
+
+use super::net::{Due, Shared, SocketId};
+
+/// A core, with one worker on it. Times are in nanoseconds.
+#[derive(Default)]
+pub struct Core {
+    /// How far the worker has come.
+    pub clock: Cell<u64>,
+    /// When it is woken, if it sleeps.
+    pub wakes: Cell<u64>,
+    /// It had nothing to do when it last looked.
+    pub slept: Cell<bool>,
+    /// It has done something since then.
+    pub worked: Cell<bool>,
+}
+
+impl Core {
+    /// Something takes so long.
+    pub fn takes(&self, nanos: u64) {
+        self.clock.set(self.clock.get() + nanos);
+        self.worked.set(true);
+    }
+}
+
+/// See the module.
+pub struct CoreDriver {
+    worker: usize,
+    core: Rc<Core>,
+    net: Shared,
+    /// By slot.
+    keys: Vec<Option<(Key, SocketId)>>,
+    ready: VecDeque<Completion>,
+    buffers: Vec<Vec<u8>>,
+    free: Vec<u16>,
+    /// What the turn itself takes, once it turns out to be one.
+    owed: u64,
+    /// Something came with this turn.
+    found: bool,
+}
+
+impl CoreDriver {
+    /// For one worker.
+    pub fn new(worker: usize, core: Rc<Core>, net: Shared) -> CoreDriver {
+        CoreDriver {
+            worker,
+            core,
+            net,
+            keys: Vec::new(),
+            ready: VecDeque::new(),
+            buffers: Vec::new(),
+            free: Vec::new(),
+            owed: 0,
+            found: false,
+        }
+    }
+
+    fn get(&self, key: Key) -> Option<SocketId> {
+        let (of, socket) = (*self.keys.get(key.slot as usize)?)?;
+        (of == key).then_some(socket)
+    }
+
+    fn put(&mut self, key: Key, socket: SocketId) {
+        let slot = key.slot as usize;
+        if self.keys.len() <= slot {
+            self.keys.resize(slot + 1, None);
+        }
+        self.keys[slot] = Some((key, socket));
+    }
+
+    fn take(&mut self, key: Key) -> Option<SocketId> {
+        let socket = self.get(key)?;
+        self.keys[key.slot as usize] = None;
+        Some(socket)
+    }
+
+    fn chunk(&mut self, bytes: Vec<u8>) -> Chunk {
+        let buffer = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(Vec::new());
+            (self.buffers.len() - 1) as u16
+        });
+        let chunk = Chunk::new(buffer, bytes.len() as u32);
+        self.buffers[usize::from(buffer)] = bytes;
+        chunk
+    }
+
+    fn find(&mut self) {
+        let due = self.net.borrow_mut().collect(self.worker);
+        for due in due {
+            let completion = match due {
+                Due::Accepted(id) => Completion::Accepted {
+                    listener: 0,
+                    socket: LooseSocket::new(id),
+                    ends: Box::new(self.net.borrow().ends(id)),
+                },
+                Due::Connected(key, id) => Completion::Connected {
+                    key,
+                    result: Ok(Box::new(self.net.borrow().ends(id))),
+                },
+                Due::Bytes(id) => {
+                    let read = self.net.borrow_mut().read(self.worker, id);
+                    let Some((key, bytes)) = read else { continue };
+                    let chunk = self.chunk(bytes);
+                    Completion::Received { key, chunk }
+                }
+            };
+            self.ready.push_back(completion);
+        }
+    }
+}
+
+impl Driver for CoreDriver {
+    fn now(&self) -> Time {
+        Time(self.core.clock.get())
+    }
+
+    fn wait(&mut self, _deadline: Option<Time>) {
+        let core = &self.core;
+        core.clock.set(core.clock.get().max(core.wakes.get()));
+        let costs = self.net.borrow().costs;
+        self.owed = match core.slept.get() {
+            true => costs.wake,
+            false => costs.turn,
+        };
+        core.worked.set(false);
+        self.find();
+        self.found = !self.ready.is_empty();
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        if std::mem::take(&mut self.found) {
+            self.core.takes(std::mem::take(&mut self.owed));
+        }
+        self.ready.pop_front()
+    }
+
+    fn submit(&mut self) {}
+
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        &self.buffers[usize::from(chunk.buffer())]
+    }
+
+    fn release(&mut self, chunk: Chunk) {
+        self.free.push(chunk.buffer());
+    }
+
+    fn listeners(&self) -> Vec<Address> {
+        vec![Address::Tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), 6432)]
+    }
+
+    fn accept(&mut self, _listener: usize, _on: bool) {}
+
+    fn unlisten(&mut self, _listener: usize) {}
+
+    fn set_options(&mut self, _options: SocketOptions) {}
+
+    fn connect(&mut self, key: Key, _address: &Address) {
+        let now = self.core.clock.get();
+        let socket = self.net.borrow_mut().connect(now, self.worker, key);
+        self.put(key, socket);
+    }
+
+    fn attach(&mut self, key: Key, socket: LooseSocket) {
+        let socket = socket.into_inner::<SocketId>();
+        self.net.borrow_mut().attach(self.worker, key, socket);
+        self.put(key, socket);
+    }
+
+    fn discard(&mut self, _socket: LooseSocket) {
+        panic!("nobody is turned away");
+    }
+
+    fn receive(&mut self, key: Key, on: bool) {
+        if let Some(socket) = self.get(key) {
+            self.net.borrow_mut().receive(self.worker, socket, on);
+        }
+    }
+
+    fn hung_up(&mut self, _key: Key) -> bool {
+        false
+    }
+
+    fn send(&mut self, key: Key, block: Vec<u8>, _prompt: bool) -> Option<Vec<u8>> {
+        if let Some(socket) = self.get(key) {
+            let now = self.core.clock.get();
+            self.net.borrow_mut().send(now, socket, &block);
+        }
+        Some(block)
+    }
+
+    fn shutdown(&mut self, _key: Key) {}
+
+    fn detach(&mut self, key: Key) {
+        if let Some(socket) = self.take(key) {
+            self.net.borrow_mut().detach(socket);
+            let socket = LooseSocket::new(socket);
+            self.ready.push_back(Completion::Detached { key, socket });
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(socket) = self.take(key) {
+            self.net.borrow_mut().detach(socket);
+            self.ready.push_back(Completion::Closed { key });
+        }
+    }
+}

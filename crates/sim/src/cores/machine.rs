@@ -1,0 +1,271 @@
+//! Workers on cores of their own, their mail, and the control thread: each worker's turn begins when
+//! the last one is over and there is something to do.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
+use howdah_daemon::worker::{Decide, Outside, Worker};
+use howdah_pooler::balance::{Balancer, DECIDES, Signals, Step};
+use howdah_pooler::config::Config;
+use howdah_pooler::event::{Action, Event, Out, Question, Time, WorkerId};
+use howdah_pooler::mail::Mail;
+use howdah_pooler::{Pooler, PoolerSetup};
+
+use super::costs::Costs;
+use super::driver::{Core, CoreDriver};
+use super::net::{Net, Shared};
+
+/// When clients begin to connect.
+const START: u64 = 1_000_000_000;
+
+/// What is asked of a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Cores, and workers.
+    pub cores: u16,
+    /// Pools.
+    pub pools: usize,
+    /// Servers of each.
+    pub servers: u32,
+    /// Clients of each.
+    pub clients: usize,
+}
+
+/// Mails from worker to worker, and of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mails {
+    /// All of them.
+    pub all: u64,
+    /// Servers lent.
+    pub lends: u64,
+    /// Clients moved.
+    pub moves: u64,
+}
+
+/// The decisions, and what they take.
+pub struct Costed {
+    /// Which decide.
+    pub pooler: Pooler,
+    /// What was posted to other workers.
+    pub mails: Mails,
+    worker: WorkerId,
+    core: Rc<Core>,
+    net: Shared,
+    /// Who was posted to in this turn, and when.
+    posted: Vec<(WorkerId, u64)>,
+}
+
+impl Decide for Costed {
+    fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
+        let costs = self.net.borrow().costs;
+        self.core.takes(match event {
+            Event::Mail(_) | Event::Answer(_) | Event::Settings(_) | Event::Order(_) => costs.mail,
+            Event::Tick => costs.tick,
+            _ => costs.event,
+        });
+        self.pooler.handle(now, event, out);
+        for action in &out.actions {
+            if let Action::Post(to, mail) = action
+                && *to != self.worker
+            {
+                self.core.takes(costs.post);
+                self.posted.push((*to, self.core.clock.get()));
+                self.mails.all += 1;
+                self.mails.lends += u64::from(matches!(mail, Mail::Server(_)));
+                self.mails.moves += u64::from(matches!(mail, Mail::Move(_)));
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.pooler.next_deadline()
+    }
+
+    fn measured(&mut self, signals: Signals, posted: u64) {
+        self.pooler.measured(signals, posted);
+    }
+}
+
+/// See the module.
+pub struct Machine {
+    /// The world's other side.
+    pub net: Shared,
+    /// What the balancer said, and when.
+    pub said: Vec<(u64, String)>,
+    workers: Vec<Worker<Costed, CoreDriver>>,
+    cores: Vec<Rc<Core>>,
+    /// When each worker's next turn begins.
+    turns: Vec<u64>,
+    /// Until when each stands still.
+    stalls: Vec<u64>,
+    posts: Vec<PostBox>,
+    heard: Receiver<(WorkerId, Question)>,
+    balancer: Balancer,
+    balanced: u64,
+}
+
+impl Machine {
+    /// A machine whose clients log in, and rest until [`Net::begins`].
+    pub fn new(layout: Layout, costs: Costs) -> Machine {
+        let count = usize::from(layout.cores);
+        let net = Net::new(costs, count);
+        let (posts, mailboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| silent_mailbox()).unzip();
+        let (ear, heard) = channel();
+        let config = config(&layout);
+        let setups = PoolerSetup::repeatable(layout.cores, &config);
+        let (mut workers, mut cores) = (Vec::new(), Vec::new());
+        for ((number, setup), mailbox) in (0..count).zip(setups).zip(mailboxes) {
+            let core = Rc::new(Core::default());
+            core.clock.set(START);
+            let driver = CoreDriver::new(number, core.clone(), net.clone());
+            let worker = WorkerId(number as u16);
+            let decisions = Costed {
+                pooler: Pooler::new(setup),
+                mails: Mails::default(),
+                worker,
+                core: core.clone(),
+                net: net.clone(),
+                posted: Vec::new(),
+            };
+            let ear = ear.clone();
+            let outside = Outside {
+                ask: Box::new(move |worker, question| drop(ear.send((worker, question)))),
+                note: Box::new(drop),
+                tell: Box::new(drop),
+                workers: posts.clone(),
+            };
+            workers.push(Worker::new(worker, decisions, driver, mailbox, outside));
+            cores.push(core);
+        }
+        for pool in 0..layout.pools {
+            for client in 0..layout.clients {
+                let number = (pool * layout.clients + client) as u64;
+                // Ten a millisecond.
+                let at = START + number * 100_000;
+                net.borrow_mut().client(at, number as usize % count, pool);
+            }
+        }
+        Machine {
+            net,
+            said: Vec::new(),
+            workers,
+            cores,
+            turns: vec![START; count],
+            stalls: vec![0; count],
+            posts,
+            heard,
+            balancer: Balancer::new(layout.cores),
+            balanced: 0,
+        }
+    }
+
+    /// When all clients have long logged in, and first send something.
+    pub fn begins(layout: &Layout) -> u64 {
+        START + (layout.pools * layout.clients) as u64 * 100_000 + 1_000_000_000
+    }
+
+    /// Goes on until that time.
+    pub fn run(&mut self, until: u64) {
+        loop {
+            let at = (0..self.turns.len()).min_by_key(|at| self.turns[*at]);
+            let at = at.expect("there is a worker");
+            let arrives = self.net.borrow().next().unwrap_or(u64::MAX);
+            if arrives.min(self.turns[at]) > until {
+                return;
+            }
+            if arrives <= self.turns[at] {
+                let looks = self.net.borrow_mut().deliver();
+                if let Some(worker) = looks {
+                    self.wake(worker, arrives);
+                }
+            } else {
+                self.turn(at);
+            }
+        }
+    }
+
+    /// Mails from worker to worker so far.
+    pub fn mails(&mut self) -> Mails {
+        let mut sum = Mails::default();
+        for worker in &mut self.workers {
+            let mails = worker.decisions().mails;
+            sum.all += mails.all;
+            sum.lends += mails.lends;
+            sum.moves += mails.moves;
+        }
+        sum
+    }
+
+    /// A worker stands still until then.
+    pub fn stall(&mut self, worker: usize, until: u64) {
+        self.stalls[worker] = until;
+        self.turns[worker] = self.turns[worker].max(until);
+    }
+
+    /// A worker has something to do from then on.
+    fn wake(&mut self, worker: usize, at: u64) {
+        let at = at
+            .max(self.cores[worker].clock.get())
+            .max(self.stalls[worker]);
+        self.turns[worker] = self.turns[worker].min(at);
+    }
+
+    fn turn(&mut self, at: usize) {
+        let core = self.cores[at].clone();
+        core.wakes.set(self.turns[at]);
+        self.workers[at].turn(Some(Time(0)));
+        let worked = core.worked.get();
+        core.slept.set(!worked);
+        let deadline = self.workers[at].next_deadline();
+        let more = worked || self.workers[at].has_mail() || self.net.borrow().has_due(at);
+        let clock = core.clock.get();
+        self.turns[at] = match more {
+            true => clock,
+            false => deadline.map_or(u64::MAX, |due| due.0.max(clock)),
+        };
+        let posted = std::mem::take(&mut self.workers[at].decisions().posted);
+        for (to, when) in posted {
+            self.wake(usize::from(to.0), when);
+        }
+        while let Ok((worker, question)) = self.heard.try_recv() {
+            if let Question::Load(load) = question {
+                self.balancer.hear(Time(clock), worker, &load);
+                self.balance(clock);
+            }
+        }
+    }
+
+    /// As the control thread does.
+    fn balance(&mut self, now: u64) {
+        if now < self.balanced + DECIDES {
+            return;
+        }
+        self.balanced = now;
+        let workers = self.posts.len() as u16;
+        for step in self.balancer.decide(Time(now), workers, false) {
+            if let Step::Say(text) = &step {
+                self.said.push((now, text.clone()));
+            }
+            for (worker, mail) in step.mails(workers) {
+                self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
+                self.wake(usize::from(worker.0), now);
+            }
+        }
+    }
+}
+
+fn config(layout: &Layout) -> Arc<Config> {
+    let mut text = String::from("[databases]\n");
+    for pool in 0..layout.pools {
+        let size = layout.servers;
+        text += &format!("p{pool} = host=127.0.0.1 port=5432 pool_size={size}\n");
+    }
+    text += "[pgbouncer]\nauth_type = trust\nauth_file = list\npool_mode = transaction\nmax_client_conn = 100000\n";
+    let list = || "\"u\" \"\"\n".to_string();
+    match Config::load("cores.ini", &text, &mut |_| Ok(list())) {
+        Ok((config, _)) => Arc::new(config),
+        Err(mistakes) => panic!("{mistakes:?} in:\n{text}"),
+    }
+}
