@@ -50,9 +50,10 @@ pub(crate) struct Sessions {
     most: usize,
     /// So many are.
     under_way: usize,
-    /// When each of those began, and some that have ended.
-    begun: VecDeque<(Time, Key)>,
-    /// Clients whose handshake has to wait until another has ended.
+    /// Clients that keep us waiting in their handshakes, and since when, in that order; and some
+    /// entries that hold no more.
+    awaited: VecDeque<(Time, Key)>,
+    /// Clients that have sent something, and whose handshake has to wait until another has ended.
     waiting: VecDeque<Key>,
     /// A block for plain bytes that nobody uses.
     spare: Vec<u8>,
@@ -67,20 +68,23 @@ struct Held {
     in_line: bool,
     /// It is a client's handshake that is under way.
     counted: bool,
+    /// It is in the line of those who wait to begin.
+    waits: bool,
+    /// The last step of its handshake, after which the other side keeps us waiting.
+    stepped: Option<Time>,
+}
+
+impl Held {
+    /// Its handshake has not begun, and is a client's.
+    fn is_clients(&self) -> bool {
+        matches!(&self.stands, Standing::Begins(start) if matches!(**start, TlsStart::Accept { .. }))
+    }
 }
 
 enum Standing {
-    /// Its handshake must wait: what the client has sent.
-    Waits(Box<TlsStart>),
+    /// Its handshake has not begun: what the client has sent.
+    Begins(Box<TlsStart>),
     Session(Box<dyn TlsSession>),
-}
-
-/// How a handshake begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Begins {
-    Now,
-    /// When another has ended: nothing need be received before.
-    Later,
 }
 
 /// What came of received bytes.
@@ -89,6 +93,10 @@ pub(crate) enum Taken {
     Opened(Option<Plain>, Opened),
     /// The handshake can go on, when it is its turn.
     Handshake,
+    /// The handshake has to wait until another has ended: nothing need be received before.
+    Waits,
+    /// The handshake can't begin: why.
+    Refused(String),
 }
 
 impl Default for Sessions {
@@ -100,7 +108,7 @@ impl Default for Sessions {
             line: VecDeque::new(),
             most: limits::HANDSHAKES,
             under_way: 0,
-            begun: VecDeque::new(),
+            awaited: VecDeque::new(),
             waiting: VecDeque::new(),
             spare: Vec::new(),
         }
@@ -118,87 +126,111 @@ impl Sessions {
         self.most = most;
     }
 
-    /// Begins a handshake, now or later. `Err`: why not.
-    pub(crate) fn start(&mut self, key: Key, start: TlsStart, now: Time) -> Result<Begins, String> {
-        // Those of servers are bounded by pools.
-        if let TlsStart::Accept { .. } = start
-            && (self.under_way >= self.most || !self.waiting.is_empty())
-        {
-            self.hold(key, Standing::Waits(Box::new(start)));
-            self.waiting.push_back(key);
-            return Ok(Begins::Later);
+    /// Begins a handshake, if there is something to begin with and room; else later. Who has sent
+    /// nothing yet takes no memory, and nobody's place.
+    pub(crate) fn start(&mut self, key: Key, start: TlsStart) -> Taken {
+        let silent = matches!(&start, TlsStart::Accept { received, .. } if received.is_empty());
+        self.hold(key, Standing::Begins(Box::new(start)));
+        match silent {
+            true => Taken::Handshake,
+            false => self.admit(key),
         }
-        self.begin(key, start, now)?;
-        Ok(Begins::Now)
     }
 
-    fn begin(&mut self, key: Key, start: TlsStart, now: Time) -> Result<(), String> {
-        let counted = matches!(start, TlsStart::Accept { .. });
-        let session = match start {
-            TlsStart::Accept { direct, received } => {
-                let mut session = self.library.accept(direct)?;
-                session.feed(&received);
-                session
+    /// A handshake begins, or has to wait.
+    fn admit(&mut self, key: Key) -> Taken {
+        let full = self.under_way >= self.most || !self.waiting.is_empty();
+        match self.held(key) {
+            // Those of servers are bounded by pools.
+            Some(held) if full && held.is_clients() => {
+                held.waits = true;
+                self.waiting.push_back(key);
+                Taken::Waits
             }
-            TlsStart::Connect(to) => self.library.connect(to)?,
+            _ => self.begin(key),
+        }
+    }
+
+    fn begin(&mut self, key: Key) -> Taken {
+        let Some(Held {
+            stands: Standing::Begins(start),
+            ..
+        }) = self.sessions[key.slot as usize].take()
+        else {
+            return Taken::Handshake;
         };
-        self.put(key, session);
+        let counted = matches!(*start, TlsStart::Accept { .. });
+        let session = match *start {
+            TlsStart::Accept { direct, received } => {
+                self.library.accept(direct).map(|mut session| {
+                    session.feed(&received);
+                    session
+                })
+            }
+            TlsStart::Connect(to) => self.library.connect(to),
+        };
+        match session {
+            Ok(session) => self.put(key, session),
+            Err(why) => return Taken::Refused(why),
+        }
         if counted && let Some(held) = self.held(key) {
             held.counted = true;
             self.under_way += 1;
-            self.begun.push_back((now, key));
         }
         self.stand_in_line(key);
-        Ok(())
+        Taken::Handshake
     }
 
-    /// The next client whose handshake had to wait begins it, if another has ended. `Err`: why not.
-    pub(crate) fn begin_waiting(&mut self, now: Time) -> Option<(Key, Result<(), String>)> {
+    /// The next client whose handshake had to wait, if another has ended.
+    pub(crate) fn next_waiting(&mut self) -> Option<Key> {
         while self.under_way < self.most {
             let key = self.waiting.pop_front()?;
             // Others have left meanwhile.
-            if let Some(held) = self.held(key)
-                && held.key == key
-                && matches!(held.stands, Standing::Waits(_))
-                && let Some(Held {
-                    stands: Standing::Waits(start),
-                    ..
-                }) = self.sessions[key.slot as usize].take()
-            {
-                return Some((key, self.begin(key, *start, now)));
+            let held = self.held(key).filter(|held| held.key == key);
+            if held.is_some_and(|held| std::mem::take(&mut held.waits)) {
+                return Some(key);
             }
         }
         None
+    }
+
+    /// A client that had to wait begins its handshake.
+    pub(crate) fn begin_waiting(&mut self, key: Key) -> Taken {
+        self.begin(key)
     }
 
     /// Who has kept us waiting for so long that the handshake is given up, as others wait to begin
     /// theirs.
     pub(crate) fn give_up(&mut self, now: Time) -> Option<Key> {
-        while let Some((since, key)) = self.begun.front().copied() {
-            let held = self
-                .held(key)
-                .filter(|held| held.counted && held.key == key);
-            match held.map(|held| held.in_line) {
-                Some(in_line) => {
-                    let late = now.0 >= since.0 + limits::HANDSHAKE_PATIENCE_NS;
-                    if in_line || !late || self.waiting.is_empty() {
-                        return None;
-                    }
-                    self.begun.pop_front();
-                    self.ended(key);
-                    return Some(key);
-                }
-                None => {
-                    self.begun.pop_front();
-                }
+        while !self.waiting.is_empty() {
+            let (since, key) = self.awaited.front().copied()?;
+            let awaited = self.is_awaited(since, key);
+            if awaited && now.0 < since.0 + limits::HANDSHAKE_PATIENCE_NS {
+                return None;
+            }
+            self.awaited.pop_front();
+            if awaited {
+                self.ended(key);
+                return Some(key);
             }
         }
         None
     }
 
+    /// A client's handshake is under way, and it has sent nothing since.
+    fn is_awaited(&self, since: Time, key: Key) -> bool {
+        let held = self
+            .sessions
+            .get(key.slot as usize)
+            .and_then(Option::as_ref);
+        held.is_some_and(|held| {
+            held.key == key && held.counted && !held.in_line && held.stepped == Some(since)
+        })
+    }
+
     /// When [`Sessions::give_up`] may have somebody.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let (since, _) = self.begun.front().filter(|_| !self.waiting.is_empty())?;
+        let (since, _) = self.awaited.front().filter(|_| !self.waiting.is_empty())?;
         Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
     }
 
@@ -226,6 +258,8 @@ impl Sessions {
             stands,
             in_line: false,
             counted: false,
+            waits: false,
+            stepped: None,
         });
     }
 
@@ -240,7 +274,7 @@ impl Sessions {
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut dyn TlsSession> {
         match &mut self.held(key)?.stands {
             Standing::Session(session) => Some(&mut **session),
-            Standing::Waits(_) => None,
+            Standing::Begins(_) => None,
         }
     }
 
@@ -249,7 +283,7 @@ impl Sessions {
         self.ended(key);
         match self.sessions.get_mut(key.slot as usize)?.take()?.stands {
             Standing::Session(session) => Some(session),
-            Standing::Waits(_) => None,
+            Standing::Begins(_) => None,
         }
     }
 
@@ -279,21 +313,47 @@ impl Sessions {
     }
 
     /// One step of a handshake, and what is to be said.
-    pub(crate) fn step(&mut self, key: Key) -> Option<(Step, Option<Vec<u8>>)> {
+    pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(Step, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
         let session = self.get(key)?;
         let (step, records) = (session.handshake(), session.take_output());
-        if !matches!(step, Step::More) {
-            self.ended(key);
+        match step {
+            Step::More => self.awaits(key, now),
+            _ => self.ended(key),
         }
         Some((step, records))
     }
 
+    /// It is the other side's turn.
+    fn awaits(&mut self, key: Key, now: Time) {
+        let Some(held) = self.held(key) else { return };
+        held.stepped = Some(now);
+        if !held.counted {
+            return;
+        }
+        self.awaited.push_back((now, key));
+        if self.awaited.len() > 2 * self.under_way + 64 {
+            let awaited = std::mem::take(&mut self.awaited);
+            let holds = |(since, key): &(Time, Key)| self.is_awaited(*since, *key);
+            self.awaited = awaited.into_iter().filter(holds).collect();
+        }
+    }
+
+    /// In its handshake we have had our say: what comes with its end may be an answer.
+    pub(crate) fn was_answered(&mut self, key: Key) -> bool {
+        self.held(key).is_some_and(|held| held.stepped.is_some())
+    }
+
+    /// A client that waits to begin is not received from.
+    pub(crate) fn waits(&mut self, key: Key) -> bool {
+        self.held(key).is_some_and(|held| held.waits)
+    }
+
     /// Takes ciphertext in.
     pub(crate) fn receive(&mut self, key: Key, bytes: &[u8]) -> Option<Taken> {
-        let unread = match &mut self.held(key)?.stands {
-            // Receiving was switched off: this was under way.
-            Standing::Waits(start) => match &mut **start {
+        let held = self.held(key)?;
+        let unread = match &mut held.stands {
+            Standing::Begins(start) => match &mut **start {
                 TlsStart::Accept { received, .. } => {
                     received.extend_from_slice(bytes);
                     received.len()
@@ -312,10 +372,16 @@ impl Sessions {
             let why = "more than 128 KB came before its handshake was done".to_owned();
             return Some(Taken::Opened(None, Opened::Failed(why)));
         }
-        if self.get(key).is_some() {
+        if matches!(held.stands, Standing::Session(_)) {
             self.stand_in_line(key);
+            return Some(Taken::Handshake);
         }
-        Some(Taken::Handshake)
+        // Receiving was being switched off: more was under way.
+        Some(if held.waits {
+            Taken::Waits
+        } else {
+            self.admit(key)
+        })
     }
 
     /// Opens what there is.

@@ -26,7 +26,7 @@ use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
 use crate::output::Memory;
 use crate::reserve;
-use crate::secure::{Begins, Plain, Sessions, Taken, broken};
+use crate::secure::{Plain, Sessions, Taken, broken};
 use crate::tls::TlsLibrary;
 use crate::tls::session::{Opened, Step};
 
@@ -293,19 +293,13 @@ impl<D: Driver> Sockets<D> {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
-        match self.sessions.start(key, start, self.now) {
-            Ok(begins) => {
-                if begins == Begins::Later {
-                    self.driver.receive(key, false);
-                }
-                connection.flags.secure = true;
-                connection.flags.handshake = true;
-                if let Some(output) = &mut connection.output {
-                    output.is_ready();
-                }
-            }
-            Err(why) => self.tell(Event::TlsDone(peer, Err(why))),
+        connection.flags.secure = true;
+        connection.flags.handshake = true;
+        if let Some(output) = &mut connection.output {
+            output.is_ready();
         }
+        let taken = self.sessions.start(key, start);
+        self.taken(key, taken);
     }
 
     /// At most so many handshakes of clients are under way: others wait.
@@ -332,7 +326,8 @@ impl<D: Driver> Sockets<D> {
         let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
-        let off = connection.stage == Stage::Open && !connection.flags.receiving;
+        let receives = connection.flags.receiving && !self.sessions.waits(key);
+        let off = connection.stage == Stage::Open && !receives;
         if off && !connection.flags.ended && self.driver.hung_up(key) {
             self.ended(key, None);
         }
@@ -490,7 +485,7 @@ impl<D: Driver> Sockets<D> {
                 self.lose(key, error);
             }
             Stage::Open => {
-                if connection.flags.handshake {
+                if connection.flags.handshake && self.sessions.was_answered(key) {
                     // What came with the end counts: a request to cancel, an alert that says why.
                     self.shake(key);
                 }
@@ -641,9 +636,23 @@ impl<D: Driver> Sockets<D> {
 
     /// Ciphertext has come.
     fn receive_sealed(&mut self, key: Key, chunk: &Chunk) {
-        let taken = self.sessions.receive(key, self.driver.bytes(chunk));
-        if let Some(Taken::Opened(plain, opened)) = taken {
-            self.opened(key, plain, opened);
+        if let Some(taken) = self.sessions.receive(key, self.driver.bytes(chunk)) {
+            self.taken(key, taken);
+        }
+    }
+
+    /// A session has taken something in.
+    fn taken(&mut self, key: Key, taken: Taken) {
+        match taken {
+            Taken::Opened(plain, opened) => self.opened(key, plain, opened),
+            Taken::Handshake => {}
+            Taken::Waits => self.driver.receive(key, false),
+            Taken::Refused(why) => {
+                if let Some(connection) = self.table.get(key) {
+                    let peer = connection.peer;
+                    self.tell(Event::TlsDone(peer, Err(why)));
+                }
+            }
         }
     }
 
@@ -685,7 +694,7 @@ impl<D: Driver> Sockets<D> {
         if connection.stage != Stage::Open || connection.flags.lost {
             return;
         }
-        let Some((step, records)) = self.sessions.step(key) else {
+        let Some((step, records)) = self.sessions.step(key, self.now) else {
             return;
         };
         if let Some(records) = records {
@@ -719,18 +728,23 @@ impl<D: Driver> Sockets<D> {
                 self.tell(Event::TlsDone(peer, Err(why)));
             }
         }
-        while let Some((key, begun)) = self.sessions.begin_waiting(self.now) {
+        while let Some(key) = self.sessions.next_waiting() {
             let Some(connection) = self.table.get(key) else {
                 continue;
             };
-            let (peer, stage, flags) = (connection.peer, connection.stage, connection.flags);
-            match begun {
-                Ok(()) if stage == Stage::Open && flags.receiving && !flags.ended => {
-                    self.driver.receive(key, true);
-                }
-                Ok(()) => {}
-                Err(why) => self.tell(Event::TlsDone(peer, Err(why))),
+            let (stage, flags) = (connection.stage, connection.flags);
+            if stage != Stage::Open || flags.lost {
+                continue;
             }
+            if !flags.ended && self.driver.hung_up(key) {
+                self.ended(key, None);
+                continue;
+            }
+            if flags.receiving && !flags.ended {
+                self.driver.receive(key, true);
+            }
+            let taken = self.sessions.begin_waiting(key);
+            self.taken(key, taken);
         }
     }
 

@@ -34,7 +34,7 @@
 //! - **A takeover**: nothing sets out, and B is not at rest while it has notes, so none is in the
 //!   mail when parcels are packed. One that is all the same stays with this process.
 //! - **The end of the process**: nothing sets out. If C had nothing to wait for any more, it says
-//!   that it has again ([`Question::Busy`]) before B may forget its note.
+//!   that it has again ([`crate::event::Question::Busy`]) before B may forget its note.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ use rand_chacha::rand_core::RngCore;
 use crate::cancel::OldKey;
 use crate::client::{self, Client};
 use crate::config::PoolSpread;
-use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
 use crate::parcel::{Passenger, PoolLore, Standing};
@@ -389,9 +389,7 @@ impl Pooler {
             kills,
         } = traveller;
         self.moves.arrived += 1;
-        if std::mem::take(&mut self.janitor.told_idle) {
-            out.push(Action::Ask(Question::Busy(self.worker)));
-        }
+        self.is_busy_again(out);
         let key = passenger.key.clone();
         let killed = kills < self.janitor.kills_of(&passenger.database);
         self.tell_home(key, Some(left), out);

@@ -149,6 +149,13 @@ impl Pooler {
         }
     }
 
+    /// A client came from another worker: the process must not end yet.
+    pub(crate) fn is_busy_again(&mut self, out: &mut Out) {
+        if std::mem::take(&mut self.janitor.told_idle) {
+            out.push(Action::Ask(Question::Busy(self.worker)));
+        }
+    }
+
     /// Ends the process once what it waited for has come. Every worker says so for itself; the
     /// control thread counts.
     pub(crate) fn maybe_end(&mut self, out: &mut Out) {

@@ -107,8 +107,16 @@ impl Pooler {
     /// for them in vain.
     fn anybody_may_follow(&self) -> bool {
         let tls = self.janitor.tls_travels;
-        let stays = |client: &Client| client.is_held_by_tls(tls) || client.replication.any();
-        self.clients.iter().any(|(_, client)| !stays(client))
+        self.clients.iter().any(|(_, client)| {
+            let held = client.is_held_by_tls(tls) || client.replication.any();
+            !held && !self.is_bound_by_tls(client)
+        })
+    }
+
+    /// The client is in session mode, and its server's TLS can't travel.
+    fn is_bound_by_tls(&self, client: &Client) -> bool {
+        let server = client.link().and_then(|id| self.servers.get(id));
+        server.is_some_and(|server| server.is_tls() && self.is_session(server.pool))
     }
 
     /// A process that wanted to take over has left before anything was given to it. If no other

@@ -408,7 +408,9 @@ impl Pooler {
     }
 
     fn home(&mut self, wish: &Wish) -> WorkerId {
-        if self.workers == 1 || console::is_console(&wish.database) {
+        // Where the process ends soon, other workers may have said already that they have nobody.
+        let ends = self.janitor.ending.is_some();
+        if self.workers == 1 || ends || console::is_console(&wish.database) {
             return self.worker;
         }
         let Some(database) = self.config.database(&wish.database) else {
@@ -452,6 +454,7 @@ impl Pooler {
 
     /// A client came from another worker.
     pub(crate) fn client_arrived(&mut self, parcel: ClientParcel, out: &mut Out) {
+        self.is_busy_again(out);
         let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id);

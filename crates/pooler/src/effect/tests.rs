@@ -682,11 +682,15 @@ proptest! {
                 true => Kinds::NOTHING,
                 false => Kinds::TEMPORARY,
             });
-            // `select update pg_settings` is none of SQL.
-            let update = text.trim_start().starts_with("update") || !text.contains("pg_settings");
-            let kinds = kinds.without(match update {
+            // `select update pg_settings` and `select update U&"..."` are none of SQL.
+            let update = text.trim_start().starts_with("update");
+            let kinds = kinds.without(match update || !text.contains("pg_settings") {
                 true => Kinds::NOTHING,
                 false => Kinds::SETS_ANY,
+            });
+            let kinds = kinds.without(match update || !text.to_lowercase().contains("u&\"") {
+                true => Kinds::NOTHING,
+                false => Kinds::DOUBT,
             });
             prop_assert!(kinds.is_empty(), "{text}: {reading:?}");
         }

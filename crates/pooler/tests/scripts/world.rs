@@ -323,6 +323,7 @@ impl World {
             "hand over" => Order::HandOver { tls: false },
             "hand over with tls" => Order::HandOver { tls: true },
             "pack" => Order::Pack,
+            "drain" => Order::Drain,
             _ => panic!("no order: {what}"),
         };
         for worker in 0..self.poolers.len() {
