@@ -49,8 +49,8 @@ pub const ERROR_FRONT: usize = 64 << 10;
 /// read from. Each takes some 30 KB.
 pub const HANDSHAKES: usize = 1000;
 
-/// While somebody waits for that, a client that has had so many nanoseconds for its handshake, and keeps
-/// us waiting, is given up.
+/// While somebody waits for that, a client that lets us wait for so many nanoseconds in its handshake is
+/// given up.
 pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The longest password or SASL message accepted, in bytes (PgBouncer's limit on passwords and
