@@ -41,6 +41,11 @@ impl Upcoming {
         self.noted.push_back(step);
     }
 
+    /// Nothing follows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.noted.is_empty()
+    }
+
     /// The next one.
     pub(crate) fn take(&mut self) -> Option<Next> {
         self.noted.pop_front()

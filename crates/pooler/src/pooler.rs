@@ -269,7 +269,16 @@ impl Pooler {
     }
 
     /// The router: takes all steps that are noted, and those that these lead to.
+    #[inline]
     pub(crate) fn go_on(&mut self, out: &mut Out) {
+        if !self.next.is_empty() {
+            self.take_steps(out);
+        }
+    }
+
+    /// Seldom: most events lead to nothing more.
+    #[inline(never)]
+    fn take_steps(&mut self, out: &mut Out) {
         while let Some(step) = self.next.take() {
             match step {
                 Next::Resume(id) => self.go_on_with(id, out),

@@ -15,7 +15,7 @@ const SILENT_LOOK_UPS: usize = 0;
 /// How many methods of `Pooler` call each other in the largest circle.
 const LARGEST_CIRCLE: usize = 2;
 /// Lines of the longest file.
-const LONGEST: usize = 920;
+const LONGEST: usize = 930;
 
 /// Values that know nothing of a worker: they are handed what they need.
 const TYPES: [&str; 45] = [

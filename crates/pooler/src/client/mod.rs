@@ -402,6 +402,7 @@ impl Client {
     }
 
     /// It is in a pool and has no server; since `now` it has asked for nothing.
+    #[inline]
     pub(crate) fn rests(&mut self, now: Time) {
         self.state = State::Idle;
         self.quiet = now;

@@ -84,6 +84,7 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 }
 
 /// A link ends: the client rests, and the server is left with what it owes.
+#[inline]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     client.rests(now);
     server.comes_free(now);
@@ -183,6 +184,7 @@ impl Link {
     }
 
     /// Its client has gone to another server, or away: what is owed stays.
+    #[inline]
     fn ends(&mut self) {
         self.portals.clear();
         self.bound = None;

@@ -591,6 +591,7 @@ impl Server {
     }
 
     /// Nobody has it from `now`; what it owes is read and dropped.
+    #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
         self.state = State::Draining;
         self.since = now;
