@@ -1,6 +1,8 @@
 """LISTEN in transaction mode without a server of one's own (listen = share)."""
 
 import asyncio
+import random
+import re
 import struct
 import threading
 
@@ -563,3 +565,114 @@ def test_state_follows_who_listens(pool):
         assert one.value("show work_mem") == "7MB"
         assert two.value("show work_mem") == "9MB"
         assert pinned(howdah) == 0
+
+
+# As directly ------------------------------------------------------------------------------------
+
+CHANNELS = ["a", "b", "c"]
+
+
+def next_command(chance, in_block, number):
+    """A command, and how it is sent. What is notified bears a number."""
+    channel, other = chance.choice(CHANNELS), chance.choice(CHANNELS)
+    commands = [
+        f"listen {channel}", f"listen {channel}; listen {other}", f"unlisten {channel}",
+        f"notify {channel}, '{number}'", f"select pg_notify('{channel}', '{number}')",
+        f"do $$ begin perform pg_notify('{channel}', '{number}'); end $$",
+        f"listen {channel}; notify {channel}, '{number}'; unlisten {other}",
+        "select 1", "select 1", "select 1/0", "set work_mem = '7MB'",
+    ]
+    if in_block:
+        commands += ["commit", "commit", "rollback", "savepoint s", "rollback to s", "release s"] * 2
+    else:
+        commands += ["begin", "begin", "begin", "discard all", "select pg_listening_channels()",
+                     "create temp table if not exists t (a int)", "drop table if exists t",
+                     f"unlisten *; listen {channel}", f"listen {channel}; select 1/0",
+                     f"unlisten {channel}; select 1/0", f"begin; listen {channel}; commit"]
+    command = chance.choice(commands + ["unlisten *"])
+    several = ";" in command.replace("; end $$", "") or command == "unlisten *"
+    way = "simple" if several else chance.choice(["simple", "extended"])
+    return command, way
+
+
+def play(script, connect):
+    """What each client is told at each step: rows, errors, and notifications, own ones marked."""
+    clients = {}
+    told = []
+    for who, command, way in script:
+        if who not in clients:
+            clients[who] = connect()
+        client = clients[who]
+        replies = client.ask(query(command)) if way == "simple" else client.ask(
+            parse(command), bind(), describe(kind="P"), execute(), sync())
+        rows = sorted(str(reply.row()) for reply in replies if reply.tag == "D")
+        errors = [reply.fields()["C"] for reply in replies if reply.tag == "E"]
+        notified = [(pid == client.pid, channel, payload)
+                    for pid, channel, payload in heard(replies)]
+        told.append((who, command, way, rows, errors, notified, replies[-1].body))
+    for client in clients.values():
+        client.close()
+    return told
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size, workers", [(1, 1), (4, 1), (4, 3)])
+def test_scripts_end_as_directly(pool, own_database, seed, size, workers):
+    chance = random.Random(f"{seed} {size}")
+    directly = lambda: wire.connect(own_database.address, database=own_database.name)
+    with directly() as probe:
+        version = int(probe.value("show server_version_num"))
+    if version < 130000:
+        pytest.skip("tells what was committed before only sometimes")
+    script, blocks, blocks_at = [], {}, []
+    # With one server a transaction keeps all others waiting.
+    names = ["x", "y", "z"]
+    for number in range(80):
+        busy = [who for who in names if blocks.get(who)]
+        who = busy[0] if size == 1 and busy else chance.choice(names)
+        command, way = next_command(chance, blocks.get(who), number)
+        if size == 1 and command.startswith("create temp"):
+            continue
+        script.append((who, command, way))
+        blocks_at.append(blocks.get(who))
+        if command == "begin":
+            blocks[who] = True
+        elif command in ("commit", "rollback"):
+            blocks[who] = False
+    for who in sorted(names, key=lambda who: not blocks.get(who)):
+        script += [(who, "rollback", "simple"), (who, "select 1", "simple")]
+        blocks_at += [False, False]
+    howdah = pool(size, workers=workers, pin_limit=4)
+    expected = play(script, directly)
+    got = play(script, lambda: howdah.connect(database=own_database.name))
+    new = {who: set() for who in names}
+    for step, (one, other) in enumerate(zip(expected, got)):
+        who, command = one[:2]
+        problem = f"step {step}: {other}\nwhere directly: {one}\n" + "\n".join(
+            map(str, script[:step + 1]))
+        if blocks_at[step]:
+            new[who] |= set(re.findall(r"\blisten (\w)", command))
+        # PostgreSQL tells of a channel what was said before LISTEN was committed, too, to a session
+        # that has listened to another before.
+        early = [heard for heard in one[5] if heard not in other[5]]
+        assert all(not own and channel in new[who] for own, channel, _ in early), problem
+        assert [heard for heard in one[5] if heard not in early] == other[5], problem
+        assert one[:5] + one[6:] == other[:5] + other[6:], problem
+        if command in ("commit", "rollback"):
+            new[who] = set()
+
+
+class Named:
+    """A database of the shared PostgreSQL that nobody else uses."""
+
+    def __init__(self, address, name):
+        self.address, self.name = address, name
+
+
+@pytest.fixture
+def own_database(postgres):
+    name = f"listen_{random.randrange(10**9)}"
+    address = (postgres.host, postgres.port)
+    with wire.connect(address, database="postgres") as admin:
+        admin.rows(f"create database {name}")
+    yield Named(address, name)

@@ -110,7 +110,7 @@ impl Upstream<'_> {
             self.client.names_statement_with(effects);
             self.await_leave(effects)?;
             self.may_ask_numbers(effects);
-            self.show_channels(effects)?;
+            self.hear_parse(effects)?;
         }
         if parse.name.is_empty() {
             self.parse_unnamed(chunk, header, statement);

@@ -54,9 +54,20 @@ impl Upstream<'_> {
         Ok(())
     }
 
+    /// A text is about to be parsed, before anything else of its group is sent.
+    pub(crate) fn hear_parse(&mut self, found: &Effects) -> Result<(), Flow> {
+        if !self.client.listens() {
+            return Ok(());
+        }
+        if found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL)) {
+            self.pass_first(found)?;
+        }
+        self.show_channels(found)
+    }
+
     /// What a client listens to is what its server says, for a text that asks it: the server listens,
     /// too. Within a transaction it would not at once.
-    pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
+    fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
             return Ok(());
         }
@@ -95,7 +106,8 @@ impl Upstream<'_> {
     }
 
     /// What was committed before some texts must be heard before they run: of a COMMIT behind a
-    /// LISTEN, as what was said before that is not for the client; of a NOTIFY, to know it apart.
+    /// LISTEN, as what was said before that is not for the client; of a NOTIFY, to know it apart; of
+    /// an UNLISTEN, as the client is to be told before.
     fn pass_first(&mut self, found: &Effects) -> Result<(), Flow> {
         let server = self.linked();
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
@@ -105,8 +117,9 @@ impl Upstream<'_> {
             return Ok(());
         };
         let ends = !idle && found.kinds.any(Kinds::ENDS) && own.are_tentative();
+        let leaves = idle && found.kinds.any(Kinds::UNLISTENS.and(Kinds::DISCARDS_ALL));
         let sure = std::mem::take(&mut own.sure);
-        match (notifies || ends) && !sure {
+        match (notifies || ends || leaves) && !sure {
             true => Err(Flow::NeedPass),
             false => Ok(()),
         }
@@ -339,6 +352,7 @@ impl Pooler {
         let over = self.clients.at(id).hush() == Hush::Round;
         self.end_hush(id, out);
         if !over {
+            self.tell_if_idle(id, out);
             self.resume(id, out);
         }
         if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
