@@ -633,6 +633,10 @@ def test_scripts_end_as_directly(pool, own_database, seed, size, workers):
         command, way = next_command(chance, blocks.get(who), number)
         if size == 1 and command.startswith("create temp"):
             continue
+        if command == "begin":
+            # What comes when it has begun waits for its end.
+            script.append((who, "select 1", way))
+            blocks_at.append(False)
         script.append((who, command, way))
         blocks_at.append(blocks.get(who))
         if command == "begin":

@@ -196,16 +196,11 @@ impl Effects {
 
     /// Its client is likely to keep its server behind the transaction.
     pub fn keeps_server(&self) -> bool {
-        Effects::keep_server(self.kinds)
-    }
-
-    /// Likewise of some kinds.
-    pub fn keep_server(kinds: Kinds) -> bool {
-        let without = match kinds.any(Kinds::DROPS_AT_END) {
+        let without = match self.kinds.any(Kinds::DROPS_AT_END) {
             true => Kinds::TEMPORARY,
             false => Kinds::NOTHING,
         };
-        kinds.without(without).any(Kinds::KEEPING)
+        self.kinds.without(without).any(Kinds::KEEPING)
     }
 
     /// It may keep its server, on some search path or from the next transaction on.

@@ -60,7 +60,14 @@ impl Upstream<'_> {
             true => found.kinds.without(Kinds::LISTENS),
             false => found.kinds,
         };
-        let keeps = || Effects::keep_server(keeps()) || creates();
+        let keeps = || {
+            let kinds = keeps();
+            let found = Effects {
+                kinds,
+                ..Effects::default()
+            };
+            found.keeps_server() || creates()
+        };
         self.limits_pins && self.tracking == Tracking::Keeps && keeps()
     }
 

@@ -162,6 +162,9 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.is_asked_no_more();
         let client = self.clients.at_mut(client_id);
+        // Behind a round, and only there, all is heard that it has notified.
+        let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
+        server.serves(client.listens() && over);
         let Some(session) = &mut client.session else {
             return;
         };
