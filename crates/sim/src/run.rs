@@ -314,7 +314,12 @@ impl Play {
         });
         if wrong {
             // Whichever bit it is; most often one of the first 32, which short keys have.
-            let bit = now.0 as usize % if now.0.is_multiple_of(4) { 8 * key.1.len() } else { 32 };
+            let bit = now.0 as usize
+                % if now.0.is_multiple_of(4) {
+                    8 * key.1.len()
+                } else {
+                    32
+                };
             key.1[bit / 8] ^= 1 << (bit % 8);
         } else {
             self.clients[at].is_cancelled(&world);
