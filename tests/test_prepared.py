@@ -396,6 +396,20 @@ def test_a_temporary_table_in_the_place_of_another(shared_howdah, postgres):
         assert two.rows("select a from stood_for order by a") == [["1"], ["5"], ["6"]]
 
 
+def test_statements_beside_a_temporary_table_are_bounded(shared_howdah):
+    """A driver that names each statement anew, and a client that keeps its server for long."""
+    howdah = shared_howdah(default_pool_size=1)
+    kept = "select count(*) from pg_prepared_statements"
+    with howdah.connect() as client:
+        client.rows("create temp table beside (a int)")
+        for _ in range(13):
+            client.ask(*(part for _ in range(100)
+                         for part in (parse("select 1", "s"), close("s"))), sync())
+        client.ask(parse("select 2", "last"), sync())
+        assert int(client.value(kept)) < 750
+        assert client.ask(bind("last"), execute(), sync())[-2].tag == "C"
+
+
 def test_tenants_with_a_schema_each(shared_howdah, postgres):
     """One's columns are no error of another's."""
     for tenant, column in (("tenant_a", "a int"), ("tenant_b", "a int, b text")):

@@ -122,3 +122,7 @@ pub const HEARD: usize = 16 << 20;
 
 /// How deep strings in the bodies of DO are looked into.
 pub const DO_DEPTH: u32 = 4;
+
+/// At most so many statements that a client with temporary tables has parsed stay on the server that it
+/// keeps, before the oldest are closed.
+pub const LASTING_STATEMENTS: usize = 500;

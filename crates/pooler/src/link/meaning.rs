@@ -17,6 +17,7 @@ use crate::effect::First;
 use crate::effect::first::{Alters, Setting};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
+use crate::limits;
 use crate::params::Params;
 use crate::pooler::Pooler;
 use crate::server::{Server, State};
@@ -45,6 +46,8 @@ pub struct Changes {
     over: bool,
     /// A part of it was undone: statements of before that were parsed in it must go.
     partly_over: bool,
+    /// More has been parsed than is kept for a client that keeps its server.
+    crowded: bool,
 }
 
 /// A statement that is something else outside of the transaction.
@@ -117,12 +120,18 @@ impl Upstream<'_> {
         }
         let over = std::mem::take(&mut server.link.changes.over);
         let partly = std::mem::take(&mut server.link.changes.partly_over);
-        if !over && !partly {
+        let crowded = std::mem::take(&mut server.link.changes.crowded);
+        if !over && !partly && !crowded {
             return Ok(());
         }
-        let parsed = &mut server.link.changes.parsed;
+        let all = &mut server.link.changes.parsed;
         let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
-        let parsed: Vec<Parsed> = parsed.extract_if(.., goes).collect();
+        let mut parsed: Vec<Parsed> = all.extract_if(.., goes).collect();
+        if crowded {
+            // The oldest half. What of it is used again is parsed again.
+            let many = all.len().saturating_sub(limits::LASTING_STATEMENTS / 2);
+            parsed.extend(all.drain(..many));
+        }
         if std::mem::take(&mut server.link.changes.unnamed) {
             server.doubt_unnamed();
         }
@@ -263,6 +272,7 @@ impl Downstream<'_> {
             return;
         }
         changes.over |= changes.unnamed || changes.parsed.iter().any(|p| !p.lasts);
+        changes.crowded = changes.parsed.len() > limits::LASTING_STATEMENTS;
         changes.private = false;
         changes.settings = false;
         changes.temporary.retain(|(_, goes)| !goes);
