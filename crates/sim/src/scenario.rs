@@ -186,7 +186,7 @@ impl Scenario {
         }
         let apart = &mut Chance::new(seed ^ 0x0071_5b1d);
         // Not beside DDL: clients that stall come to answers that the reference does not know.
-        scenario.tls = apart.once_in(3) && !scenario.tongue.schema;
+        scenario.tls = apart.once_in(3);
         scenario.handshakes = [1, 2, 1000][apart.within(0..=2)];
         let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
         let limit = [0, 1, 2, 1000][chance.within(0..=3)];

@@ -285,7 +285,7 @@ impl Pooler {
     }
 
     /// A listener's worker says something.
-    pub(crate) fn from_listener(&mut self, mail: FromListener, out: &mut Out) {
+    pub(crate) fn listener_says(&mut self, mail: FromListener, out: &mut Out) {
         match mail {
             FromListener::Hears(client, result) => self.hears(client, result, out),
             FromListener::Passed(clients) => {

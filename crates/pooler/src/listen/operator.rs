@@ -30,7 +30,7 @@ const FIRST: &[u8] = b"SELECT pg_catalog.set_config(name,'0',false) FROM pg_cata
 
 impl Pooler {
     /// A client wants something of a listener.
-    pub(crate) fn to_listener(&mut self, mail: ToListener, out: &mut Out) {
+    pub(crate) fn listener_hears(&mut self, mail: ToListener, out: &mut Out) {
         match mail {
             ToListener::Hear(wish) => self.wished(*wish, out),
             ToListener::Pass { listener, hearer } => {
