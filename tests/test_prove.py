@@ -21,7 +21,6 @@ def test_every_machine_is_there():
 @pytest.mark.parametrize("name, output, said", [
     ("simulation", "seed 7\n30 runs, 4 statements, 5 turns, 6 lends, 7 moves, 1.3 s, 0 failed\n",
      "30 runs, 4 statements, 5 turns, 6 lends, 7 moves, 1.3 s, 0 failed"),
-    ("tests", "x\n12 passed, 0 failed, 3 skipped\n", "12 passed, 0 failed, 3 skipped"),
     ("transparent", "....\n===== 26 passed, 1 failed in 3.1s =====\n",
      "26 passed, 1 failed in 3.1s"),
     ("load", "behaviour  operations  per s  wrong  unexpected  hangs\n"

@@ -60,8 +60,6 @@ class Machine(NamedTuple):
 
 
 MACHINES = [
-    Machine("tests", "all tests of `./test`: bytes, states, scripts of events, the whole process, "
-            "drivers, faults, limits", ["./test"], [], last(r"\d+ passed, \d+ failed, \d+ skipped")),
     Machine("simulation", "the production code from the driver up, under delays, cuts, restarts, "
             "cancels, moves and orders: replies against a reference, limits, order, what is left",
             ["./sim"], ["--runs", "3000"], last(r"^\d+ runs, \d+ statements")),
