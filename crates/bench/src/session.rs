@@ -4,7 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use openssl::ssl::SslStream;
+
 use crate::scram::{Credentials, Exchange};
+use crate::tls::Connector;
 
 /// How long a peer may stay silent before a session gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -12,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One logged-in connection.
 #[derive(Debug)]
 pub struct Session {
-    stream: TcpStream,
+    stream: Stream,
     parameters: Vec<(String, String)>,
     /// Message bodies are read into this one buffer, which is given back when it grew large.
     body: Vec<u8>,
@@ -29,17 +32,52 @@ impl Session {
         database: &str,
         credentials: &mut Credentials,
     ) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = Stream::Plain(connect(address)?);
+        Self::begin(stream, user, database, credentials)
+    }
+
+    /// Likewise, over TLS.
+    ///
+    /// # Errors
+    /// Likewise, or the peer has no TLS.
+    pub fn connect_securely(
+        address: SocketAddr,
+        user: &str,
+        database: &str,
+        credentials: &mut Credentials,
+        connector: &Connector,
+    ) -> io::Result<Self> {
+        let stream = connector.secure(connect(address)?)?;
+        Self::begin(Stream::Tls(stream), user, database, credentials)
+    }
+
+    fn begin(
+        mut stream: Stream,
+        user: &str,
+        database: &str,
+        credentials: &mut Credentials,
+    ) -> io::Result<Self> {
+        stream.write_all(&startup(user, database))?;
         let mut session = Self {
             stream,
             parameters: Vec::new(),
             body: Vec::new(),
         };
-        session.stream.write_all(&startup(user, database))?;
         session.log_in(credentials)?;
         Ok(session)
+    }
+
+    /// What TLS it has, and whether an earlier session was resumed; none in clear text.
+    pub fn tls(&self) -> Option<(String, bool)> {
+        let Stream::Tls(stream) = &self.stream else {
+            return None;
+        };
+        let ssl = stream.ssl();
+        let cipher = ssl.current_cipher().map_or("", |cipher| cipher.name());
+        Some((
+            format!("{} {cipher}", ssl.version_str()),
+            ssl.session_reused(),
+        ))
     }
 
     fn log_in(&mut self, credentials: &mut Credentials) -> io::Result<()> {
@@ -145,10 +183,49 @@ impl Session {
         self.stream.write_all(&message(b'X', b""))
     }
 
-    /// The bare connection; nothing was read beyond the last message.
-    pub fn into_stream(self) -> TcpStream {
-        self.stream
+    /// The bare connection; nothing was read beyond the last message. None over TLS.
+    pub fn into_stream(self) -> Option<TcpStream> {
+        match self.stream {
+            Stream::Plain(stream) => Some(stream),
+            Stream::Tls(_) => None,
+        }
     }
+}
+
+/// What a session goes over.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(SslStream<TcpStream>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(into),
+            Stream::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 /// One message with its length.

@@ -16,6 +16,7 @@ pub mod driver;
 pub mod forwarder;
 pub mod grammar;
 pub mod journal;
+pub mod line;
 pub mod postgres;
 pub mod process;
 pub mod reference;

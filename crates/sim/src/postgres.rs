@@ -10,6 +10,7 @@ use howdah_wire::tag::frontend;
 use howdah_wire::{backend::Status, write};
 
 use crate::journal::Journal;
+use crate::line::{Line, Secrecy};
 use crate::session::{Deed, Session};
 use crate::settings::Settings;
 use crate::story::{Who, words};
@@ -39,6 +40,10 @@ pub struct Manners {
     /// The connection of a cancel request is closed at most so many milliseconds after it was
     /// carried out.
     pub cancel_close_millis: u64,
+    /// What is demanded of those who connect.
+    pub secrecy: Secrecy,
+    /// A handshake fails once in so many times; 0 for never.
+    pub handshake_fails_once_in: usize,
 }
 
 /// A database and a user.
@@ -48,7 +53,7 @@ pub type Login = (String, String);
 struct Process {
     pid: u32,
     secret: [u8; 4],
-    socket: SocketId,
+    line: Line,
     stage: Stage,
     inbox: Vec<u8>,
     session: Session,
@@ -182,7 +187,7 @@ impl Postgres {
         self.processes.push(Process {
             pid: self.next_pid,
             secret: (world.chance.number() as u32).to_be_bytes(),
-            socket,
+            line: Line::new(socket),
             stage: Stage::Starting,
             inbox: Vec::new(),
             session: Session::new(
@@ -200,7 +205,7 @@ impl Postgres {
         let process = &mut self.processes[at];
         // What was asked for is done, even if nobody can be told.
         let asked = matches!(process.stage, Stage::Cancelling { .. });
-        if world.is_reset(process.socket) && !asked {
+        if world.is_reset(process.line.socket) && !asked {
             return process.die(world, &mut self.journal);
         }
         match &process.stage {
@@ -251,7 +256,32 @@ impl Postgres {
             world.alarm(until);
             until
         };
-        match read(&packet) {
+        let packet = read(&packet);
+        if let Ok(FirstPacket::Ssl) = packet {
+            let fails = self.manners.handshake_fails_once_in;
+            if !process.inbox.is_empty() {
+                let text = "clear text follows an SSLRequest".into();
+                world
+                    .story
+                    .violate("tls", &[Who::Backend(process.pid)], text);
+            }
+            return process.line.request(self.manners.secrecy, fails, world);
+        }
+        // A cancel request need not be hidden better than what it cancels.
+        let open = match packet {
+            Ok(FirstPacket::Cancel { pid, .. }) if self.manners.secrecy != Secrecy::Required => {
+                let of = |p: &&Process| p.pid == pid && p.line.is_secure();
+                !self.processes.iter().any(|process| of(&process))
+            }
+            _ => false,
+        };
+        let process = &mut self.processes[at];
+        if !open && !process.line.may_begin(self.manners.secrecy) {
+            let text = format!("{:?} begins as it must not", self.manners.secrecy);
+            let who = [Who::Backend(process.pid)];
+            world.story.violate("tls", &who, text);
+        }
+        match packet {
             Ok(FirstPacket::Cancel { pid, secret }) => {
                 let late = self.manners.cancel_late_once_in;
                 let millis = if late > 0 && world.chance.once_in(late) {
@@ -263,7 +293,7 @@ impl Postgres {
                 let secret = secret.to_vec();
                 let cut = self.manners.cancel_cut_once_in;
                 if cut > 0 && world.chance.once_in(cut) {
-                    world.reset(process.socket);
+                    world.reset(process.line.socket);
                 }
                 process.stage = Stage::Cancelling { pid, secret, at };
             }
@@ -294,7 +324,7 @@ impl Postgres {
     /// know of them.
     pub fn deserted(&self, world: &World) -> usize {
         let live = |p: &&Process| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready);
-        let left = |p: &&Process| world.is_closed(world.other(p.socket));
+        let left = |p: &&Process| world.is_closed(world.other(p.line.socket));
         self.processes.iter().filter(live).filter(left).count()
     }
 
@@ -312,7 +342,7 @@ impl Postgres {
             .processes
             .iter()
             .filter(|p| matches!(p.stage, Stage::LoggingIn(_) | Stage::Ready))
-            .filter(|p| !world.is_reset(p.socket))
+            .filter(|p| !world.is_reset(p.line.socket))
             .collect();
         let pool = live.iter().filter(|p| p.login == *login).count();
         let database = live.iter().filter(|p| p.login.0 == login.0).count();
@@ -355,7 +385,7 @@ impl Postgres {
             );
         }
         if !out.is_empty() {
-            world.write(process.socket, &out);
+            process.line.write(&out, world);
             process.stage = Stage::Closing(world.now);
             return;
         }
@@ -392,7 +422,7 @@ impl Postgres {
             return;
         }
         // One that cannot send does not read, either.
-        if process.session.flushed > 0 {
+        if !process.line.push(world) || process.session.flushed > 0 {
             return;
         }
         let open = process.receive(world);
@@ -465,7 +495,7 @@ impl Postgres {
                 continue;
             }
             if crash && !warns {
-                world.reset(process.socket);
+                world.reset(process.line.socket);
             } else {
                 let mut out = Vec::new();
                 if crash {
@@ -477,7 +507,7 @@ impl Postgres {
                 }
                 let session = &mut process.session;
                 if matches!(process.stage, Stage::Ready) && session.flushed == 0 {
-                    world.write(process.socket, &out);
+                    process.line.write(&out, world);
                 }
             }
             process.die(world, &mut self.journal);
@@ -495,13 +525,17 @@ impl Postgres {
             return;
         }
         let at = world.chance.within(0..=self.processes.len() - 1);
-        let process = &self.processes[at];
+        let process = &mut self.processes[at];
         self.restarts += 1;
         let pid = process.pid;
         world
             .story
             .tell(world.now, Who::Backend(pid), || "is cut off".into());
-        world.reset(process.socket);
+        // By an alert, if there is TLS, or by the network.
+        if world.chance.once_in(2) && process.line.alert(world) {
+            return process.die(world, &mut self.journal);
+        }
+        world.reset(process.line.socket);
     }
 
     /// Sessions that are logged in.
@@ -544,7 +578,7 @@ impl Process {
     /// Takes in what is there. False when nothing will come any more.
     fn receive(&mut self, world: &mut World) -> bool {
         let most = world.chance.part(16 * 1024);
-        match world.read(self.socket, most) {
+        match self.line.read(most, world) {
             Read::Bytes(bytes) => self.inbox.extend_from_slice(&bytes),
             Read::Nothing => {}
             Read::End | Read::Reset => return false,
@@ -650,7 +684,7 @@ impl Process {
             return;
         }
         let most = world.chance.part(session.flushed);
-        match world.write(self.socket, &session.out[..most]) {
+        match self.line.write(&session.out[..most], world) {
             Some(sent) => {
                 session.out.drain(..sent);
                 session.flushed -= sent;
@@ -677,7 +711,7 @@ impl Process {
         world
             .story
             .tell(now, Who::Backend(pid), || "is gone".into());
-        world.close(self.socket);
+        self.line.close(world);
     }
 }
 

@@ -15,6 +15,7 @@ use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::control::Control;
 use crate::driver::SimDriver;
+use crate::line::Secrecy;
 use crate::scenario::Scenario;
 use crate::story::Who;
 use crate::tls::Toy;
@@ -47,7 +48,7 @@ impl Process {
         let (note, notes) = channel();
         let mut workers = Vec::new();
         let numbers = Arc::default();
-        if scenario.tls {
+        if scenario.tls || scenario.manners.secrecy != Secrecy::Clear {
             let library = Arc::new(Toy::new(scenario.seed.wrapping_add(before.into())));
             for post in &posts {
                 post.post(Letter::Order(Instruction::Tls(library.clone())));

@@ -6,6 +6,7 @@ use howdah_pooler::config::{Config, SslMode};
 
 use crate::chance::Chance;
 use crate::grammar::{Tongue, Weights};
+use crate::line::Secrecy;
 use crate::postgres::{Limits, Manners};
 use crate::tls;
 use crate::world::Weather;
@@ -188,6 +189,7 @@ impl Scenario {
         // Not beside DDL: clients that stall come to answers that the reference does not know.
         scenario.tls = apart.once_in(3);
         scenario.handshakes = [1, 2, 1000][apart.within(0..=2)];
+        scenario.choose_secrecy(&mut Chance::new(seed ^ 0x0073_6c73));
         let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
         let limit = [0, 1, 2, 1000][chance.within(0..=3)];
         scenario.settings.push(format!("pin_limit = {limit}"));
@@ -357,6 +359,19 @@ impl Scenario {
         self.closes |= self.excuses.iter().any(|text| text.ends_with("timeout"));
     }
 
+    /// TLS to PostgreSQL. Handshakes fail only where logins may fail anyway.
+    fn choose_secrecy(&mut self, chance: &mut Chance) {
+        self.manners.secrecy = match chance.within(0..=5) {
+            0 => Secrecy::Preferred([0, 1, 2][chance.within(0..=2)]),
+            1 => Secrecy::Required,
+            _ => return,
+        };
+        if !self.strict_limits && chance.once_in(2) {
+            self.manners.handshake_fails_once_in = chance.within(2..=6);
+            self.excuses.push("server_connect_timeout");
+        }
+    }
+
     fn choose_faults(&mut self, chance: &mut Chance) {
         let faults = &mut self.faults;
         faults.workers_stall = self.workers > 1 && chance.once_in(3);
@@ -469,6 +484,11 @@ impl Scenario {
                     config.tls.clients = SslMode::Allow;
                     config.tls.travels_by = Some(tls::NAME);
                 }
+                config.tls.servers = match self.manners.secrecy {
+                    Secrecy::Clear => SslMode::Disable,
+                    Secrecy::Preferred(_) => SslMode::Prefer,
+                    Secrecy::Required => SslMode::Require,
+                };
                 Arc::new(config)
             }
             Err(mistakes) => panic!("{mistakes:?} in:\n{text}"),

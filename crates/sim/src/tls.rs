@@ -82,7 +82,8 @@ impl TlsLibrary for Toy {
     }
 
     fn connect(&self, _to: TlsConnect) -> Result<Box<dyn TlsSession>, String> {
-        Err("PostgreSQL has no TLS here".into())
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(ToySession::client(number)))
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Box<dyn TlsSession>, String> {
@@ -133,6 +134,11 @@ impl ToySession {
     /// A client's side. The number chooses how it behaves.
     pub fn client(number: u64) -> ToySession {
         ToySession::new(Side::Client, number)
+    }
+
+    /// A server's side, likewise.
+    pub fn server(number: u64) -> ToySession {
+        ToySession::new(Side::Server, number)
     }
 
     fn new(side: Side, number: u64) -> ToySession {
@@ -290,7 +296,7 @@ impl TlsSession for ToySession {
         }
         Step::Done(Box::new(TlsFacts {
             version: NAME.into(),
-            travels: true,
+            travels: self.side == Side::Server,
             ..TlsFacts::default()
         }))
     }
@@ -359,6 +365,9 @@ impl TlsSession for ToySession {
     }
 
     fn pack(&mut self) -> Result<Vec<u8>, String> {
+        if self.side == Side::Client {
+            return Err("a client's side does not travel".into());
+        }
         if self.stage != Stage::Open || !self.output.is_empty() {
             return Err("the session is not at rest".into());
         }

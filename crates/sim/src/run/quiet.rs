@@ -19,6 +19,7 @@ impl Play {
         self.postgres.paused = Paused::default();
         self.scenario.faults.cancels = 0;
         self.postgres.manners.refuses_once_in = 0;
+        self.postgres.manners.handshake_fails_once_in = 0;
         self.postgres.manners.cancel_late_once_in = 0;
         self.postgres.manners.speaks_once_in = 0;
         let names: Vec<_> = self
@@ -107,8 +108,9 @@ impl Play {
     /// Lets a moment pass until all is quiet; what is not quiet then is a violation.
     fn check_quiet(&mut self, at_last: bool) {
         // Nothing that waits for a time limit of the pooler's comes to rest in time, except for
-        // cancels that PostgreSQL never seems to get.
-        let late = self.scenario.manners.cancel_late_once_in > 0;
+        // cancels that PostgreSQL never seems to get, and handshakes that it does not answer.
+        let manners = self.scenario.manners;
+        let late = manners.cancel_late_once_in + manners.handshake_fails_once_in > 0;
         let patience = if late { 30 } else { 6 } * SECOND;
         let mut until = self.now() + patience;
         let limit = self.now() + 20 * patience;

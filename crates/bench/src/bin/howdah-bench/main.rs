@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod run;
 mod target;
+mod tls;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,8 @@ enum What {
     Memory(DesignFlags),
     /// Writes, pipelines, large rows, many rows, servers over unix sockets
     Shapes(DesignFlags),
+    /// What TLS costs: transactions, logins, storms and memory, against PgBouncer and the floor
+    Tls(TlsFlags),
     /// Replies that are not PostgreSQL's: the self-checking load through each pooler
     Answers(AnswersFlags),
     /// Instructions of the decision ring per transaction, by callgrind (needs valgrind)
@@ -142,6 +145,55 @@ struct AnswersFlags {
     pg_bin: Option<PathBuf>,
 }
 
+/// Flags of [`What::Tls`].
+#[derive(Args, Debug)]
+struct TlsFlags {
+    /// One round of short cells, about four minutes
+    #[arg(long)]
+    quick: bool,
+    /// Rounds in turn [default: 3, quick: 1]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds of pgbench per cell [default: 4, quick: 2]
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Logins per cell [default: 2000, quick: 300]
+    #[arg(long)]
+    logins: Option<usize>,
+    /// Idle clients whose memory is looked at [default: 10000, quick: 1000]
+    #[arg(long)]
+    crowd: Option<usize>,
+    /// Handshakes of a storm
+    #[arg(long, default_value_t = 1000)]
+    handshakes: usize,
+    /// Only these rows: cpu, cpu-both, tps, login-ecdsa, login-rsa, login-rsa4096, resumed,
+    /// reconnect, storm, memory
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    #[command(flatten)]
+    programs: ProgramFlags,
+}
+
+/// Which programs are measured, and where results go.
+#[derive(Args, Debug)]
+struct ProgramFlags {
+    /// The Howdah under test [default: the one built beside this program]
+    #[arg(long)]
+    howdah: Option<PathBuf>,
+    /// The PgBouncer to compare with
+    #[arg(long, default_value = "pgbouncer")]
+    pgbouncer: PathBuf,
+    /// The folder of initdb, postgres and pgbench [default: the newest that is found]
+    #[arg(long)]
+    pg_bin: Option<PathBuf>,
+    /// Writes everything there as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Writes the tables there as Markdown
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+}
+
 /// Flags of the table of what is to be reached.
 #[derive(Args, Debug)]
 struct TableFlags {
@@ -161,21 +213,8 @@ struct TableFlags {
     /// The clients of the rows with 10,000 of them
     #[arg(long, default_value_t = 10_000)]
     crowd: usize,
-    /// The Howdah under test [default: the one built beside this program]
-    #[arg(long)]
-    howdah: Option<PathBuf>,
-    /// The PgBouncer to compare with
-    #[arg(long, default_value = "pgbouncer")]
-    pgbouncer: PathBuf,
-    /// The folder of initdb, postgres and pgbench [default: the newest that is found]
-    #[arg(long)]
-    pg_bin: Option<PathBuf>,
-    /// Writes everything there as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Writes the tables there as Markdown
-    #[arg(long)]
-    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    programs: ProgramFlags,
 }
 
 fn main() -> ExitCode {
@@ -190,6 +229,7 @@ fn main() -> ExitCode {
             decisions::count().map(|counts| println!("{}", decisions::shown(&counts, *json)))
         }
         Some(What::Answers(flags)) => ask(flags),
+        Some(What::Tls(flags)) => measure_tls(flags),
         Some(What::Matrix(flags)) => play(Design::Matrix, flags),
         Some(What::Classic(flags)) => play(Design::Classic, flags),
         Some(What::Threads(flags)) => play(Design::Threads, flags),
@@ -206,6 +246,66 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Measures the rows of TLS, and prints them.
+fn measure_tls(flags: &TlsFlags) -> io::Result<()> {
+    if let Some(key) = flags
+        .only
+        .iter()
+        .find(|key| !tls::KEYS.contains(&key.as_str()))
+    {
+        let known = tls::KEYS.join(", ");
+        return Err(io::Error::other(format!(
+            "there is no row {key:?}, only {known}"
+        )));
+    }
+    let or = |whole, quick| if flags.quick { quick } else { whole };
+    let choice = tls::Choice {
+        rounds: flags.rounds.unwrap_or(or(3, 1)).max(1),
+        seconds: flags.seconds.unwrap_or(or(4, 2) as u64).max(1),
+        logins: flags.logins.unwrap_or(or(2000, 300)).max(1),
+        crowd: flags.crowd.unwrap_or(or(10_000, 1000)).max(1),
+        handshakes: flags.handshakes.max(1),
+    };
+    let machine = Machine::new()?;
+    let programs = install(&flags.programs, &machine)?;
+    let certificates = tls::Certificates::make(&machine)?;
+    let of_postgres = certificates.of(tls::Key::Ecdsa);
+    let pg_bin = flags.programs.pg_bin.as_deref();
+    let postgres = Postgres::start(&machine, pg_bin, 10, Some(of_postgres))?;
+    let run = tls::Run {
+        machine: &machine,
+        postgres: &postgres,
+        programs: &programs,
+        certificates: &certificates,
+        choice,
+    };
+    let mut facts = versions(&machine, &postgres, &programs);
+    facts.push((
+        "set-up",
+        format!(
+            "pgbench -S over loopback, SCRAM on both sides, transaction mode, pool of {POOL}; TLS 1.3, \
+             TLS_AES_256_GCM_SHA384, X25519 and ECDSA P-256 where nothing else is said; {} rounds in \
+             turn, {} s a cell, {} logins, {} idle clients, storms of {}",
+            choice.rounds, choice.seconds, choice.logins, choice.crowd, choice.handshakes
+        ),
+    ));
+    let wanted =
+        |row: &tls::Row| flags.only.is_empty() || flags.only.iter().any(|key| key == row.key);
+    let rows = tls::rows().into_iter().filter(wanted);
+    let measured: Vec<_> = rows.map(|row| (row.clone(), run.row(&row))).collect();
+    let report = tls::markdown(&facts, &measured);
+    println!("{report}");
+    let (passed, of) = tls::score(&measured);
+    println!("{passed} of {of} rows pass");
+    if let Some(path) = &flags.programs.json {
+        std::fs::write(path, format!("{:#}\n", tls::json(&facts, &measured)))?;
+    }
+    if let Some(path) = &flags.programs.markdown {
+        std::fs::write(path, report)?;
+    }
+    Ok(())
 }
 
 /// Asks each pooler, and prints what came of it.
@@ -370,9 +470,9 @@ fn bench(flags: &TableFlags) -> io::Result<Results> {
         flags.crowd,
     )?;
     let machine = Machine::new()?;
-    let programs = install(flags, &machine)?;
+    let programs = install(&flags.programs, &machine)?;
     eprintln!("starting PostgreSQL in {}", machine.folder().display());
-    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10, None)?;
+    let postgres = Postgres::start(&machine, flags.programs.pg_bin.as_deref(), 10, None)?;
     let mut results = Results {
         facts: facts(&machine, &postgres, &programs, &plan),
         ..plan.empty()
@@ -385,16 +485,16 @@ fn bench(flags: &TableFlags) -> io::Result<Results> {
     }
     .everything(&mut results);
     println!("{}", results.terminal(io::stdout().is_terminal()));
-    if let Some(path) = &flags.json {
+    if let Some(path) = &flags.programs.json {
         std::fs::write(path, format!("{:#}\n", results.json()))?;
     }
-    if let Some(path) = &flags.markdown {
+    if let Some(path) = &flags.programs.markdown {
         std::fs::write(path, results.markdown())?;
     }
     Ok(results)
 }
 
-fn install(flags: &TableFlags, machine: &Machine) -> io::Result<Programs> {
+fn install(flags: &ProgramFlags, machine: &Machine) -> io::Result<Programs> {
     let beside = std::env::current_exe()?;
     let howdah = flags
         .howdah
@@ -403,6 +503,7 @@ fn install(flags: &TableFlags, machine: &Machine) -> io::Result<Programs> {
     Ok(Programs {
         howdah: machine.install(&howdah)?,
         floor: machine.install(&beside.with_file_name("howdah-floor"))?,
+        echo: machine.install(&beside.with_file_name("howdah-echo"))?,
         pgbouncer: machine.install(&in_path(&flags.pgbouncer))?,
     })
 }
@@ -436,6 +537,25 @@ fn facts(
     programs: &Programs,
     plan: &Plan,
 ) -> Vec<(&'static str, String)> {
+    let mut facts = versions(machine, postgres, programs);
+    facts.push((
+        "set-up",
+        format!(
+            "pgbench -S, scale 10, -j 2, loopback TCP, SCRAM on both sides, transaction mode, pool of \
+             {POOL}; {} rounds in turn, {} s a cell",
+            plan.rounds(),
+            plan.seconds()
+        ),
+    ));
+    facts
+}
+
+/// Of everybody who takes part, and the machine.
+fn versions(
+    machine: &Machine,
+    postgres: &Postgres,
+    programs: &Programs,
+) -> Vec<(&'static str, String)> {
     let version = |program: &Path| {
         let output = machine.command(program).arg("-V").output();
         let output = output.map(|output| output.stdout).unwrap_or_default();
@@ -452,15 +572,6 @@ fn facts(
                 "{}, {}",
                 version(&programs.pgbouncer),
                 how_compiled(&programs.pgbouncer)
-            ),
-        ),
-        (
-            "set-up",
-            format!(
-                "pgbench -S, scale 10, -j 2, loopback TCP, SCRAM on both sides, transaction \
-                 mode, pool of {POOL}; {} rounds in turn, {} s a cell",
-                plan.rounds(),
-                plan.seconds()
             ),
         ),
     ]

@@ -62,6 +62,14 @@ impl Bound {
         }
     }
 
+    /// This, or 1.1 of a floor that does not meet it.
+    pub fn above(self, floor: Option<f64>) -> Self {
+        match (self, floor) {
+            (Self::AtMost(most), Some(floor)) if floor > most => Self::AtMost(1.1 * floor),
+            _ => self,
+        }
+    }
+
     /// As people read it.
     pub fn text(self) -> String {
         match self {

@@ -67,6 +67,8 @@ pub struct Programs {
     pub howdah: PathBuf,
     /// The floor.
     pub floor: PathBuf,
+    /// The floor of TLS.
+    pub echo: PathBuf,
     /// PgBouncer.
     pub pgbouncer: PathBuf,
 }
@@ -209,7 +211,10 @@ fn floor(
 }
 
 /// Howdah or PgBouncer with the same file, but for the lines in `own`.
-fn configured(
+///
+/// # Errors
+/// The file can't be written.
+pub fn configured(
     machine: &Machine,
     postgres: &Postgres,
     program: &std::path::Path,

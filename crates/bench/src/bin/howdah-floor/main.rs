@@ -106,7 +106,8 @@ fn start_pool(
     } = flags.clone();
     let mut open_server = move || {
         let session = Session::connect(server, &user, &database, &mut credentials)?;
-        Ok(session.into_stream())
+        let stream = session.into_stream();
+        stream.ok_or_else(|| io::Error::other("servers are reached in clear text"))
     };
     let servers = (0..share)
         .map(|_| open_server())

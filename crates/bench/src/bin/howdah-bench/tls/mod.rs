@@ -1,0 +1,210 @@
+//! What TLS costs: Howdah, PgBouncer and the floor in one run, against what is to be reached.
+
+mod report;
+mod rows;
+mod storm;
+mod subject;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::time::Duration;
+
+use howdah_bench::scram::Credentials;
+use howdah_bench::session::{Session, message};
+use howdah_bench::tls::Connector;
+
+use crate::load::{Load, Way};
+use crate::machine::{Machine, raise_descriptor_limit};
+use crate::postgres::{PASSWORD, Postgres, USER};
+use crate::process::{Process, established, wait_until};
+use crate::run::progress;
+use crate::target::{POOL, Programs, Running};
+
+pub use report::{json, markdown, score};
+pub use rows::{KEYS, Row, rows};
+pub use subject::{Certificates, Key};
+
+use rows::{Cell, What, Who};
+
+/// How a run is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// How often each cell is measured.
+    pub rounds: usize,
+    /// Seconds of pgbench for each cell.
+    pub seconds: u64,
+    /// Logins for each cell of logins.
+    pub logins: usize,
+    /// Idle clients whose memory is looked at.
+    pub crowd: usize,
+    /// Handshakes of a storm.
+    pub handshakes: usize,
+}
+
+/// Figures by cell and who, one for each round; or what went wrong.
+pub type Figures = BTreeMap<(String, Who), Vec<Result<f64, String>>>;
+
+/// Everything a run needs.
+pub struct Run<'a> {
+    /// Where it runs.
+    pub machine: &'a Machine,
+    /// What all lead to; it takes TLS.
+    pub postgres: &'a Postgres,
+    /// What is compared.
+    pub programs: &'a Programs,
+    /// Everybody's.
+    pub certificates: &'a Certificates,
+    /// How long and how often.
+    pub choice: Choice,
+}
+
+/// Started programs, by who, and how.
+type Started = BTreeMap<(Who, subject::Shape), Running>;
+
+impl Run<'_> {
+    /// Measures all cells of a row, all in turn inside each cell.
+    pub fn row(&self, row: &Row) -> Figures {
+        raise_descriptor_limit(self.choice.crowd as u64 + self.choice.handshakes as u64 + 800);
+        let (mut figures, mut started) = (Figures::new(), Started::new());
+        for round in 0..self.choice.rounds {
+            for cell in &row.cells {
+                let mut columns = row.columns().to_vec();
+                let first = round % columns.len();
+                columns.rotate_left(first);
+                for who in columns {
+                    let figure = self.figure(cell, who, &mut started);
+                    let figure = figure.map_err(|error| error.to_string());
+                    progress(&format!(
+                        "{} round {}  {:<24} {:<10} {}",
+                        row.key,
+                        round + 1,
+                        cell.name,
+                        who.name(),
+                        match &figure {
+                            Ok(figure) => format!("{figure:.2}"),
+                            Err(why) => format!("FAILED: {why}"),
+                        }
+                    ));
+                    let of_cell = figures.entry((cell.name.clone(), who)).or_default();
+                    of_cell.push(figure);
+                }
+                if cell.alone {
+                    // Its clients have left their marks.
+                    started.clear();
+                }
+            }
+        }
+        figures
+    }
+
+    fn figure(&self, cell: &Cell, who: Who, started: &mut Started) -> io::Result<f64> {
+        let target = match started.entry((who, cell.shape)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(subject::start(who, cell.shape, self)?),
+        };
+        match &cell.what {
+            What::Cpu(..) => {
+                let reading = self
+                    .load(cell, who)
+                    .run(self.machine, self.postgres, target)?;
+                let cpu = reading.cpu.map(|(cpu, _)| cpu);
+                cpu.ok_or_else(|| io::Error::other("no processor time"))
+            }
+            What::Tps(..) | What::Reconnect(..) => {
+                let reading = self
+                    .load(cell, who)
+                    .run(self.machine, self.postgres, target)?;
+                Ok(reading.tps)
+            }
+            What::Login(version, resumes) => {
+                let connector = Connector::new(*version, *resumes)?;
+                logins(target, &connector, self.choice.logins, *resumes)
+            }
+            What::Storm(version) => {
+                let connector = Connector::new(*version, false)?;
+                storm::rise(self, &self.load(cell, who), target, &connector)
+            }
+            What::Memory(version) => {
+                let connector = Connector::new(*version, false)?;
+                memory(target, &connector, self.choice.crowd)
+            }
+        }
+    }
+
+    fn load(&self, cell: &Cell, who: Who) -> Load {
+        let (protocol, clients) = cell.load();
+        Load {
+            way: Way {
+                reconnect: matches!(cell.what, What::Reconnect(..)),
+                tls: who.is_secure(),
+                ..Way::default()
+            },
+            protocol,
+            clients,
+            seconds: self.choice.seconds,
+            flags: Vec::new(),
+        }
+    }
+}
+
+fn process(target: &Running) -> io::Result<&Process> {
+    let process = target.process();
+    process.ok_or_else(|| io::Error::other("there is no pooler"))
+}
+
+/// Microseconds of processor time for a connection, a handshake, SCRAM and a farewell.
+fn logins(target: &Running, connector: &Connector, count: usize, resumes: bool) -> io::Result<f64> {
+    let mut credentials = Credentials::new(PASSWORD);
+    let mut log_in = || {
+        let session =
+            Session::connect_securely(target.address(), USER, USER, &mut credentials, connector)?;
+        let resumed = session.tls().is_some_and(|(_, resumed)| resumed);
+        session.terminate()?;
+        Ok::<_, io::Error>(resumed)
+    };
+    let all_gone = || wait_until(Duration::from_secs(10), || established(target.port()) == 0);
+    for _ in 0..50 {
+        log_in()?;
+    }
+    all_gone();
+    let mut meter = process(target)?.meter();
+    let before = meter.nanoseconds()?;
+    let mut resumed = 0;
+    for _ in 0..count {
+        resumed += usize::from(log_in()?);
+    }
+    all_gone();
+    let spent = meter.nanoseconds()? - before;
+    if resumed != if resumes { count } else { 0 } {
+        let text = format!("{resumed} of {count} logins resumed a session");
+        return Err(io::Error::other(text));
+    }
+    Ok(spent as f64 / 1000.0 / count as f64)
+}
+
+/// Kilobytes of resident memory for each of so many idle clients, who have had one answer.
+fn memory(target: &Running, connector: &Connector, clients: usize) -> io::Result<f64> {
+    let mut credentials = Credentials::new(PASSWORD);
+    let mut open = || {
+        let mut session =
+            Session::connect_securely(target.address(), USER, USER, &mut credentials, connector)?;
+        session.send(&message(b'Q', b"select 1\0"))?;
+        session.read_until_ready()?;
+        Ok::<_, io::Error>(session)
+    };
+    // What a pool of servers costs is not counted.
+    let first = (0..POOL + 10)
+        .map(|_| open())
+        .collect::<io::Result<Vec<_>>>()?;
+    first.into_iter().try_for_each(Session::terminate)?;
+    wait_until(Duration::from_secs(10), || established(target.port()) == 0);
+    let pooler = process(target)?;
+    let before = pooler.resident_kilobytes();
+    let crowd = (0..clients)
+        .map(|_| open())
+        .collect::<io::Result<Vec<_>>>()?;
+    let after = pooler.resident_kilobytes();
+    crowd.into_iter().try_for_each(Session::terminate)?;
+    Ok((after as f64 - before as f64) / clients as f64)
+}

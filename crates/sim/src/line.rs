@@ -1,0 +1,210 @@
+//! PostgreSQL's end of a connection: plain bytes in and out, through TLS once it was asked for.
+
+use howdah_daemon::tls::TlsSession;
+use howdah_daemon::tls::session::{Opened, Step};
+use howdah_pooler::event::Time;
+
+use crate::story::Who;
+use crate::tls::ToySession;
+use crate::world::{Read, SocketId, World};
+
+/// What is demanded of those who connect, and what PostgreSQL does with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Secrecy {
+    /// Nobody is to ask for TLS.
+    #[default]
+    Clear,
+    /// Everybody asks, and goes on in clear text where there is none, which is so once in so many
+    /// times; 0 for never.
+    Preferred(usize),
+    /// Everybody asks, and nothing is said in clear text.
+    Required,
+}
+
+/// See the module.
+pub struct Line {
+    /// Where it goes through.
+    pub socket: SocketId,
+    /// TLS was asked for: the answer was yes.
+    tls: Option<Box<ToySession>>,
+    /// TLS was asked for, and there is none.
+    refused: bool,
+    /// What waits to leave, sealed.
+    sealed: Vec<u8>,
+    /// It says nothing until then.
+    rests_until: Time,
+    /// It has said what is no TLS.
+    spoilt: bool,
+    /// The other side has begun its handshake.
+    begun: bool,
+}
+
+impl Line {
+    /// Of a connection that has just come.
+    pub fn new(socket: SocketId) -> Line {
+        Line {
+            socket,
+            tls: None,
+            refused: false,
+            sealed: Vec::new(),
+            rests_until: Time(0),
+            spoilt: false,
+            begun: false,
+        }
+    }
+
+    /// It goes through TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// A first packet that is no SSLRequest came: was all done that had to be done before?
+    pub fn may_begin(&self, secrecy: Secrecy) -> bool {
+        match secrecy {
+            Secrecy::Clear => self.tls.is_none(),
+            Secrecy::Preferred(_) => self.tls.is_some() || self.refused,
+            Secrecy::Required => self.tls.is_some(),
+        }
+    }
+
+    /// Somebody asks for TLS. `fails`: how often the handshake fails, once in so many times.
+    pub fn request(&mut self, secrecy: Secrecy, fails: usize, world: &mut World) {
+        let none = match secrecy {
+            Secrecy::Preferred(refuses) => refuses > 0 && world.chance.once_in(refuses),
+            Secrecy::Required => fails > 0 && world.chance.once_in(3 * fails),
+            Secrecy::Clear => true,
+        };
+        if none {
+            self.refused = true;
+            world.write(self.socket, b"N");
+            return;
+        }
+        world.write(self.socket, b"S");
+        self.tls = Some(Box::new(ToySession::server(world.chance.number())));
+        let fails = fails > 0 && world.chance.once_in(fails);
+        if fails {
+            self.spoil(world);
+        } else if world.chance.once_in(4) {
+            self.rest(world.chance.number() % 100_000_000, world);
+        }
+    }
+
+    /// The handshake comes to nothing: silence for long, an alert, or what is no TLS.
+    fn spoil(&mut self, world: &mut World) {
+        self.spoilt = true;
+        match world.chance.within(0..=2) {
+            0 => self.rest(40_000_000_000, world),
+            1 => drop(self.alert(world)),
+            _ => self
+                .sealed
+                .extend([22, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 9]),
+        }
+    }
+
+    fn rest(&mut self, nanos: u64, world: &mut World) {
+        self.rests_until = Time(world.now.0 + nanos);
+        world.alarm(self.rests_until);
+    }
+
+    /// Says that all is over, if there is TLS. True if so.
+    pub fn alert(&mut self, world: &mut World) -> bool {
+        let Some(session) = &mut self.tls else {
+            return false;
+        };
+        self.spoilt = true;
+        session.alert();
+        self.sealed
+            .extend(session.take_output().unwrap_or_default());
+        self.push(world);
+        true
+    }
+
+    /// Reads at most `most` bytes, and gives those that are plain.
+    pub fn read(&mut self, most: usize, world: &mut World) -> Read {
+        self.push(world);
+        if self.rests_until > world.now {
+            return Read::Nothing;
+        }
+        let read = world.read(self.socket, most);
+        let (Some(session), Read::Bytes(bytes)) = (&mut self.tls, &read) else {
+            return read;
+        };
+        session.feed(bytes);
+        self.begun = true;
+        let mut wrong = None;
+        if session.is_in_handshake()
+            && let Step::Failed(why) = session.handshake()
+        {
+            wrong = Some(why);
+        }
+        let (mut plain, mut len, mut end) = (Vec::new(), 0, false);
+        if !session.is_in_handshake() && wrong.is_none() {
+            match session.open(&mut plain, &mut len) {
+                Opened::More => {}
+                Opened::End => end = true,
+                Opened::Failed(why) => wrong = Some(why),
+            }
+        }
+        self.sealed
+            .extend(session.take_output().unwrap_or_default());
+        self.push(world);
+        plain.truncate(len);
+        match wrong {
+            Some(why) if !self.spoilt => {
+                let text = format!("postgres reads what is no TLS: {why}");
+                world.story.violate("tls", &[Who::World], text);
+                Read::Reset
+            }
+            Some(_) => Read::Reset,
+            None if end && plain.is_empty() => Read::End,
+            None if plain.is_empty() => Read::Nothing,
+            None => Read::Bytes(plain),
+        }
+    }
+
+    /// Sends as much as there is room for; None when the other end is gone.
+    pub fn write(&mut self, bytes: &[u8], world: &mut World) -> Option<usize> {
+        if self.tls.is_none() {
+            return world.write(self.socket, bytes);
+        }
+        if !self.push(world) {
+            return Some(0);
+        }
+        let session = self.tls.as_mut()?;
+        if world.chance.once_in(10) {
+            session.update_keys(world.chance.once_in(2));
+            self.sealed
+                .extend(session.take_output().unwrap_or_default());
+        }
+        let sealed = std::mem::take(&mut self.sealed);
+        self.sealed = session.seal(bytes, sealed).ok()?;
+        self.push(world);
+        Some(bytes.len())
+    }
+
+    /// Sends what was sealed, as far as there is room: true if that was all.
+    pub fn push(&mut self, world: &mut World) -> bool {
+        if self.begun && !self.sealed.is_empty() && self.rests_until <= world.now {
+            let most = world.chance.part(self.sealed.len());
+            match world.write(self.socket, &self.sealed[..most]) {
+                Some(sent) => drop(self.sealed.drain(..sent)),
+                // It finds out when it reads.
+                None => self.sealed.clear(),
+            }
+        }
+        self.sealed.is_empty()
+    }
+
+    /// Ends the connection; what was sealed leaves before, and at times a word that this is the end.
+    pub fn close(&mut self, world: &mut World) {
+        if let Some(session) = &mut self.tls {
+            if world.chance.once_in(2) && !session.is_in_handshake() {
+                session.close();
+                self.sealed
+                    .extend(session.take_output().unwrap_or_default());
+            }
+            world.write(self.socket, &self.sealed);
+        }
+        world.close(self.socket);
+    }
+}
