@@ -340,6 +340,7 @@ impl Broker {
             None => self.permit(key, worker, false, post),
             Some(refusal) => {
                 self.tell_held_back(key, worker, refusal, post);
+                self.silence(key, refusal, post);
                 if !hunger.replication {
                     self.tell_holders(key, worker, hunger, false, post);
                 }
@@ -472,6 +473,9 @@ impl Broker {
         if bounds.size > 0 && pool.total >= bounds.size.saturating_add(reserve) {
             return Some(HeldBy::Pool);
         }
+        if key.listens && !self.may_listen(key, bounds) {
+            return Some(HeldBy::Pool);
+        }
         let in_database = self.taken(key, Evict::Database);
         let of_user = self.taken(key, Evict::User);
         match (
@@ -482,6 +486,53 @@ impl Broker {
             (true, false) => Some(HeldBy::Database),
             (false, true) => Some(HeldBy::User),
             (false, false) => None,
+        }
+    }
+
+    /// Connections that listen take no more than half of a bound: the rest is for those who want to
+    /// work.
+    fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
+        let room = |limit: u32, of| limit == 0 || 2 * (self.listening(key, of) + 1) <= limit;
+        room(bounds.database, Evict::Database) && room(bounds.user, Evict::User)
+    }
+
+    /// How many connections listen under a bound of a pool.
+    fn listening(&self, key: &PoolKey, of: Evict) -> u32 {
+        let pools = self.pools.iter();
+        let listen = pools.filter(|(other, _)| other.listens && of.concerns(key, other));
+        listen.map(|(_, pool)| pool.total).sum()
+    }
+
+    /// A bound was lowered, and all that it allows are connections that listen: one goes.
+    fn silence(&self, key: &PoolKey, refusal: HeldBy, post: Post<'_>) {
+        let bounds = self
+            .pools
+            .get(key)
+            .map_or_else(Bounds::default, |pool| pool.bounds);
+        let sides = match refusal {
+            HeldBy::Pool => &[][..],
+            HeldBy::Database => &[(Evict::Database, bounds.database)],
+            HeldBy::User => &[(Evict::User, bounds.user)],
+            HeldBy::DatabaseAndUser => &[
+                (Evict::Database, bounds.database),
+                (Evict::User, bounds.user),
+            ],
+        };
+        for (of, limit) in sides {
+            if self.listening(key, *of) < *limit {
+                continue;
+            }
+            let mut pools = self.pools.iter();
+            let listens = |other: &PoolKey| other.listens && of.concerns(key, other);
+            let found = pools.find(|(other, pool)| listens(other) && pool.total > 0);
+            let Some((pool, held)) = found else { continue };
+            if let Some(worker) = held.held.iter().position(|held| *held > 0) {
+                let pool = pool.clone();
+                post(
+                    WorkerId(worker as u16),
+                    Mail::Brokered(FromBroker::Silence { pool }),
+                );
+            }
         }
     }
 

@@ -50,6 +50,7 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
                 format!("{}: evict {from:?} for {}", worker.0, pool.user)
             }
             FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
+            FromBroker::Silence { pool } => format!("{}: silence {}", worker.0, pool.user),
             FromBroker::Keep { keep, .. } => format!("{}: keep {keep}", worker.0),
             FromBroker::Admitted { answer, .. } => format!("{answer:?}"),
             FromBroker::Pinned { granted, .. } => format!("pinned {granted}"),
@@ -616,4 +617,42 @@ fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
     assert_eq!(tell(1, bounds), [(1, HeldBy::Database)]);
     let bounds = Bounds { user: 1, ..bounds };
     assert_eq!(tell(1, bounds), [(1, HeldBy::DatabaseAndUser)]);
+}
+
+#[test]
+fn connections_that_listen_take_half_of_a_bound_at_most() {
+    let mut broker = Broker::new(seeded(1));
+    let listens = |user: &str| {
+        let key = PoolKey::new("d".into(), user.into());
+        Arc::new(PoolKey {
+            listens: true,
+            ..key
+        })
+    };
+    let bounds = |database| Bounds {
+        size: 1,
+        database,
+        ..Bounds::default()
+    };
+    let (one, two) = (listens("u"), listens("v"));
+    // Under a bound of one nobody could work beside it.
+    assert!(tell(&mut broker, need(0, &one, 0, bounds(1))).is_empty());
+    assert_eq!(
+        tell(&mut broker, need(0, &one, 0, bounds(3))),
+        ["0: permit d false"]
+    );
+    assert!(tell(&mut broker, need(1, &two, 0, bounds(3))).is_empty());
+    assert_eq!(
+        tell(&mut broker, need(1, &two, 0, bounds(4))),
+        ["1: permit d false"]
+    );
+    // They had all of a bound that was lowered: one of them goes.
+    let works = key("d", "u");
+    let said = tell(&mut broker, need(0, &works, 0, bounds(2)));
+    assert!(said.iter().any(|line| line.contains("silence")), "{said:?}");
+    let said = tell(&mut broker, need(0, &works, 0, bounds(3)));
+    assert!(
+        !said.iter().any(|line| line.contains("silence")),
+        "{said:?}"
+    );
 }

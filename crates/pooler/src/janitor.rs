@@ -293,7 +293,8 @@ impl Pooler {
     fn collect(&mut self, id: PoolId, out: &mut Out) {
         let globals = &self.config.globals;
         let pool = self.pools.at(id);
-        let empty = pool.clients() == 0 && pool.servers() == 0 && pool.terms.min_size == 0;
+        let unused = pool.clients() == 0 && pool.servers() == 0 && !pool.wants_listener;
+        let empty = unused && pool.terms.min_size == 0;
         let idle_for = self.now.0.saturating_sub(pool.quiet.0);
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
@@ -301,6 +302,9 @@ impl Pooler {
         if pool.clients() == 0 && self.config.database(&pool.key.database).is_none() {
             // A reload took its database away.
             if pool.servers() == 0 {
+                if pool.wants_listener {
+                    self.listener_lost(id, out);
+                }
                 self.pools.remove(id);
             } else {
                 self.call_in(id, "database removed", out);

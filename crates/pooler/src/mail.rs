@@ -390,6 +390,11 @@ pub enum FromBroker {
         /// How many; `u32::MAX` once there are no more than the bounds allow.
         keep: u32,
     },
+    /// There is no room for a connection that listens any more.
+    Silence {
+        /// Of which pool.
+        pool: Arc<PoolKey>,
+    },
     /// A client may keep a server, or must not.
     Pinned {
         /// Who.

@@ -378,6 +378,7 @@ impl Pooler {
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),
             FromBroker::HeldBack { pool, by } => self.held_back(&pool, by),
+            FromBroker::Silence { pool } => self.silence_listener(&pool, out),
             FromBroker::Keep { pool, keep } => self.keep(&pool, keep, out),
             FromBroker::Admitted {
                 client,

@@ -11,6 +11,7 @@ use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use crate::grammar::{Act, End};
+use crate::hearing::Hearing;
 use crate::journal::Journal;
 use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
@@ -48,6 +49,8 @@ pub struct Wish {
     pub renamed: bool,
     /// Whether it goes through TLS.
     pub tls: Tls,
+    /// Its LISTEN is always shared: what it notifies itself is known to be its own.
+    pub own_are_known: bool,
     /// It talks before it is told that it is logged in.
     pub eager: bool,
     /// The minor version of the protocol it speaks.
@@ -104,6 +107,8 @@ pub struct Client {
     pub key: Option<(u32, Vec<u8>)>,
     rests_until: Time,
     deaf_until: Time,
+    /// It rests to be told what was notified before this position.
+    harks: Option<usize>,
     /// It was not answered to the end.
     disturbed: bool,
     /// It has left in the middle of a COPY.
@@ -120,7 +125,10 @@ impl Client {
         world.alarm(wish.at);
         let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
         let session = Session::new(reference_settings(&wish), view);
-        let reference = Reference::new(session, wish.cancellable || wish.schema);
+        let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
+        let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
+        hearing.own_are_known = wish.own_are_known && !latin;
+        let reference = Reference::new(session, hearing, wish.cancellable || wish.schema);
         Client {
             wish,
             stage: Stage::Away,
@@ -136,6 +144,7 @@ impl Client {
             key: None,
             rests_until: Time(0),
             deaf_until: Time(0),
+            harks: None,
             disturbed: false,
             deaf_for_good: false,
             warned: false,
@@ -492,6 +501,13 @@ impl Client {
         if unasked {
             return;
         }
+        if message[0] == backend::NOTIFICATION {
+            if let Err(why) = self.reference.notified(message) {
+                let text = format!("client {id} {why}");
+                world.story.violate("told", &[Who::Client(id)], text);
+            }
+            return;
+        }
         // Its COPY is failed for it, which it does not hear any more.
         let failed = fields.message() == b"COPY from stdin failed: client disconnected";
         self.deaf_for_good |= self.stage == Stage::Leaving && failed;
@@ -500,7 +516,9 @@ impl Client {
         }
         if let Err(why) = self.reference.received(message, now.0) {
             let text = format!("client {id} {why}");
-            world.story.violate("replies", &[Who::Client(id)], text);
+            let told = why.contains(" told ");
+            let checker = if told { "told" } else { "replies" };
+            world.story.violate(checker, &[Who::Client(id)], text);
         }
     }
 
@@ -535,6 +553,7 @@ impl Client {
             }
             backend::BACKEND_KEY_DATA => {
                 self.key = key_data(body).ok().map(|(pid, key)| (pid, key.to_vec()));
+                self.reference.hearing.login = self.key.as_ref().map_or(0, |(pid, _)| *pid);
             }
             backend::AUTHENTICATION | backend::NOTICE | backend::NEGOTIATE => {}
             backend::READY => {
@@ -564,6 +583,13 @@ impl Client {
         if self.rests_until > world.now {
             return;
         }
+        if let Some(position) = self.harks.take()
+            && let Err(why) = self.reference.hearing.all_told(position)
+        {
+            let id = self.wish.id;
+            let text = format!("client {id}, idle, {why}");
+            return world.story.violate("told", &[Who::Client(id)], text);
+        }
         let Some(act) = self.wish.script.front() else {
             return self.part(world);
         };
@@ -580,6 +606,13 @@ impl Client {
             }
             Act::Rest(millis) => {
                 self.rests_until = until(*millis);
+                world.alarm(self.rests_until);
+            }
+            Act::Hark(millis) => {
+                self.rests_until = until(*millis);
+                // Enough for whatever may be slow.
+                let harks = *millis >= 1500 && self.deaf_until <= world.now;
+                self.harks = harks.then(|| self.reference.hearing.position());
                 world.alarm(self.rests_until);
             }
             Act::Deafen(millis) => {
@@ -619,6 +652,7 @@ impl Client {
             End::Terminate | End::TerminateAtOnce => {
                 write::empty(&mut self.out, frontend::TERMINATE);
                 self.stage = Stage::Leaving;
+                self.reference.hearing.leaves = true;
                 world.activity += 1;
             }
             End::Close => self.say_goodbye(world),

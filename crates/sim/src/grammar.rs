@@ -1,6 +1,7 @@
 //! What clients say: weighted grammars. The weights differ from seed to seed, so that each run is
 //! about something else.
 
+mod channels;
 mod schema;
 
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub enum Act {
     AwaitCopy,
     /// It does nothing for so many milliseconds.
     Rest(u64),
+    /// It does nothing for so many milliseconds, and is to be told what was notified before.
+    Hark(u64),
     /// It reads nothing for so many milliseconds, but goes on.
     Deafen(u64),
 }
@@ -56,6 +59,8 @@ pub struct Tongue {
     pub schema: bool,
     /// DDL in functions.
     pub hides_ddl: bool,
+    /// LISTEN and NOTIFY.
+    pub channels: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;
@@ -66,7 +71,7 @@ const SLOW: usize = 18;
 
 /// How often each kind of unit is said; 0 for never.
 #[derive(Clone, Debug)]
-pub struct Weights([u32; KINDS]);
+pub struct Weights([u32; KINDS], [u32; channels::KINDS]);
 
 impl Weights {
     /// Some kinds are left out, some are frequent.
@@ -79,7 +84,7 @@ impl Weights {
             }
         }
         weights[0] += 1;
-        Weights(weights)
+        Weights(weights, [0; channels::KINDS])
     }
 
     /// Statements that take their time are said more often by so much.
@@ -94,10 +99,21 @@ impl Weights {
         }
     }
 
+    /// Channels are spoken of.
+    pub fn weigh_channels(&mut self, chance: &mut Chance) {
+        let left_out = chance.within(1..=3);
+        let most = chance.within(1..=30);
+        for weight in &mut self.1 {
+            if !chance.once_in(left_out) || left_out == 1 {
+                *weight = chance.within(1..=most) as u32;
+            }
+        }
+    }
+
     fn pick(&self, chance: &mut Chance) -> usize {
-        let sum: u32 = self.0.iter().sum();
+        let sum: u32 = self.0.iter().chain(&self.1).sum();
         let mut at = (chance.number() % u64::from(sum)) as u32;
-        for (kind, weight) in self.0.iter().enumerate() {
+        for (kind, weight) in self.0.iter().chain(&self.1).enumerate() {
             if at < *weight {
                 return kind;
             }
@@ -323,6 +339,7 @@ impl<'a> Speaker<'a> {
             }
             26 if tongue.named => self.forget_in_group(),
             25 if tongue.session => self.session_things(),
+            kind if kind >= KINDS => self.about_channels(kind - KINDS),
             kind if kind >= TABLES && tongue.schema => self.about_tables(kind - TABLES),
             _ => self.unit_of_one(),
         }

@@ -25,8 +25,8 @@ pub struct Journal {
 
 impl Journal {
     /// Writes down what a process did.
-    pub fn write(&mut self, deed: Deed, backend: u32, story: &mut Story) {
-        match deed {
+    pub fn write(&mut self, deed: &Deed, backend: u32, story: &mut Story) {
+        match *deed {
             Deed::Ran(token) => {
                 let fate = self.fates.entry(token).or_default();
                 fate.ran += 1;
@@ -37,7 +37,7 @@ impl Journal {
                 }
             }
             Deed::Kept(token) => self.fates.entry(token).or_default().kept = true,
-            Deed::Undone(_) => {}
+            Deed::Undone(_) | Deed::Listening(_) => {}
         }
     }
 

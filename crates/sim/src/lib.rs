@@ -8,6 +8,7 @@
 //! [`run::run`] plays it. Everything runs in one thread, and the same seed gives the same run.
 #![forbid(unsafe_code)]
 
+pub mod board;
 pub mod chance;
 pub mod client;
 pub mod control;
@@ -15,6 +16,7 @@ pub mod cores;
 pub mod driver;
 pub mod forwarder;
 pub mod grammar;
+pub mod hearing;
 pub mod journal;
 pub mod line;
 pub mod postgres;

@@ -308,6 +308,8 @@ impl Postgres {
                 let given = given.iter().map(|(name, value)| (&**name, &**value));
                 let view = View::new(world.catalog(&process.login.0), process.pid);
                 process.session = Session::new(Settings::new(given), view);
+                let board = world.board(&process.login.0);
+                process.session.on_board(board, process.pid);
                 process.stage = Stage::LoggingIn(after(world, self.manners.login_millis));
                 let pid = process.pid;
                 let login = process.login.clone();
@@ -425,6 +427,7 @@ impl Postgres {
         if !process.line.push(world) || process.session.flushed > 0 {
             return;
         }
+        process.hear(world);
         let open = process.receive(world);
         if let Some((tag, body)) = process.message() {
             world.activity += 1;
@@ -612,6 +615,22 @@ impl Process {
         session.flushed = session.out.len();
     }
 
+    /// One that is idle tells what was notified, sooner or later.
+    fn hear(&mut self, world: &mut World) {
+        if !self.session.is_idle() || !self.session.has_notes() {
+            return;
+        }
+        world.activity += 1;
+        if self.inbox.is_empty() && world.chance.once_in(3) && self.session.tell_notes() {
+            self.session.flushed = self.session.out.len();
+            let (pid, now) = (self.pid, world.now);
+            let out = &self.session.out;
+            world
+                .story
+                .tell(now, Who::Backend(pid), || format!("-> {}", words(out)));
+        }
+    }
+
     fn take(&mut self, tag: u8, body: &[u8], world: &mut World, journal: &mut Journal) {
         let (pid, now) = (self.pid, world.now);
         let fresh = self.session.is_idle();
@@ -640,7 +659,7 @@ impl Process {
     /// Writes what was done into the journal, and looks at who did it.
     fn write_down_of(&mut self, fresh: bool, world: &mut World, journal: &mut Journal) {
         for deed in std::mem::take(&mut self.session.deeds) {
-            journal.write(deed, self.pid, &mut world.story);
+            journal.write(&deed, self.pid, &mut world.story);
             let Deed::Ran(token) = deed else { continue };
             if self.owner != Some(token.client) {
                 self.new_owner(token.client, fresh, world);
@@ -704,7 +723,7 @@ impl Process {
         self.session.end();
         self.session.flushed = 0;
         for deed in std::mem::take(&mut self.session.deeds) {
-            journal.write(deed, self.pid, &mut world.story);
+            journal.write(&deed, self.pid, &mut world.story);
         }
         self.stage = Stage::Gone;
         let (pid, now) = (self.pid, world.now);

@@ -10,6 +10,7 @@ use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::{backend, frontend};
 
+use crate::hearing::Hearing;
 use crate::session::{CANCELLED, Deed, Session};
 use crate::sql::Token;
 use crate::story::words;
@@ -42,6 +43,8 @@ pub struct Reference {
     eaten: usize,
     /// The transaction had failed before what was fed last.
     had_failed: bool,
+    /// What it is to be told of notifications.
+    pub hearing: Hearing,
     kept: Vec<Token>,
     /// So many of them the client knows of.
     known: usize,
@@ -49,7 +52,7 @@ pub struct Reference {
 
 impl Reference {
     /// Of a client that has just logged in.
-    pub fn new(session: Session, uncertain: bool) -> Reference {
+    pub fn new(session: Session, hearing: Hearing, uncertain: bool) -> Reference {
         Reference {
             session,
             uncertain,
@@ -60,6 +63,7 @@ impl Reference {
             stray: 0,
             eaten: 0,
             had_failed: false,
+            hearing,
             kept: Vec::new(),
             known: 0,
         }
@@ -71,6 +75,7 @@ impl Reference {
             number: self.sent,
             moment: self.session.view.moment(),
             at: now,
+            heard: self.hearing.position(),
         };
         self.sent += 1;
         self.unfed.push_back((message, sent));
@@ -83,7 +88,10 @@ impl Reference {
     pub fn received(&mut self, message: &[u8], now: u64) -> Result<(), String> {
         self.answers(message, now)?;
         self.learn(message, now);
-        Ok(())
+        match message {
+            [backend::READY, .., b'I'] => self.hearing.is_ready(),
+            _ => Ok(()),
+        }
     }
 
     /// What the client's pooler must know by now, where it has said this.
@@ -101,6 +109,15 @@ impl Reference {
             }
             _ => {}
         }
+    }
+
+    /// The client is told of a notification.
+    ///
+    /// # Errors
+    /// It should not be.
+    pub fn notified(&mut self, message: &[u8]) -> Result<(), String> {
+        let idle = self.is_silent() && self.unfed.is_empty() && self.session.is_idle();
+        self.hearing.notified(&message[HEADER..], idle)
     }
 
     fn answers(&mut self, message: &[u8], now: u64) -> Result<(), String> {
@@ -173,11 +190,12 @@ impl Reference {
             }
             if cancelled && begins && self.session.is_idle() {
                 // It hit while the client waited for a server.
+                self.hearing.follows(sent.heard, true);
                 self.session.refuse(next.tag);
                 continue;
             }
             self.session.view.follow(sent, Some(message));
-            self.feed(&next);
+            self.feed(&next, sent);
             self.note();
         }
     }
@@ -210,7 +228,9 @@ impl Reference {
     }
 
     /// Feeds the session, and counts the Syncs that its COPY eats.
-    fn feed(&mut self, message: &Message) {
+    fn feed(&mut self, message: &Message, sent: Sent) {
+        let idle = self.session.is_idle();
+        self.hearing.follows(sent.heard, idle);
         if !self.session.copies_in() {
             self.eaten = 0;
         } else if message.tag == frontend::SYNC {
@@ -229,8 +249,11 @@ impl Reference {
 
     fn note(&mut self) {
         for deed in self.session.deeds.drain(..) {
-            if let Deed::Kept(token) = deed {
-                self.kept.push(token);
+            match deed {
+                Deed::Kept(token) => self.kept.push(token),
+                Deed::Ran(token) => self.hearing.ran(token),
+                Deed::Listening(change) => self.hearing.changes(change),
+                Deed::Undone(_) => {}
             }
         }
     }
@@ -247,7 +270,7 @@ impl Reference {
                 break;
             };
             self.session.view.follow(sent, None);
-            self.feed(&next);
+            self.feed(&next, sent);
         }
         self.note();
     }
@@ -259,7 +282,7 @@ impl Reference {
             && let Some((next, sent)) = self.unfed.pop_front()
         {
             self.session.view.follow(sent, None);
-            self.feed(&next);
+            self.feed(&next, sent);
         }
         self.note();
         self.is_silent() && self.unfed.is_empty()

@@ -104,6 +104,8 @@ pub struct Scenario {
     pub strict_limits: bool,
     /// Pools under two bounds at once, and load that does not idle.
     pub contest: bool,
+    /// LISTEN is shared.
+    pub shares_listen: bool,
     /// Clients can have TLS.
     pub tls: bool,
     /// At most so many of their handshakes are under way on a worker.
@@ -133,6 +135,7 @@ impl Scenario {
             session: mode != "statement",
             schema: false,
             hides_ddl: false,
+            channels: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -171,6 +174,7 @@ impl Scenario {
             closes: false,
             strict_limits: true,
             contest: false,
+            shares_listen: false,
             tls: false,
             handshakes: 0,
         };
@@ -203,7 +207,32 @@ impl Scenario {
         if scenario.mode != "session" && chance.once_in(12) {
             scenario.contend(chance);
         }
+        if !scenario.contest {
+            scenario.choose_channels();
+        }
         scenario
+    }
+
+    /// Some runs are about LISTEN and NOTIFY.
+    fn choose_channels(&mut self) {
+        let chance = &mut Chance::new(self.seed ^ 0x0001_1573);
+        let shares = self.mode == "transaction" && self.renames;
+        if !(shares || self.mode == "session" && chance.once_in(3)) || !chance.once_in(3) {
+            return;
+        }
+        self.tongue.channels = true;
+        self.shares_listen = shares;
+        self.weights.weigh_channels(chance);
+        self.units += chance.within(0..=20);
+        self.settings.push("listen = share".into());
+        // Who can't be heard for keeps its server.
+        self.settings.push("pin_limit = 1000".into());
+        let faults = &self.faults;
+        let ends = faults.orders + faults.restarts + faults.cuts > 0;
+        if ends {
+            self.excuses
+                .push("the connection that listens for clients is lost");
+        }
     }
 
     /// Two databases and two users with few servers for each, and more clients than servers all the
@@ -504,7 +533,10 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                limits.pool.insert(login, database.size + database.reserve);
+                let listener = usize::from(self.shares_listen);
+                limits
+                    .pool
+                    .insert(login, database.size + database.reserve + listener);
             }
             if database.most > 0 {
                 limits.database.insert(database.name.clone(), database.most);
@@ -516,6 +548,19 @@ impl Scenario {
             }
         }
         limits
+    }
+
+    /// No client has to keep a server to listen.
+    pub fn always_shares_listen(&self) -> bool {
+        let faults = &self.faults;
+        let faults = faults.orders + faults.restarts + faults.cuts + faults.takeovers;
+        let bounds = self
+            .databases
+            .iter()
+            .map(|database| database.most)
+            .sum::<usize>();
+        let refusals = self.manners.refuses_once_in + self.user_most + bounds;
+        self.shares_listen && faults + refusals == 0
     }
 
     /// Nothing holds up a request to cancel.

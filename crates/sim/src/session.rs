@@ -13,9 +13,12 @@ use crate::settings::Settings;
 use crate::sql::{Asked, Author, Sql, Token, split};
 use crate::view::{Plan, View};
 
+mod channels;
 mod copy;
 mod extended;
 
+pub use channels::Listening;
+use channels::{Channels, Mark};
 use copy::CopyIn;
 
 /// How long a ReadyForQuery is.
@@ -25,7 +28,7 @@ const READY_LENGTH: usize = 6;
 pub const CANCELLED: &str = "canceling statement due to user request";
 
 /// Something that a session did, for the journal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
     /// A statement ran.
     Ran(Token),
@@ -33,6 +36,8 @@ pub enum Deed {
     Kept(Token),
     /// A change of it was undone.
     Undone(Token),
+    /// It listens to other channels for good.
+    Listening(Listening),
 }
 
 /// See the module.
@@ -43,6 +48,8 @@ pub struct Session {
     pub view: View,
     statements: BTreeMap<Vec<u8>, Prepared>,
     portals: BTreeMap<Vec<u8>, Portal>,
+    channels: Channels,
+    savepoints: Vec<Savepoint>,
     block: Block,
     /// A transaction is open that nobody began by a statement.
     implicit: bool,
@@ -97,6 +104,14 @@ struct Portal {
     shape: Option<Shape>,
 }
 
+/// A savepoint: how far the transaction was.
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    changes: usize,
+    channels: Mark,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Block {
     None,
@@ -132,6 +147,8 @@ impl Session {
             just_prepared: None,
             bound: None,
             statements: BTreeMap::new(),
+            channels: Channels::default(),
+            savepoints: Vec::new(),
             portals: BTreeMap::new(),
             block: Block::None,
             implicit: false,
@@ -402,6 +419,7 @@ impl Session {
             self.authors.push(token.client);
         }
         self.deeds.push(Deed::Ran(token));
+        self.channels_ran(token);
         Some(token)
     }
 
@@ -484,6 +502,31 @@ impl Session {
                     }
                 }
             }
+            Sql::Listen(channel, author) => {
+                let token = self.ran(*author, parameter);
+                self.channels_change(token, Some(channel), true);
+                "LISTEN".into()
+            }
+            Sql::Unlisten(channel, author) => {
+                let token = self.ran(*author, parameter);
+                self.channels_change(token, channel.as_deref(), false);
+                "UNLISTEN".into()
+            }
+            Sql::Notify {
+                channel,
+                author,
+                by_select,
+                shown,
+            } => {
+                let token = self.ran(*author, parameter);
+                self.notifies(channel, token, *shown);
+                if *by_select {
+                    self.row(token, 0, 0, text, None);
+                    "SELECT 1".into()
+                } else {
+                    "NOTIFY".into()
+                }
+            }
             Sql::Fail(author) => {
                 self.ran(*author, parameter);
                 return Err(("22012", "division by zero".into()));
@@ -523,6 +566,11 @@ impl Session {
         let values = asked.iter().map(|one| match one {
             Asked::Setting(name) => self.settings.get(name).map(hex),
             Asked::Prepared => flag(prepared),
+            Asked::Listens => flag(self.listened().next().is_some()),
+            Asked::Channels => {
+                let names: Vec<String> = self.listened().map(hex).collect();
+                (!names.is_empty()).then(|| names.join(","))
+            }
             Asked::Other => flag(false),
         });
         let values: Vec<Option<String>> = values.collect();
@@ -564,6 +612,36 @@ impl Session {
                 }
                 .into()
             }
+            Sql::Savepoint(name) => {
+                if self.block == Block::None {
+                    let text = "SAVEPOINT can only be used in transaction blocks";
+                    return Err(("25P01", text.into()));
+                }
+                self.savepoints.push(Savepoint {
+                    name: name.clone(),
+                    changes: self.changes.len(),
+                    channels: self.channels_mark(),
+                });
+                "SAVEPOINT".into()
+            }
+            Sql::RollbackTo(name) => {
+                if self.block == Block::None {
+                    let text = "ROLLBACK TO SAVEPOINT can only be used in transaction blocks";
+                    return Err(("25P01", text.into()));
+                }
+                let at = self.savepoints.iter().rposition(|s| s.name == *name);
+                let Some(at) = at else {
+                    let text = format!("savepoint \"{name}\" does not exist");
+                    return Err(("3B001", text));
+                };
+                self.savepoints.truncate(at + 1);
+                let (changes, mark) = (self.savepoints[at].changes, self.savepoints[at].channels);
+                let undone = self.changes.drain(changes..);
+                self.deeds.extend(undone.map(Deed::Undone));
+                self.channels_back_to(mark);
+                self.block = Block::Open;
+                "ROLLBACK".into()
+            }
             Sql::Set(name, value, local) => {
                 if *local && self.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
@@ -586,6 +664,7 @@ impl Session {
                     return Err(("25001", text.into()));
                 }
                 self.settings.reset(None);
+                self.channels_change(None, None, false);
                 self.forget_named();
                 self.portals.clear();
                 "DISCARD ALL".into()
@@ -705,7 +784,10 @@ impl Session {
         if self.block == Block::None {
             self.abort();
         } else {
-            self.undo_changes();
+            // Behind a savepoint it can go on with what was before.
+            if self.savepoints.is_empty() {
+                self.undo_changes();
+            }
             self.view.undo();
             self.portals.clear();
             self.block = Block::Failed;
@@ -746,6 +828,7 @@ impl Session {
         self.undo_changes();
         self.settings.undo();
         self.view.undo();
+        self.channels_end(false);
         self.end_transaction();
     }
 
@@ -753,12 +836,14 @@ impl Session {
         self.deeds.extend(self.changes.drain(..).map(Deed::Kept));
         self.settings.commit();
         self.view.keep();
+        self.channels_end(true);
         self.end_transaction();
     }
 
     fn end_transaction(&mut self) {
         self.portals.clear();
         self.authors.clear();
+        self.savepoints.clear();
         self.view.end();
         for plan in self.statements.values_mut().flat_map(|s| &mut s.plan) {
             plan.leave();
@@ -776,6 +861,9 @@ impl Session {
     fn ready(&mut self) {
         self.unsettled = false;
         self.bound = None;
+        if self.block == Block::None {
+            self.tell_notes();
+        }
         for (name, value) in self.settings.report() {
             write::parameter_status(&mut self.out, name.as_bytes(), value.as_bytes());
         }

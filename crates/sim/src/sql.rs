@@ -99,6 +99,25 @@ pub enum Sql {
     Deallocate(Option<String>),
     /// PREPARE name AS text.
     Prepare(String, String),
+    /// LISTEN.
+    Listen(String, Author),
+    /// UNLISTEN of one channel, or all.
+    Unlisten(Option<String>, Author),
+    /// NOTIFY; in a function that a SELECT calls, seen in the text or not.
+    Notify {
+        /// Which channel.
+        channel: String,
+        /// Whose; that is what is said.
+        author: Author,
+        /// A SELECT does it.
+        by_select: bool,
+        /// The text shows it.
+        shown: bool,
+    },
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// ROLLBACK TO.
+    RollbackTo(String),
     /// EXECUTE name.
     Execute(String, Author),
     /// COPY ... FROM STDIN.
@@ -119,6 +138,10 @@ pub enum Asked {
     Setting(String),
     /// Whether there are statements of SQL's PREPARE.
     Prepared,
+    /// Whether it listens.
+    Listens,
+    /// What it listens to, in hexadecimal digits.
+    Channels,
     /// Whether there is something that nobody makes here.
     Other,
 }
@@ -126,7 +149,7 @@ pub enum Asked {
 impl Sql {
     /// It ends a transaction, so that a failed one takes it.
     pub fn is_exit(&self) -> bool {
-        matches!(self, Sql::Commit | Sql::Rollback)
+        matches!(self, Sql::Commit | Sql::Rollback | Sql::RollbackTo(_))
     }
 
     /// Settings may be others behind it.
@@ -141,7 +164,13 @@ impl Sql {
     pub fn has_rows(&self) -> bool {
         matches!(
             self,
-            Sql::Select { .. } | Sql::Show(_) | Sql::Ddl { hidden: true, .. }
+            Sql::Select { .. }
+                | Sql::Show(_)
+                | Sql::Ddl { hidden: true, .. }
+                | Sql::Notify {
+                    by_select: true,
+                    ..
+                }
         )
     }
 
@@ -168,6 +197,9 @@ impl Sql {
             | Sql::Ddl { author, .. }
             | Sql::Insert(author, _)
             | Sql::Fail(author)
+            | Sql::Listen(_, author)
+            | Sql::Unlisten(_, author)
+            | Sql::Notify { author, .. }
             | Sql::CopyIn(author)
             | Sql::CopyOut(author, ..) => Some(author),
             _ => None,
@@ -217,7 +249,29 @@ fn read(text: &str) -> Option<Sql> {
         "fail" => Sql::Fail(author(rest)),
         "begin" => Sql::Begin,
         "commit" => Sql::Commit,
+        "rollback" if lower.starts_with("to ") => Sql::RollbackTo(rest[3..].into()),
         "rollback" => Sql::Rollback,
+        "savepoint" => Sql::Savepoint(rest.into()),
+        "listen" => {
+            let (name, rest) = channel(rest)?;
+            Sql::Listen(name, remark(rest))
+        }
+        "unlisten" => match rest.strip_prefix('*') {
+            Some(rest) => Sql::Unlisten(None, remark(rest)),
+            None => {
+                let (name, rest) = channel(rest)?;
+                Sql::Unlisten(Some(name), remark(rest))
+            }
+        },
+        "notify" => {
+            let (channel, rest) = channel(rest)?;
+            Sql::Notify {
+                channel,
+                author: author(rest.trim_start_matches(',')),
+                by_select: false,
+                shown: true,
+            }
+        }
         "show" => Sql::Show(rest.into()),
         "set" => set(rest)?,
         "reset" if lower == "all" => Sql::Reset(None),
@@ -245,13 +299,39 @@ fn read(text: &str) -> Option<Sql> {
 }
 
 fn select(rest: &str) -> Option<Sql> {
+    if let Some(call) = rest.strip_prefix("pg_notify('") {
+        let (channel, call) = call.split_once('\'')?;
+        return Some(Sql::Notify {
+            channel: channel.into(),
+            author: author(call.trim_start_matches(',').trim_end_matches(')')),
+            by_select: true,
+            shown: true,
+        });
+    }
+    if let Some((whose, name)) = rest.split_once(" tells ") {
+        return Some(Sql::Notify {
+            channel: channel(name)?.0,
+            author: author(whose),
+            by_select: true,
+            shown: false,
+        });
+    }
+    // The listener's first query: there is no such setting here.
+    if rest.starts_with("pg_catalog.set_config(name,") {
+        return Some(Sql::Ask(Vec::new()));
+    }
     if let Some(call) = rest.strip_prefix("pg_catalog.set_config(") {
         let (name, call) = literal(call)?;
         let (value, rest) = literal(call.strip_prefix(',')?)?;
         let local = rest.starts_with(",true");
         return Some(Sql::Set(name, value, local));
     }
-    if rest.starts_with("pg_catalog.encode(") || rest.starts_with("EXISTS(") {
+    let asks = [
+        "pg_catalog.encode(",
+        "EXISTS(",
+        "(SELECT pg_catalog.string_agg(",
+    ];
+    if asks.iter().any(|start| rest.starts_with(start)) {
         return Some(Sql::Ask(asked(rest)));
     }
     for (word, verb) in [
@@ -277,12 +357,18 @@ fn asked(text: &str) -> Vec<Asked> {
     let settings = text.split("current_setting('").skip(1);
     let settings = settings.filter_map(|rest| Some(rest.split_once('\'')?.0));
     let others = text.split("EXISTS(").skip(1);
-    let others = others.map(|rest| match rest.contains("pg_prepared_statements") {
-        true => Asked::Prepared,
-        false => Asked::Other,
+    let others = others.map(|rest| {
+        let question = rest.split_once(')').map_or(rest, |(question, _)| question);
+        match question {
+            _ if question.contains("pg_prepared_statements") => Asked::Prepared,
+            _ if question.contains("pg_listening_channels") => Asked::Listens,
+            _ => Asked::Other,
+        }
     });
     let settings = settings.map(|name| Asked::Setting(name.into()));
-    settings.chain(others).collect()
+    let names = text.contains("AS listening(channel)");
+    let names = names.then_some(Asked::Channels);
+    settings.chain(others).chain(names).collect()
 }
 
 /// DDL: `table t0`, perhaps a shape's number, and whose it is.
@@ -315,6 +401,21 @@ fn table(rest: &str, word: &str) -> Option<usize> {
     words.find(|found| *found == word)?;
     let number = words.next()?.strip_prefix('t')?.parse().ok()?;
     (number < TABLES).then_some(number)
+}
+
+/// A channel's name, and what follows it.
+fn channel(text: &str) -> Option<(String, &str)> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        let (name, rest) = quoted.split_once('"')?;
+        return Some((name.into(), rest));
+    }
+    let end = text.find([' ', ',']).unwrap_or(text.len());
+    (end > 0).then(|| (text[..end].to_ascii_lowercase(), &text[end..]))
+}
+
+/// Whose a statement is, as a comment says.
+fn remark(rest: &str) -> Author {
+    author(rest.trim().trim_start_matches("/*"))
 }
 
 /// The first word that says whose it is.

@@ -49,6 +49,8 @@ pub struct Sent {
     pub moment: u64,
     /// At which time.
     pub at: Time,
+    /// At which position of its database's board.
+    pub heard: usize,
 }
 
 /// What a client was told next, as far as it matters.
@@ -177,6 +179,7 @@ impl View {
                 number: 0,
                 moment: 0,
                 at: Time(0),
+                heard: 0,
             },
             reply: Reply::Other,
             answered: 0,

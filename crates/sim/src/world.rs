@@ -8,8 +8,8 @@ use std::rc::Rc;
 use howdah_pooler::event::{Address, Ends, Time, UnixPeer};
 
 use crate::chance::Chance;
-use crate::schema;
 use crate::story::Story;
+use crate::{board, schema};
 
 /// Names a socket of the world.
 pub type SocketId = usize;
@@ -38,6 +38,8 @@ pub struct World {
     pub orders: HashMap<String, Time>,
     /// PostgreSQL's tables, by database.
     pub catalogs: BTreeMap<String, schema::Shared>,
+    /// What was notified, by database.
+    pub boards: BTreeMap<String, board::Shared>,
     /// Goes up whenever anything moves.
     pub activity: u64,
     sockets: Vec<Socket>,
@@ -102,6 +104,11 @@ impl World {
         self.catalogs.entry(database.into()).or_default().clone()
     }
 
+    /// What was notified in a database.
+    pub fn board(&mut self, database: &str) -> board::Shared {
+        self.boards.entry(database.into()).or_default().clone()
+    }
+
     /// An empty world.
     pub fn new(seed: u64) -> Shared {
         Rc::new(RefCell::new(World {
@@ -113,6 +120,7 @@ impl World {
             prompt_cancels: false,
             orders: HashMap::new(),
             catalogs: BTreeMap::new(),
+            boards: BTreeMap::new(),
             activity: 0,
             sockets: Vec::new(),
             alarms: BinaryHeap::new(),

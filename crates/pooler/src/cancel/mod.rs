@@ -138,7 +138,8 @@ impl Pooler {
     /// statement was cancelled, as if PostgreSQL had just begun with it.
     fn cancel_waiting(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if !client.welcomed {
+        // Before it is told how the last one went, nothing of it runs.
+        if !client.welcomed || client.is_hushed() {
             return;
         }
         let waiting = matches!(client.state(), client::State::Waiting);

@@ -213,5 +213,6 @@ impl Pooler {
         self.resume(client_id, out);
         // All it had sent may have been cancelled meanwhile.
         self.settle_client(client_id, out);
+        self.tell_if_idle(client_id, out);
     }
 }

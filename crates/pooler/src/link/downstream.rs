@@ -155,7 +155,15 @@ impl Downstream<'_> {
             header.total()
         };
         let Some(body) = chunk.rest().get(HEADER..needed) else {
-            if !long_error && header.total() > limits::HELD_MESSAGE {
+            let long = header.total() > limits::HELD_MESSAGE;
+            if let Some(inquiry) = self.server.inquiry.as_mut().filter(|_| long)
+                && header.tag == tag::DATA_ROW
+            {
+                // More is left there than can go anywhere: the client keeps its server.
+                inquiry.failed = true;
+                return self.passing(chunk, header);
+            }
+            if !long_error && long {
                 return Err(broken(WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,

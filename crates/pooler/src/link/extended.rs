@@ -239,6 +239,8 @@ impl Upstream<'_> {
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
                 self.await_leave(effects)?;
                 self.may_ask_numbers(effects);
+                // Before anything else of its group is sent.
+                self.show_channels(effects)?;
             }
         }
         let mut found = self.statement(names.statement)?;

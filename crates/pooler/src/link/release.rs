@@ -15,7 +15,7 @@ use crate::server;
 
 impl Pooler {
     /// The client's side moved on: perhaps that was all that kept its server.
-    pub(super) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
         if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
             self.settle(server, out);
         }
@@ -55,6 +55,13 @@ impl Pooler {
             return;
         }
         let session = mode == PoolMode::Session || client.replication.any();
+        // It may have listened before a reload changed the mode.
+        let hushed = self.clients.at(client_id).is_hushed();
+        if hushed && !self.has_heard(client_id, id, out) {
+            return;
+        }
+        let server = self.servers.at(id);
+        let pool = self.pools.at(server.pool);
         if session && server.ending().is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);
             return;
@@ -72,14 +79,11 @@ impl Pooler {
             }
             return;
         }
-        let hushed = self.clients.at(client_id).is_hushed();
-        if hushed && !self.has_heard(client_id, id, out) {
-            return;
-        }
         if self.session_keeps(client_id, id, out) || self.checks_session(client_id, id, out) {
             return;
         }
         self.unlink(client_id, id, out);
+        self.tell_if_idle(client_id, out);
         self.release(id, false, out);
     }
 
@@ -99,6 +103,5 @@ impl Pooler {
         }
         // If it was the server's congestion that kept it, it does no more.
         self.unpause_client(client_id, out);
-        self.tell_if_idle(client_id, out);
     }
 }

@@ -291,6 +291,12 @@ impl Pooler {
         let linked = match *server.state() {
             server::State::Linked(client) => Some(client),
             server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
+            // Its own server is given back settings, and may notify.
+            server::State::Preparing(client)
+                if self.clients.get(client).is_some_and(|c| c.is_pinned()) =>
+            {
+                Some(client)
+            }
             server::State::Packed => session,
             _ => None,
         };

@@ -23,6 +23,8 @@ pub enum Hush {
     Ready,
     /// Its idle ReadyForQuery is kept back until what was committed before is heard.
     Round,
+    /// All is heard that it waited for, but it is being sent a message of its server.
+    Message,
 }
 
 /// The name of the channel that tells whether an UNLISTEN in a transaction was committed.
@@ -96,6 +98,11 @@ impl Channels {
         self.names.is_empty()
     }
 
+    /// It hears nothing, wishes for nothing, and has nothing to be told.
+    pub fn are_over(&self) -> bool {
+        self.names.is_empty() && self.wished.is_empty() && self.waits.is_empty()
+    }
+
     /// It hears this channel.
     pub fn has(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
@@ -142,7 +149,7 @@ impl Channels {
     /// that would not tell is believed to listen itself. Returns what is not heard any more, and
     /// whether the server listens to something that is not heard.
     pub fn settle(&mut self, there: Option<&[Name]>, discarded: bool) -> (Vec<Name>, bool) {
-        let before: Vec<Name> = self.names.keys().cloned().collect();
+        let before = self.names.clone();
         let there = there.unwrap_or_default();
         if discarded {
             self.names.clear();
@@ -159,7 +166,7 @@ impl Channels {
         }
         let mut unheard = false;
         for name in there {
-            if before.contains(name) {
+            if before.contains_key(name) {
                 self.names.insert(name.clone(), true);
             } else if !name.starts_with(MARK.as_bytes()) {
                 unheard = true;
@@ -167,7 +174,7 @@ impl Channels {
         }
         self.names.retain(|_, listens| *listens);
         let gone = |name: &Name| !self.names.contains_key(name);
-        (before.into_iter().filter(gone).collect(), unheard)
+        (before.into_keys().filter(gone).collect(), unheard)
     }
 
     /// Something was heard that waits until its client is idle. False if that is too much.

@@ -67,7 +67,7 @@ impl Upstream<'_> {
 
     /// What a client listens to is what its server says, for a text that asks it: the server listens,
     /// too. Within a transaction it would not at once.
-    fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
+    pub(crate) fn show_channels(&mut self, found: &Effects) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::ASKS_CHANNELS) || !self.client.listens() {
             return Ok(());
         }
@@ -252,6 +252,11 @@ impl Pooler {
             Hush::No => return true,
             Hush::Wishes | Hush::Passes | Hush::Round => return false,
             Hush::Ready => {}
+            Hush::Message => {
+                self.end_hush(id, out);
+                self.next.note(Next::Resume(id));
+                return true;
+            }
         }
         let asks = |client: &client::Client| {
             let session = client.session.as_ref();
@@ -278,7 +283,7 @@ impl Pooler {
     fn end_hush(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let hush = client.ends_hush();
-        if matches!(hush, Hush::Ready | Hush::Round) {
+        if matches!(hush, Hush::Ready | Hush::Round | Hush::Message) {
             self.tell_heard(id, out);
             out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
         }
@@ -317,7 +322,13 @@ impl Pooler {
             return;
         };
         match result {
-            Ok(()) => own.granted(),
+            // That round has told what was said before, as well.
+            Ok(()) => {
+                own.granted();
+                if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
+                    server.is_heard();
+                }
+            }
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
             Err(Refused::Unfit) => {
                 own.wished.clear();
@@ -335,6 +346,10 @@ impl Pooler {
         }
         if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
             server.is_heard();
+            // A notice, which comes unasked.
+            if client.hush() == Hush::Round && server.inbox.relaying() {
+                return client.hushes(Hush::Message, self.now);
+            }
         }
         if client.hush() == Hush::Passes
             && let Some(session) = &mut client.session

@@ -16,6 +16,8 @@ pub struct Listener {
     pub server: Option<ServerId>,
     /// When it was last used, or since when it is wanted.
     pub since: Time,
+    /// Since when it owes an answer.
+    pub asked: Option<Time>,
     channels: HashMap<Name, Channel, Seeded>,
     /// Channels that nobody may hear any more.
     left: BTreeSet<Name>,
@@ -71,6 +73,7 @@ impl Listener {
         Listener {
             server: None,
             since: now,
+            asked: None,
             channels: HashMap::with_hasher(seeded),
             left: BTreeSet::new(),
             waiting: Vec::new(),
@@ -151,7 +154,7 @@ impl Listener {
     }
 
     /// Begins a round, if there is something to do and none is under way: the text of its Query.
-    pub fn begin(&mut self) -> Option<Vec<u8>> {
+    pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
         if self.round.is_some() {
             return None;
         }
@@ -191,6 +194,7 @@ impl Listener {
             }
         }
         self.round = Some(round);
+        self.asked = Some(now);
         Some(sql)
     }
 
@@ -203,6 +207,7 @@ impl Listener {
 
     /// The round is over.
     pub fn end(&mut self) -> Vec<Told> {
+        self.asked = None;
         let Some(round) = self.round.take() else {
             return Vec::new();
         };
@@ -258,6 +263,7 @@ impl Listener {
         let wishes = waits.map(|wait| wait.hearer);
         let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
         self.left.clear();
+        self.asked = None;
         self.server = None;
         (hearers, wishes)
     }

@@ -24,6 +24,9 @@ use crate::server::State;
 /// nanoseconds.
 const LOGIN_NS: u64 = 5_000_000_000;
 
+/// How long the listening connection may take to answer, in nanoseconds: whoever listens waits for it.
+const ANSWER_NS: u64 = 15_000_000_000;
+
 /// What is run first: nothing is to end the connection because it is idle.
 const FIRST: &[u8] = b"SELECT pg_catalog.set_config(name,'0',false) FROM pg_catalog.pg_settings \
     WHERE name OPERATOR(pg_catalog.=) 'idle_session_timeout'";
@@ -127,6 +130,7 @@ impl Pooler {
             tell_hears(hearer, Err(Refused::Unfit), out);
         }
         listener.since = self.now;
+        listener.asked = Some(self.now);
         self.listeners.insert(key, listener);
         let server = self.servers.at_mut(id);
         server.becomes_listener(self.now);
@@ -145,7 +149,7 @@ impl Pooler {
         if !ready {
             return;
         }
-        if let Some(sql) = listener.begin() {
+        if let Some(sql) = listener.begin(self.now) {
             out.send_with(Peer::Server(id), |buf| write::query(buf, &sql));
         }
     }
@@ -222,6 +226,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let listener = gone!(self.listeners.get_mut(key));
         if server.first_query_ends() {
+            listener.asked = None;
             return self.begin_round(key, out);
         }
         listener.since = self.now;
@@ -248,6 +253,14 @@ impl Pooler {
         self.forget_listener(&key, out);
     }
 
+    /// There is no room for a listening connection any more.
+    pub(crate) fn silence_listener(&mut self, key: &PoolKey, out: &mut Out) {
+        let listener = self.listeners.get(key);
+        if let Some(id) = listener.and_then(|listener| listener.server) {
+            self.close_server(id, "evicted", Close::Await, out);
+        }
+    }
+
     fn forget_listener(&mut self, key: &PoolKey, out: &mut Out) {
         let Some(mut listener) = self.listeners.remove(key) else {
             return;
@@ -266,10 +279,13 @@ impl Pooler {
     /// nobody needs goes.
     pub(crate) fn mind_listeners(&mut self, out: &mut Out) {
         let idle = nanos(self.config.globals.server_idle_timeout);
-        let (mut late, mut unused) = (Vec::new(), Vec::new());
+        let (mut late, mut unused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         for (key, listener) in &self.listeners {
             let age = self.now.0.saturating_sub(listener.since.0);
+            let asked = listener.asked;
+            let waits = asked.map_or(0, |asked| self.now.0.saturating_sub(asked.0));
             match listener.server {
+                Some(id) if waits >= ANSWER_NS => silent.push(id),
                 None if age >= LOGIN_NS || listener.is_unused() => late.push(key.clone()),
                 Some(id) if listener.is_unused() && idle > 0 && age >= idle => unused.push(id),
                 _ => {}
@@ -280,6 +296,14 @@ impl Pooler {
                 Some(pool) => self.listener_lost(pool, out),
                 None => self.forget_listener(&key, out),
             }
+        }
+        for id in silent {
+            self.close_server(
+                id,
+                "the listening connection does not answer",
+                Close::Abort,
+                out,
+            );
         }
         for id in unused {
             self.close_server(id, "server idle timeout", Close::Await, out);

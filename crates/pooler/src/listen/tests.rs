@@ -37,7 +37,7 @@ fn wish(listener: &mut Listener, hearer: Hearer, text: &str) {
 }
 
 fn begin(listener: &mut Listener) -> Option<String> {
-    let sql = listener.begin()?;
+    let sql = listener.begin(Time(0))?;
     Some(String::from_utf8_lossy(&sql).into_owned())
 }
 

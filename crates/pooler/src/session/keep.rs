@@ -109,6 +109,8 @@ impl Pooler {
         }
         self.settle(id, out);
         self.resume(client_id, out);
+        // What came while it was asked.
+        self.tell_if_idle(client_id, out);
     }
 
     /// What PostgreSQL has said becomes what is known.
@@ -129,6 +131,9 @@ impl Pooler {
         let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
         let gone = settle(session, server, answer, held || !limited);
         let listener = session.channels.as_ref().map(|own| own.listener.clone());
+        if !session.pinned.any(Kinds::LISTENS) {
+            session.channels.take_if(|own| own.are_over());
+        }
         let shelf = &mut self.shared.settings;
         session.settings = super::intern(shelf, session.settings.take());
         server.shares_settings(shelf);

@@ -83,6 +83,7 @@ impl Pooler {
         }
         let server = gone!(self.clients.get(id).and_then(Client::link));
         self.unlink(id, server, out);
+        self.tell_if_idle(id, out);
         self.ask_leave(id, Wish::Waits, out);
         if let Some(client) = self.clients.get_mut(id)
             && let Some(pool) = client.pool
@@ -149,7 +150,11 @@ impl Pooler {
                 }
                 self.resume(id, out);
             }
-            client::State::Linked(_) if client.end.is_stalled() => self.resume(id, out),
+            client::State::Linked(_) if client.end.is_stalled() => {
+                self.resume(id, out);
+                // Its ReadyForQuery may have waited for the answer.
+                self.settle_client(id, out);
+            }
             client::State::Linked(_) | client::State::Preparing(_)
                 if !granted && client.is_pinned() =>
             {

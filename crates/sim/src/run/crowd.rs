@@ -59,6 +59,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             },
             defaults: database.settings.clone(),
             end: end(scenario, &script, broken, chance),
+            own_are_known: scenario.always_shares_listen() && !says(&script, b"client_encoding"),
             script,
             at: Time(now + chance.number() % (scenario.span * MILLI)),
             cancellable,
@@ -93,6 +94,15 @@ fn resets(script: &VecDeque<Act>) -> bool {
             let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
             has(b"reset ") || has(b"discard all")
         }),
+        _ => false,
+    })
+}
+
+fn says(script: &VecDeque<Act>, word: &[u8]) -> bool {
+    script.iter().any(|act| match act {
+        Act::Send(messages) => messages
+            .iter()
+            .any(|message| message.body.windows(word.len()).any(|part| part == word)),
         _ => false,
     })
 }

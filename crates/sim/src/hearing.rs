@@ -1,0 +1,246 @@
+//! What a client is to be told of notifications: each of a channel that it listens to once, in the
+//! order of commits, and not later than with the idle ReadyForQuery of a statement that was sent, or
+//! whose transaction has ended, behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use howdah_wire::frame::{cstr, u32_be};
+
+use crate::board::Shared;
+use crate::session::Listening;
+use crate::sql::Token;
+
+/// A time in which a client listens to a channel, in positions of the board.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// Nothing before is told.
+    may_from: usize,
+    /// All from here on is told.
+    must_from: usize,
+    /// And so is all before this.
+    must_to: usize,
+    /// Nothing from here on is told.
+    may_to: usize,
+}
+
+/// See the module.
+pub struct Hearing {
+    client: u32,
+    board: Shared,
+    /// The process id that the client was told at login.
+    pub login: u32,
+    /// It has said goodbye: what comes from then on it need not be told.
+    pub leaves: bool,
+    /// Its notifications bear that id where its text shows them.
+    pub own_are_known: bool,
+    spans: BTreeMap<String, Vec<Span>>,
+    /// What was told, by position.
+    told: BTreeSet<usize>,
+    /// Told since the last idle ReadyForQuery: whether it listens is not known before the next.
+    unchecked: Vec<(usize, u32)>,
+    /// Statements that ran since then.
+    ran: Vec<Token>,
+    /// What it listens to has changed since then.
+    changes: Vec<Listening>,
+    /// Where the board stood when the message was sent that is being answered, when the first of its
+    /// transaction was, and what the last idle ReadyForQuery was behind.
+    sent: usize,
+    first: usize,
+    ready: usize,
+}
+
+impl Hearing {
+    /// Of a client that listens to nothing.
+    pub fn new(client: u32, board: Shared) -> Hearing {
+        Hearing {
+            client,
+            board,
+            login: 0,
+            leaves: false,
+            own_are_known: false,
+            spans: BTreeMap::new(),
+            told: BTreeSet::new(),
+            unchecked: Vec::new(),
+            ran: Vec::new(),
+            changes: Vec::new(),
+            sent: 0,
+            first: 0,
+            ready: 0,
+        }
+    }
+
+    /// Where the board stands.
+    pub fn position(&self) -> usize {
+        self.board.borrow().position()
+    }
+
+    /// A message is answered next that was sent at this position; perhaps the first of a transaction.
+    pub fn follows(&mut self, sent: usize, idle: bool) {
+        self.sent = sent;
+        if idle {
+            self.first = sent;
+        }
+    }
+
+    /// A statement of it ran.
+    pub fn ran(&mut self, token: Token) {
+        self.ran.push(token);
+    }
+
+    /// Its transaction was kept, and with it this.
+    pub fn changes(&mut self, change: Listening) {
+        self.changes.push(change);
+    }
+
+    fn change(&mut self, change: &Listening) {
+        let end = change
+            .token
+            .and_then(|token| self.board.borrow().end_of(token));
+        let here = self.position();
+        let end = end.map_or(here, |(before, _)| before);
+        if change.listens {
+            let name = change.channel.clone().unwrap_or_default();
+            let spans = self.spans.entry(name).or_default();
+            if spans.last().is_none_or(|span| span.may_to < usize::MAX) {
+                spans.push(Span {
+                    may_from: self.sent.min(end),
+                    must_from: end,
+                    must_to: usize::MAX,
+                    may_to: usize::MAX,
+                });
+            }
+            return;
+        }
+        // What comes in a transaction is not told behind an UNLISTEN in it.
+        let must_to = match change.in_block {
+            true => self.ready,
+            false => self.first,
+        };
+        for (name, spans) in &mut self.spans {
+            let open = spans.last_mut().filter(|span| span.may_to == usize::MAX);
+            if let Some(span) = open
+                && change
+                    .channel
+                    .as_ref()
+                    .is_none_or(|channel| channel == name)
+            {
+                span.must_to = must_to;
+                span.may_to = end;
+            }
+        }
+    }
+
+    /// It is told something.
+    ///
+    /// # Errors
+    /// It should not be.
+    pub fn notified(&mut self, body: &[u8], idle: bool) -> Result<(), String> {
+        let (pid, channel, payload) = read(body).ok_or("is told something that can't be read")?;
+        let board = self.board.borrow();
+        let token = Token::read(&payload);
+        let Some(at) = token.and_then(|token| board.find(token)) else {
+            return Err(format!(
+                "is told {payload} of {channel}, which was never said"
+            ));
+        };
+        let note = &board.notes[at];
+        if note.channel != channel {
+            return Err(format!(
+                "is told {payload} of {channel}, not of {}",
+                note.channel
+            ));
+        }
+        let own = note.token.client == self.client && pid == self.login;
+        if pid != note.pid && !own {
+            return Err(format!(
+                "is told {payload} of process {pid}, not {}",
+                note.pid
+            ));
+        }
+        if self.told.last().is_some_and(|last| *last >= at) {
+            let how = match self.told.contains(&at) {
+                true => "twice",
+                false => "behind what was said later",
+            };
+            return Err(format!("is told {payload} of {channel} {how}"));
+        }
+        drop(board);
+        self.told.insert(at);
+        self.unchecked.push((at, pid));
+        if idle && self.changes.is_empty() {
+            self.check_told()?;
+        }
+        Ok(())
+    }
+
+    /// What it was told it was to be told.
+    fn check_told(&mut self) -> Result<(), String> {
+        let board = self.board.borrow();
+        for (at, pid) in self.unchecked.drain(..) {
+            let note = &board.notes[at];
+            let spans = self.spans.get(&note.channel).into_iter().flatten();
+            let mut may = spans.filter(|span| (span.may_from..span.may_to).contains(&at));
+            if may.next().is_none() {
+                return Err(format!(
+                    "is told {} of {}, to which it did not listen then",
+                    note.token, note.channel
+                ));
+            }
+            let own = note.token.client == self.client && note.shown && self.own_are_known;
+            if own && pid != self.login {
+                return Err(format!("is told its own {} as another's", note.token));
+            }
+        }
+        Ok(())
+    }
+
+    /// It is told that it is idle.
+    ///
+    /// # Errors
+    /// Something is missing, or is too much.
+    pub fn is_ready(&mut self) -> Result<(), String> {
+        let board = self.board.borrow();
+        let ends = self.ran.drain(..).filter_map(|token| board.end_of(token));
+        let behind = ends.map(|(_, behind)| behind).max().unwrap_or(0);
+        drop(board);
+        for change in std::mem::take(&mut self.changes) {
+            self.change(&change);
+        }
+        self.ready = behind.max(self.sent);
+        self.check_told()?;
+        self.all_told(self.ready)
+    }
+
+    /// All before this position is told.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn all_told(&self, position: usize) -> Result<(), String> {
+        if self.leaves {
+            return Ok(());
+        }
+        let board = self.board.borrow();
+        for (name, span) in self
+            .spans
+            .iter()
+            .flat_map(|(n, s)| s.iter().map(move |s| (n, s)))
+        {
+            let to = span.must_to.min(position);
+            for at in span.must_from..to {
+                let note = &board.notes[at];
+                if note.channel == *name && !self.told.contains(&at) {
+                    return Err(format!("is not told {} of {name} in time", note.token));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(body: &[u8]) -> Option<(u32, String, String)> {
+    let (pid, rest) = u32_be(body)?;
+    let (channel, rest) = cstr(rest)?;
+    let (payload, _) = cstr(rest)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some((pid, text(channel), text(payload)))
+}

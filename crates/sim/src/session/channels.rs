@@ -1,0 +1,174 @@
+//! LISTEN, UNLISTEN and NOTIFY of a session: they count from its commit.
+
+use std::collections::BTreeMap;
+
+use howdah_wire::tag::backend;
+use howdah_wire::write;
+
+use super::{Block, Deed, Session};
+use crate::board::{Note, Shared};
+use crate::sql::Token;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Channels {
+    /// What is notified in its database, and which process it is itself. A client's reference has none.
+    board: Option<(Shared, u32)>,
+    /// What it listens to, each channel from this position.
+    listened: BTreeMap<String, usize>,
+    /// All before is told.
+    told: usize,
+    /// Of the transaction that is open.
+    changes: Vec<Listening>,
+    notes: Vec<Note>,
+    /// Statements that ran in it.
+    tokens: Vec<Token>,
+}
+
+/// A change of what is listened to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listening {
+    /// Whose text it is of.
+    pub token: Option<Token>,
+    /// The channel; `None` for all.
+    pub channel: Option<String>,
+    /// LISTEN.
+    pub listens: bool,
+    /// In a transaction block.
+    pub in_block: bool,
+}
+
+/// How far a transaction was at a savepoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    changes: usize,
+    notes: usize,
+}
+
+impl Session {
+    /// It is a process of a database.
+    pub fn on_board(&mut self, board: Shared, pid: u32) {
+        self.channels.told = board.borrow().position();
+        self.channels.board = Some((board, pid));
+    }
+
+    pub(super) fn channels_change(
+        &mut self,
+        token: Option<Token>,
+        channel: Option<&str>,
+        listens: bool,
+    ) {
+        let in_block = self.block != Block::None;
+        self.channels.changes.push(Listening {
+            token,
+            channel: channel.map(String::from),
+            listens,
+            in_block,
+        });
+    }
+
+    pub(super) fn notifies(&mut self, channel: &str, token: Option<Token>, shown: bool) {
+        if let (Some((_, pid)), Some(token)) = (&self.channels.board, token) {
+            let (pid, channel) = (*pid, channel.to_string());
+            self.channels.notes.push(Note {
+                pid,
+                channel,
+                token,
+                shown,
+            });
+        }
+    }
+
+    pub(super) fn channels_ran(&mut self, token: Token) {
+        self.channels.tokens.push(token);
+    }
+
+    pub(super) fn channels_mark(&self) -> Mark {
+        Mark {
+            changes: self.channels.changes.len(),
+            notes: self.channels.notes.len(),
+        }
+    }
+
+    pub(super) fn channels_back_to(&mut self, mark: Mark) {
+        self.channels.changes.truncate(mark.changes);
+        self.channels.notes.truncate(mark.notes);
+    }
+
+    /// The transaction is kept, or not.
+    pub(super) fn channels_end(&mut self, kept: bool) {
+        let channels = &mut self.channels;
+        let changes = std::mem::take(&mut channels.changes);
+        let notes = std::mem::take(&mut channels.notes);
+        let tokens = std::mem::take(&mut channels.tokens);
+        let mut board = channels.board.as_ref().map(|(board, _)| board.borrow_mut());
+        let before = board.as_ref().map_or(0, |board| board.position());
+        if kept {
+            if channels.listened.is_empty() {
+                channels.told = before;
+            }
+            for change in changes {
+                match (&change.channel, change.listens) {
+                    (Some(name), true) => {
+                        channels.listened.entry(name.clone()).or_insert(before);
+                    }
+                    (Some(name), false) => {
+                        channels.listened.remove(name);
+                    }
+                    (None, _) => channels.listened.clear(),
+                }
+                self.deeds.push(Deed::Listening(change));
+            }
+            if let Some(board) = &mut board {
+                board.notes.extend(notes);
+            }
+        }
+        if let Some(board) = &mut board {
+            let behind = board.position();
+            for token in tokens {
+                board.transaction_ends(token, before, behind);
+            }
+        }
+    }
+
+    /// It is idle: what was notified meanwhile is told. True if there was something.
+    pub fn tell_notes(&mut self) -> bool {
+        let channels = &mut self.channels;
+        let Some((board, _)) = &channels.board else {
+            return false;
+        };
+        let board = board.borrow();
+        let from = std::mem::replace(&mut channels.told, board.position());
+        let before = self.out.len();
+        for (at, note) in board.notes.iter().enumerate().skip(from) {
+            if channels
+                .listened
+                .get(&note.channel)
+                .is_none_or(|since| at < *since)
+            {
+                continue;
+            }
+            write::message(&mut self.out, backend::NOTIFICATION, |buf| {
+                buf.extend_from_slice(&note.pid.to_be_bytes());
+                buf.extend_from_slice(note.channel.as_bytes());
+                buf.push(0);
+                buf.extend_from_slice(note.token.to_string().as_bytes());
+                buf.push(0);
+            });
+        }
+        self.out.len() > before
+    }
+
+    /// Something was notified that it has not been told.
+    pub fn has_notes(&self) -> bool {
+        let channels = &self.channels;
+        let board = channels.board.as_ref();
+        !channels.listened.is_empty()
+            && board.is_some_and(|(board, _)| board.borrow().position() > channels.told)
+    }
+
+    /// What it listens to.
+    pub fn listened(&self) -> impl Iterator<Item = &str> {
+        self.channels.listened.keys().map(String::as_str)
+    }
+}
