@@ -66,8 +66,10 @@ MACHINES = [
     Machine("mutants", "would the simulation notice? mistakes put into the sources one at a time",
             ["./sim", "mutants"], [], noticed),
     Machine("transparent", "a client can't tell us from PostgreSQL: scripts, in transaction and "
-            "session mode, 1 and 3 workers, both drivers, whole, byte by byte and cut at random",
-            ["target/python/bin/pytest", "-q", "tests/test_transparent.py"], ["--long"],
+            "session mode, 1 and 3 workers, both drivers, whole, byte by byte and cut at random; and "
+            "with servers in turn and disturbers between",
+            ["target/python/bin/pytest", "-q", "tests/test_transparent.py",
+             "tests/test_in_turn.py"], ["--long"],
             last(r"\d+ (passed|failed)")),
     Machine("generated", "the same for messages nobody thought of: generated scripts, cut at random",
             ["target/python/bin/pytest", "-q", "tests/test_generated.py"], ["--seeds", "2000"],
