@@ -156,6 +156,53 @@ def test_kinds_of_certificates(make_howdah, programs, authority, kind):
     assert said == (0, "1")
 
 
+SERVERS_KINDS = {
+    "ed25519": {"kind": "ed25519"}, "rsa4096": {"kind": "rsa4096"},
+    # Copied from page to page; not for TLS 1.3, if it comes to that.
+    "no signatures": {"kind": "rsa", "key_usage": "keyEncipherment,dataEncipherment"},
+}
+
+
+@pytest.mark.parametrize("kind", SERVERS_KINDS)
+def test_kinds_of_servers_certificates(make_howdah, own_postgres, authority, kind):
+    """PostgreSQL is reached by the default settings and by verify-full, and no client is told of a
+    second attempt; nor do cancel requests miss it."""
+    own_postgres.use_tls(authority.issue(**SERVERS_KINDS[kind]))
+    for mode in ("prefer", "verify-full"):
+        howdah = make_howdah(postgres=own_postgres, server_tls_sslmode=mode,
+                             server_tls_ca_file=authority.certificate)
+        with howdah.connect() as client:
+            assert client.value("select ssl from pg_stat_ssl where pid = pg_backend_pid()") == "t"
+            client.send(wire.query("select pg_sleep(60)"))
+            machine.wait_until(lambda: own_postgres.value(
+                "select count(*) from pg_stat_activity where query = 'select pg_sleep(60)'") == "1",
+                "the query")
+            client.cancel()
+            cancelled = [got for got in client.read_until() if got.tag == "E"]
+            assert cancelled[0].fields()["C"] == "57014"
+        howdah.stop()
+
+
+def test_client_signs_by_ed25519(make_howdah, programs, authority):
+    """A client's certificate may be of this kind, too."""
+    howdah = make_howdah(read_driver=False, secrets={"scram_user": "secret"},
+                         **listener(authority.issue(), authority, "verify-full", auth_type="cert"))
+    for user in (authority.issue(subject="/CN=scram_user", names=(), kind=kind)
+                 for kind in ("ed25519", "ecdsa", "rsa")):
+        assert psql(programs, howdah, sslmode="verify-full", sslrootcert=authority.certificate,
+                    sslcert=user.chain, sslkey=user.key) == (0, "1")
+
+
+@pytest.mark.parametrize("ciphers", ["DEFAULT@SECLEVEL=1", "HIGH:!aNULL:@SECLEVEL=1", "Secure"])
+def test_openssls_lists_of_ciphers(make_howdah, programs, authority, ciphers):
+    """As PgBouncer's users have them; what the library has no word for is left out."""
+    howdah = make_howdah(client_tls_ciphers=ciphers, server_tls_ciphers=ciphers,
+                         auth_type="scram-sha-256", secrets={"scram_user": "secret"},
+                         **listener(authority.issue(), authority))
+    said = psql(programs, howdah, sslmode="verify-full", sslrootcert=authority.certificate)
+    assert said == (0, "1")
+
+
 def test_signed_by_ed25519(make_howdah, programs, scratch):
     """No hash is defined for such a certificate: the channel can't be bound, which is not
     offered, so that who does not insist gets in."""
@@ -723,6 +770,21 @@ def test_takeover_takes_tls_clients(make_howdah, tls_postgres, authority, site, 
         assert halved.value("select 'again'") == "again"
         idle.send(wire.terminate())
         assert idle.ends()
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_takeover_into_stricter_settings(make_howdah, tls_postgres, mode):
+    """Servers in clear text are replaced where the new process demands TLS, as by RELOAD."""
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="disable", pool_mode=mode)
+    with howdah.connect() as client:
+        assert client.rows(IN_USE)[0][0] == "f"
+        howdah.write(server_tls_sslmode="require")
+        take_over(howdah)
+        if mode == "session":
+            # Who has a server to itself keeps it to the end.
+            assert client.rows(IN_USE)[0][0] == "f"
+    with howdah.connect() as client:
+        assert client.rows(IN_USE)[0][0] == "t"
 
 
 def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):

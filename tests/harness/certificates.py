@@ -84,15 +84,19 @@ class Authority:
         return self._openssl("x509", "-in", certificate, "-noout", "-text")
 
     def issue(self, subject="/CN=localhost", names=LOCAL, kind="ecdsa", days=30, version=3,
-              pkcs1=False, digest="-sha256", padding=None, usage="serverAuth,clientAuth"):
+              pkcs1=False, digest="-sha256", padding=None, usage="serverAuth,clientAuth",
+              key_usage=None):
         """A certificate. names: alternative ones, as openssl writes them. pkcs1: the key's file
         has the older format ("RSA PRIVATE KEY", "EC PRIVATE KEY"). digest: None where the
-        authority's key is Ed25519, which has its own. padding: "pss" for RSA-PSS."""
+        authority's key is Ed25519, which has its own. padding: "pss" for RSA-PSS. key_usage: what the key is for; no word of it
+        unless given."""
         self.count += 1
         stem = self._path(f"leaf{self.count}")
         key, chain = stem + ".key", stem + ".crt"
         self._make_key(key, kind)
         extensions = [f"extendedKeyUsage={usage}"]
+        if key_usage:
+            extensions.append(f"keyUsage={key_usage}")
         if names:
             extensions.append("subjectAltName=" + ",".join(names))
         self._sign(key, chain, subject, extensions, days, version, digest, padding)

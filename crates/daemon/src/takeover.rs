@@ -35,7 +35,7 @@ use howdah_pooler::parcel::{Freight, Parcel, VERSION, code};
 use howdah_wire::write;
 use rustix::io::retry_on_intr;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, sockopt,
 };
 
@@ -203,7 +203,7 @@ impl Predecessor {
                 sockets.extend(received.map(LooseSocket::new));
             }
         }
-        if sockets.len() == before {
+        if sockets.len() == before || got.flags.contains(ReturnFlags::CTRUNC) {
             // The kernel drops what goes beyond our limit of descriptors.
             return Err(std::io::Error::other("too many open files"));
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::cancel::OldKey;
 use crate::console::Session;
-use crate::event::{Action, ClientId, Out, Peer};
+use crate::event::{Action, Address, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::link;
 use crate::mail::{Mail, ToBroker};
@@ -34,7 +34,7 @@ impl Pooler {
         match parcel {
             Parcel::Pool(lore) => self.adopt_pool(*lore, out),
             Parcel::Server { parcel, database } => {
-                if !self.leads_there(&parcel.pool, database) {
+                if !self.leads_there(&parcel.pool, database) || self.is_too_open(&parcel) {
                     return out.push(Action::Discard(parcel.socket));
                 }
                 let (worker, pool) = (self.worker, parcel.pool.clone());
@@ -57,6 +57,15 @@ impl Pooler {
     fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
         let database = self.config.database(&key.database);
         database.is_some_and(|database| database.fingerprint() == fingerprint)
+    }
+
+    /// It was opened in clear text, and our settings demand TLS to it.
+    fn is_too_open(&self, parcel: &ServerParcel) -> bool {
+        let over_network = matches!(parcel.ends.remote, Address::Tcp(..));
+        let demanded = self.config.database(&parcel.pool.database);
+        let mode = demanded.and_then(|database| database.sslmode);
+        let mode = mode.unwrap_or(self.config.tls.servers);
+        parcel.tls.is_none() && over_network && mode.is_required()
     }
 
     pub(crate) fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
@@ -135,7 +144,7 @@ impl Pooler {
         key: OldKey,
         out: &mut Out,
     ) {
-        let same = self.leads_there(&parcel.pool, fingerprint);
+        let same = self.leads_there(&parcel.pool, fingerprint) && !self.is_too_open(&parcel);
         let Some(pool_id) = self.join_pool(id, out) else {
             return out.push(Action::Discard(parcel.socket));
         };

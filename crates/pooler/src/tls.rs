@@ -36,6 +36,11 @@ pub struct TlsConnect {
     pub direct: bool,
 }
 
+/// Why a handshake with a server failed that is worth another one at once: the layer below has learnt what
+/// is wrong, and does it in another way.
+pub const AGAIN: &str = "the server's certificate is not for digital signatures (keyUsage), which TLS 1.3 \
+                         demands: trying TLS 1.2";
+
 /// What is known of a TLS session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsFacts {

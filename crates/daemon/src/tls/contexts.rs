@@ -1,7 +1,9 @@
 //! What TLS sessions begin with: certificates, keys, authorities, versions and ciphers, made from the
 //! settings and their files as a whole, and swapped as a whole.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use howdah_pooler::config::{Config, Globals, SslMode};
 use openssl::pkey::{PKey, Private};
@@ -12,6 +14,7 @@ use openssl::ssl::{
 use openssl::x509::X509;
 use sha2::{Digest, Sha256, Sha512};
 
+use super::ciphers;
 use super::library::{self, TICKET_KEYS};
 use super::session::stack;
 
@@ -38,6 +41,8 @@ pub struct Contexts {
     pub(super) travellers: Option<SslContext>,
     /// Servers' certificates can be verified.
     pub(super) knows_authorities: bool,
+    /// Servers that TLS 1.3 has turned out not to be for.
+    pub(super) elders: Elders,
     /// Hashes of all that went into each side: settings and contents of files.
     pub of_clients: [u8; 32],
     /// Likewise.
@@ -50,6 +55,25 @@ impl fmt::Debug for Contexts {
     /// Keys don't belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Contexts")
+    }
+}
+
+/// Hosts whose certificates do for TLS 1.2 only, as far as is known.
+#[derive(Clone, Default)]
+pub(super) struct Elders(Arc<Mutex<BTreeSet<String>>>);
+
+impl Elders {
+    pub(super) fn has(&self, host: &str) -> bool {
+        self.hosts().contains(host)
+    }
+
+    /// True if that is news.
+    pub(super) fn remember(&self, host: &str) -> bool {
+        self.hosts().insert(host.to_owned())
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,6 +240,20 @@ impl Contexts {
                 globals.client_tls_dheparams
             ));
         }
+        let lists = [
+            ("client_tls_ciphers", &globals.client_tls_ciphers),
+            ("server_tls_ciphers", &globals.server_tls_ciphers),
+        ];
+        for (name, written) in lists {
+            let ciphers::InForce { list, unknown } = ciphers::in_force(written);
+            if !unknown.is_empty() {
+                let list = list.as_deref().unwrap_or("the library's default");
+                doubts.push(format!(
+                    "{name} = {written}: {} is OpenSSL's alone; in force: {list}",
+                    unknown.join(", ")
+                ));
+            }
+        }
         if config.wants_certificates().0 && globals.client_tls_ca_file.is_empty() {
             doubts.push(
                 "client_tls_ca_file is not set: certificates of clients are taken from every \
@@ -358,6 +396,7 @@ impl<'a> Side<'a> {
                 | LibraryMode::ACCEPT_MOVING_WRITE_BUFFER,
         );
         builder.set_verify(SslVerifyMode::NONE);
+        library::accept_signatures(&mut builder).map_err(blame)?;
         self.choose_ciphers(&mut builder)?;
         self.hash.update(format!(
             "{protocols}\n{}\n{:?}\n",
@@ -368,15 +407,10 @@ impl<'a> Side<'a> {
 
     fn choose_ciphers(&self, builder: &mut SslContextBuilder) -> Result<(), Wrong> {
         let (name, written) = self.ciphers;
-        let ciphers = match written {
-            "" | "default" | "secure" | "fast" | "normal" => None,
-            "all" => Some("ALL:!aNULL:!eNULL"),
-            list => Some(list),
-        };
-        if let Some(list) = ciphers {
+        if let Some(list) = ciphers::in_force(written).list {
             let text = format!("failed to set ciphers: {name} = {written}");
             builder
-                .set_cipher_list(list)
+                .set_cipher_list(&list)
                 .map_err(|why| wrong(name, &text, &stack(&why)))?;
         }
         if let (name, Some(suites)) = self.suites

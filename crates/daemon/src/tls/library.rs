@@ -8,7 +8,9 @@ use openssl::ssl::{Ssl, SslContextBuilder, SslContextRef, SslRef, SslVersion};
 pub use imports::travels_by;
 #[cfg(test)]
 pub(super) use imports::update_keys;
-pub(super) use imports::{from_bytes, set_suites, set_ticket_keys, shed, to_bytes};
+pub(super) use imports::{
+    accept_signatures, from_bytes, set_suites, set_ticket_keys, shed, to_bytes,
+};
 
 /// How many bytes session tickets' keys are made of: name, MAC and cipher.
 #[cfg(feature = "aws-lc")]
@@ -16,6 +18,10 @@ pub(super) const TICKET_KEYS: usize = 48;
 /// Likewise.
 #[cfg(not(feature = "aws-lc"))]
 pub(super) const TICKET_KEYS: usize = 80;
+
+/// What AWS-LC says of a certificate whose keyUsage is not for signatures, which TLS 1.3 demands.
+/// OpenSSL takes such certificates.
+pub(super) const UNFIT_TO_SIGN: &str = "KEY_USAGE_BIT_INCORRECT";
 
 /// The group of the last key exchange, by OpenSSL's name; `None` where there was none, as with RSA key
 /// exchange.
@@ -73,6 +79,33 @@ mod imports {
                 builder.as_ptr(),
                 keys.as_ptr().cast(),
                 keys.len(),
+            )
+        }))
+    }
+
+    /// By which signatures the other side may prove itself: AWS-LC's own list, and Ed25519, which it
+    /// knows and does not offer.
+    const SIGNATURES: [u16; 11] = [
+        0x0403, // ECDSA on P-256, SHA-256
+        0x0804, // RSA-PSS
+        0x0401, // RSA, PKCS#1
+        0x0503, // ECDSA on P-384, SHA-384
+        0x0805, 0x0501, 0x0603, // ECDSA on P-521, SHA-512
+        0x0806, 0x0601, 0x0807, // Ed25519
+        0x0201, // RSA, PKCS#1, SHA-1
+    ];
+
+    /// The other side may prove itself by any signature that the library knows.
+    pub(in super::super) fn accept_signatures(
+        builder: &mut SslContextBuilder,
+    ) -> Result<(), ErrorStack> {
+        // SAFETY: the context belongs to the builder, which is borrowed; the numbers are as many as is
+        // said, and are copied.
+        done(i64::from(unsafe {
+            library::SSL_CTX_set_verify_algorithm_prefs(
+                builder.as_ptr(),
+                SIGNATURES.as_ptr(),
+                SIGNATURES.len(),
             )
         }))
     }
@@ -205,6 +238,11 @@ mod imports {
                 keys.as_mut_ptr().cast(),
             )
         })
+    }
+
+    /// OpenSSL accepts all that it knows.
+    pub(in super::super) fn accept_signatures(_: &mut SslContextBuilder) -> Result<(), ErrorStack> {
+        Ok(())
     }
 
     /// Chooses the suites of TLS 1.3, by a list of names.

@@ -6,6 +6,7 @@
 //! of the crate `openssl` and, where that has none, in [`library`]: whoever wants another one writes this
 //! folder anew.
 
+mod ciphers;
 pub mod contexts;
 mod facts;
 #[cfg(any(test, feature = "fuzzing"))]

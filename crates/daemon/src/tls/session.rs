@@ -6,11 +6,12 @@
 use std::io::{ErrorKind, Read, Write};
 
 use howdah_pooler::config::SslMode;
-use howdah_pooler::tls::{TlsConnect, TlsFacts};
+use howdah_pooler::tls::{AGAIN, TlsConnect, TlsFacts};
 use openssl::error::ErrorStack;
-use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode};
+use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode, SslVersion};
 use openssl::x509::X509VerifyResult;
 
+use super::contexts::Elders;
 use super::facts::facts;
 use super::library;
 use super::{Contexts, TlsSession};
@@ -37,7 +38,7 @@ enum Stage {
 /// What a handshake must end with.
 enum Role {
     Server { direct: bool },
-    Client(TlsConnect),
+    Client { to: TlsConnect, elders: Elders },
 }
 
 /// How far a handshake is.
@@ -127,10 +128,14 @@ impl Session {
             if is_name(&to.host) {
                 ssl.set_hostname(&to.host)?;
             }
+            if contexts.elders.has(&to.host) {
+                ssl.set_max_proto_version(Some(SslVersion::TLS1_2))?;
+            }
             Ok(ssl)
         };
         let ssl = prepare().map_err(|why| stack(&why))?;
-        Session::new(ssl, Role::Client(to))
+        let elders = contexts.elders.clone();
+        Session::new(ssl, Role::Client { to, elders })
     }
 
     fn new(ssl: Ssl, role: Role) -> Result<Session, String> {
@@ -193,7 +198,7 @@ impl TlsSession for Session {
                 self.stream.get_mut().forget_read();
                 return Step::More;
             }
-            Err(error) => Err(failure(ssl, &error)),
+            Err(error) => Err(role.learn(failure(ssl, &error))),
         };
         self.stage = match &done {
             Ok(_) => Stage::Open,
@@ -321,6 +326,18 @@ impl Pipe {
 }
 
 impl Role {
+    /// A handshake failed: what that is put down to, and whether another one will do better.
+    fn learn(&self, why: String) -> String {
+        let unfit = why.contains(library::UNFIT_TO_SIGN);
+        match self {
+            Role::Client { to, elders } if unfit && elders.remember(&to.host) => AGAIN.into(),
+            Role::Client { .. } if unfit => "the server's certificate is not for digital \
+                                             signatures (keyUsage)"
+                .into(),
+            _ => why,
+        }
+    }
+
     /// What is known of a session whose handshake has ended, or why it must not stand.
     fn judge(&self, ssl: &SslRef) -> Result<Box<TlsFacts>, String> {
         let sni = match self {
@@ -330,17 +347,17 @@ impl Role {
                 return Err(why.into());
             }
             Role::Server { .. } => None,
-            Role::Client(to) if to.direct && ssl.selected_alpn_protocol().is_none() => {
+            Role::Client { to, .. } if to.direct && ssl.selected_alpn_protocol().is_none() => {
                 return Err(
                     "direct SSL connection was established without ALPN protocol \
                             negotiation extension"
                         .into(),
                 );
             }
-            Role::Client(to) => Some(to.host.as_str()).filter(|host| is_name(host)),
+            Role::Client { to, .. } => Some(to.host.as_str()).filter(|host| is_name(host)),
         };
         let facts = Box::new(facts(ssl, sni));
-        if let Role::Client(to) = self
+        if let Role::Client { to, .. } = self
             && to.mode == SslMode::VerifyFull
         {
             let named = facts

@@ -8,7 +8,7 @@ use crate::config::SslMode;
 use crate::event::{Action, Address, Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
-use crate::tls::{TlsConnect, TlsFacts, TlsStart};
+use crate::tls::{AGAIN, TlsConnect, TlsFacts, TlsStart};
 
 /// Where that stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +168,11 @@ impl Pooler {
                 let text = format!("TLS handshake failed: {why}");
                 return match *server.state() {
                     State::Cancel(_) => self.carrier_failed(id, &text, out),
+                    // Nobody is told, and no time is lost: whoever waits has another server opened.
+                    State::Securing(_) if why == AGAIN => {
+                        self.note_server(Level::Warning, id, &text, out);
+                        self.close_server(id, "TLS 1.2 is tried", Close::Flush, out);
+                    }
                     State::Securing(_) => self.not_secured(id, "TLS startup failed", &text, out),
                     _ => {}
                 };

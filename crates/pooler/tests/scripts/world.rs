@@ -434,6 +434,10 @@ impl World {
                 };
                 self.handle(at, Event::TlsDone(peer, Ok(Box::new(facts))), &[]);
             }
+            "tls again" => {
+                let why = Err(howdah_pooler::tls::AGAIN.into());
+                self.handle(at, Event::TlsDone(peer, why), &[]);
+            }
             "tls fails" => self.handle(at, Event::TlsDone(peer, Err("so it is".into())), &[]),
             "ssl request" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f"),
             "ssl request, more" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f\x16"),

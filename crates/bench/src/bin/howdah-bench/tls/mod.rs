@@ -42,6 +42,10 @@ pub struct Choice {
     pub handshakes: usize,
 }
 
+/// What pgbench's `-S` does.
+const SELECT: &str = "\\set aid random(1, 1000000)\n\
+                      SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
+
 /// Figures by cell and who, one for each round; or what went wrong.
 pub type Figures = BTreeMap<(String, Who), Vec<Result<f64, String>>>;
 
@@ -123,7 +127,7 @@ impl Run<'_> {
             }
             What::Storm(version) => {
                 let connector = Connector::new(*version, false)?;
-                storm::rise(self, &self.load(cell, who), target, &connector)
+                storm::rise(self, &self.load(cell, who)?, target, &connector)
             }
             What::Memory(version) => {
                 let connector = Connector::new(*version, false)?;
@@ -132,10 +136,13 @@ impl Run<'_> {
         }
     }
 
-    fn load(&self, cell: &Cell, who: Who) -> Load {
+    fn load(&self, cell: &Cell, who: Who) -> io::Result<Load> {
         let (protocol, clients) = cell.load();
-        Load {
+        // pgbench asks about its tables before the script of its own, which an echo does not know.
+        let script = self.machine.write("select.sql", SELECT)?;
+        Ok(Load {
             way: Way {
+                script: Some(script),
                 reconnect: matches!(cell.what, What::Reconnect(..)),
                 tls: who.is_secure(),
                 ..Way::default()
@@ -144,7 +151,7 @@ impl Run<'_> {
             clients,
             seconds: self.choice.seconds,
             flags: Vec::new(),
-        }
+        })
     }
 }
 
