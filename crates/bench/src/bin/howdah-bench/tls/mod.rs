@@ -109,16 +109,14 @@ impl Run<'_> {
         };
         match &cell.what {
             What::Cpu(..) => {
-                let reading = self
-                    .load(cell, who)
-                    .run(self.machine, self.postgres, target)?;
+                let load = self.load(cell, who)?;
+                let reading = load.run(self.machine, self.postgres, target)?;
                 let cpu = reading.cpu.map(|(cpu, _)| cpu);
                 cpu.ok_or_else(|| io::Error::other("no processor time"))
             }
             What::Tps(..) | What::Reconnect(..) => {
-                let reading = self
-                    .load(cell, who)
-                    .run(self.machine, self.postgres, target)?;
+                let load = self.load(cell, who)?;
+                let reading = load.run(self.machine, self.postgres, target)?;
                 Ok(reading.tps)
             }
             What::Login(version, resumes) => {
