@@ -563,7 +563,12 @@ impl Downstream<'_> {
             self.tell_described_parameters();
         }
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
-        if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
+        if self.server.inquiry.is_some() && self.server.link.ledger.is_empty() {
+            // Behind the answer to an inquiry of ours: whether the client keeps this server is not
+            // known yet. Who does learns of it when the server is gone.
+            self.server.must_close_too(Ending::Dirty);
+            self.pass_front(chunk, header, Fate::Drop);
+        } else if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
             self.task_error = Some((text(sqlstate), text(fields.message())));
