@@ -254,12 +254,12 @@ impl Pooler {
                 (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
             }
             server::State::Idle => {
-                let database = &self.pools.at(server.pool).terms.database;
-                let lifetime = nanos(self.config.server_lifetime(database));
+                let terms = &self.pools.at(server.pool).terms;
+                let lifetime = terms.server_lifetime;
                 // Of 0, too, one that has served nobody yet is given time to.
                 let over = after(server.connected, lifetime.max(PERIOD_NS));
                 let over = (over, "server lifetime over");
-                let limit = nanos(globals.server_idle_timeout);
+                let limit = terms.server_idle_timeout;
                 if limit == 0 {
                     return Some(over);
                 }

@@ -230,12 +230,16 @@ impl Pooler {
             Event::Received(Peer::Client(id), bytes) => {
                 self.client_sent(id, bytes, out);
                 self.go_on(out);
-                self.suspend_client(id, out);
+                if self.janitor.suspension.is_some() {
+                    self.suspend_client(id, out);
+                }
             }
             Event::Received(Peer::Server(id), bytes) => {
                 self.server_sent(id, bytes, out);
                 self.go_on(out);
-                self.suspend_server(id, out);
+                if self.janitor.suspension.is_some() {
+                    self.suspend_server(id, out);
+                }
             }
             Event::Accepted(ends) => self.accepted(ends, out),
             Event::Connected(id, result) => self.connected(id, result, out),

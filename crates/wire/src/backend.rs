@@ -60,9 +60,10 @@ pub fn key_data(body: &[u8]) -> Result<(u32, &[u8]), WireError> {
 }
 
 /// The tag in a CommandComplete.
+#[inline]
 pub fn command_tag(body: &[u8]) -> Result<&[u8], WireError> {
-    match cstr(body) {
-        Some((tag, [])) => Ok(tag),
+    match body {
+        [tag @ .., 0] => Ok(tag),
         _ => Err(WireError::Body {
             tag: tag::COMMAND_COMPLETE,
         }),

@@ -25,6 +25,7 @@ impl Header {
 }
 
 /// Reads a header; `None` if there are fewer than five bytes.
+#[inline]
 pub fn header(bytes: &[u8]) -> Option<Result<Header, WireError>> {
     let &[tag, a, b, c, d, ..] = bytes else {
         return None;

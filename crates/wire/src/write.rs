@@ -82,10 +82,14 @@ pub fn of_statement(buf: &mut Vec<u8>, tag: u8, name: &[u8]) {
 /// The head of a Bind whose last `rest` bytes of body follow from elsewhere.
 pub fn bind_head(buf: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest: usize) {
     let length = 4 + portal.len() + 1 + statement.len() + 1 + rest;
+    buf.reserve(1 + length - rest);
     buf.push(frontend::BIND);
     buf.extend_from_slice(&(length as u32).to_be_bytes());
-    string(buf, portal);
-    string(buf, statement);
+    // Names that were read end at their first zero.
+    for name in [portal, statement] {
+        buf.extend_from_slice(name);
+        buf.push(0);
+    }
 }
 
 /// A message without a body: Sync, Flush, Terminate, ParseComplete and the like.

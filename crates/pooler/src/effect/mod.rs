@@ -249,14 +249,23 @@ impl Effects {
 
 /// What running a text may do; it may have several commands.
 pub fn effects(text: &[u8]) -> Effects {
+    read_effects(text).unwrap_or_default()
+}
+
+/// Likewise; `None` for a text that a glance tells to do nothing, as most do.
+pub fn read_effects(text: &[u8]) -> Option<Effects> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     let signs = Signs::of(text);
     let text = glance::front(text, signs);
-    if let Some(kinds) = glance::tells(text, signs) {
-        return Effects {
-            kinds,
-            ..Effects::default()
-        };
+    match glance::tells(text, signs) {
+        Some(Kinds::NOTHING) => return None,
+        Some(kinds) => {
+            return Some(Effects {
+                kinds,
+                ..Effects::default()
+            });
+        }
+        None => {}
     }
     let mut found = Effects::default();
     let mut drops_at_end = true;
@@ -266,7 +275,7 @@ pub fn effects(text: &[u8]) -> Effects {
         found.extend(more);
     }
     found.channels = channels::channels(text, found.kinds);
-    found.told(drops_at_end)
+    Some(found.told(drops_at_end))
 }
 
 /// The ways in which a text can be read.

@@ -104,11 +104,11 @@ pub struct Entry {
     /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
     /// portal's number. Else 0.
     pub named: u64,
-    /// What takes effect when PostgreSQL has agreed, and with it.
-    pub effects: Effects,
+    /// What takes effect when PostgreSQL has agreed, and with it: nothing, as a rule.
+    pub effects: Option<Box<Effects>>,
 }
 
-/// What an entry changes once it is answered: nothing, as a rule.
+/// What an entry changes once it is answered.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Of its client's names.
@@ -135,13 +135,69 @@ impl Entry {
             inside: false,
             part: Part::Whole,
             named: 0,
-            effects: Effects::default(),
+            effects: None,
         }
     }
 
     /// It is the client's Parse of its unnamed statement, which drops the old one even if it fails.
     pub fn drops_unnamed(&mut self) {
         self.unnamed = true;
+    }
+
+    /// PostgreSQL does not answer it: it is done once it stands in front.
+    pub fn is_made(&self) -> bool {
+        matches!(
+            self.reply,
+            Reply::MadeParse | Reply::MadeClose | Reply::CopyEnd
+        )
+    }
+
+    /// What takes effect with its answer.
+    pub fn effects(&self) -> &Effects {
+        const NOTHING: &Effects = &Effects {
+            name: None,
+            set: None,
+            unnamed: None,
+            described: None,
+            watched: None,
+        };
+        self.effects.as_deref().unwrap_or(NOTHING)
+    }
+
+    /// Likewise, to add to that.
+    pub fn effects_mut(&mut self) -> &mut Effects {
+        self.effects.get_or_insert_default()
+    }
+
+    /// It changes one of its client's names, or none.
+    pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {
+        if change.is_some() {
+            self.effects_mut().name = change;
+        }
+    }
+
+    /// That change goes elsewhere.
+    pub fn takes_name(&mut self) -> Option<Box<NameOp>> {
+        self.effects.as_mut()?.name.take()
+    }
+
+    /// It changes the server's unnamed statement, or does not.
+    pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
+        if change.is_some() {
+            self.effects_mut().unnamed = change;
+        }
+    }
+
+    /// Somebody wants to know of the query that it runs, or nobody.
+    pub fn is_watched(&mut self, query: Option<Box<Watched>>) {
+        if query.is_some() {
+            self.effects_mut().watched = query;
+        }
+    }
+
+    /// The query that it runs, if somebody wants to know of it.
+    pub fn watched(&mut self) -> Option<&mut Watched> {
+        self.effects.as_mut()?.watched.as_deref_mut()
     }
 
     /// An entry whose reply the client does not see.

@@ -92,7 +92,8 @@ impl Ledger {
 
     /// What is known of the statement that PostgreSQL describes now, if that is kept.
     pub fn described(&mut self) -> Option<&mut Described> {
-        self.entries.front_mut()?.effects.described.as_deref_mut()
+        let effects = self.entries.front_mut()?.effects.as_mut()?;
+        effects.described.as_deref_mut()
     }
 
     /// Changes how much of the answer under way the client sees.
@@ -187,7 +188,9 @@ impl Ledger {
         };
         self.flushed = false;
         self.barriers += u32::from(entry.barrier);
-        self.carried.add(&entry.effects);
+        if let Some(effects) = &entry.effects {
+            self.carried.add(effects);
+        }
         self.entries.push_back(entry);
     }
 
@@ -195,7 +198,9 @@ impl Ledger {
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
         self.forget(&entry);
-        if let Some(query) = entry.effects.watched.take() {
+        if let Some(effects) = &mut entry.effects
+            && let Some(query) = effects.watched.take()
+        {
             self.ended.push_back(*query);
         }
         Some(entry)
@@ -204,7 +209,7 @@ impl Ledger {
     /// The query that PostgreSQL answers now got so many rows more.
     pub fn add_rows(&mut self, rows: u64) {
         let front = self.entries.front_mut();
-        if let Some(query) = front.and_then(|entry| entry.effects.watched.as_mut()) {
+        if let Some(query) = front.and_then(Entry::watched) {
             query.rows += rows;
         }
     }
@@ -212,7 +217,7 @@ impl Ledger {
     /// The query that PostgreSQL answers now, or next: nobody waits for its end any more.
     pub fn take_watched(&mut self) -> Option<Watched> {
         let mut entries = self.entries.iter_mut();
-        let query = entries.find_map(|entry| entry.effects.watched.take())?;
+        let query = entries.find_map(|entry| entry.effects.as_mut()?.watched.take())?;
         Some(*query)
     }
 
@@ -220,7 +225,7 @@ impl Ledger {
     pub fn note_error(&mut self, sqlstate: Option<&[u8]>) {
         let group = self.groups_over();
         let mut entries = self.entries.iter_mut();
-        if let Some(query) = entries.find_map(|entry| entry.effects.watched.as_mut())
+        if let Some(query) = entries.find_map(Entry::watched)
             && query.group == group
         {
             let code = sqlstate.and_then(|code| code.first_chunk().copied());
@@ -232,7 +237,9 @@ impl Ledger {
     fn forget(&mut self, entry: &Entry) {
         self.barriers -= u32::from(entry.barrier);
         self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));
-        self.carried.take(&entry.effects);
+        if let Some(effects) = &entry.effects {
+            self.carried.take(effects);
+        }
     }
 
     /// The Query in front failed: what it would have changed of the client's names stays.
@@ -241,7 +248,8 @@ impl Ledger {
             return;
         };
         let named = |op: &mut Box<NameOp>| !op.name.is_empty();
-        if front.effects.name.take_if(named).is_some() {
+        let effects = front.effects.as_mut();
+        if effects.is_some_and(|effects| effects.name.take_if(named).is_some()) {
             self.carried.names -= 1;
         }
     }
@@ -325,8 +333,10 @@ impl Ledger {
     pub fn orphan(&mut self) {
         for entry in &mut self.entries {
             entry.swallow = true;
-            entry.effects.watched = None;
-            entry.effects.name = None;
+            if let Some(effects) = &mut entry.effects {
+                effects.watched = None;
+                effects.name = None;
+            }
         }
         self.carried.names = 0;
     }
@@ -336,28 +346,41 @@ impl Ledger {
         self.carried.names > 0
     }
 
+    /// Changes of the server's unnamed statement are on their way.
+    pub fn changes_unnamed(&self) -> bool {
+        self.carried.unnamed > 0
+    }
+
     /// What the server's unnamed statement is to be, when all is answered that changes it.
     pub fn unnamed(&self) -> Option<&UnnamedOp> {
         if self.carried.unnamed == 0 {
             return None;
         }
         let mut latest = self.entries.iter().rev();
-        latest.find_map(|entry| entry.effects.unnamed.as_ref())
+        latest.find_map(|entry| entry.effects().unnamed.as_ref())
     }
 
     /// A statement is to be parsed on the server under a key.
     pub fn adds(&self, key: u128) -> bool {
-        let mut sets = self.entries.iter().filter_map(|e| e.effects.set.as_deref());
+        let mut sets = self
+            .entries
+            .iter()
+            .filter_map(|e| e.effects().set.as_deref());
         self.carried.sets > 0 && sets.any(|op| op.key == key && op.add)
     }
 
     /// The latest pending change of a name.
+    #[inline]
     pub fn pending(&self, name: &[u8]) -> Option<&NameOp> {
-        if self.carried.names == 0 {
-            return None;
+        match self.carried.names {
+            0 => None,
+            _ => self.latest(name),
         }
+    }
+
+    fn latest(&self, name: &[u8]) -> Option<&NameOp> {
         let latest = self.entries.iter().rev();
-        let changes = latest.filter_map(|entry| entry.effects.name.as_deref());
+        let changes = latest.filter_map(|entry| entry.effects().name.as_deref());
         changes
             .filter(|op| !matches!(op.change, Change::Nothing | Change::Refused(_)))
             .find(|op| *op.name == *name)
@@ -367,7 +390,7 @@ impl Ledger {
     pub fn checks(&self, key: u128) -> bool {
         let some = self.carried.described > 0;
         let entries = self.entries.iter().filter(|_| some);
-        let mut described = entries.filter_map(|entry| entry.effects.described.as_deref());
+        let mut described = entries.filter_map(|entry| entry.effects().described.as_deref());
         described.any(|d| d.asked.is_none() && d.key == key)
     }
 
@@ -377,7 +400,7 @@ impl Ledger {
         let ends = |e: &Entry| matches!(e.reply, Reply::Query | Reply::Sync);
         let some = self.carried.described > 0;
         let group = self.entries.iter().rev().take_while(|e| some && !ends(e));
-        let described = group.filter_map(|entry| entry.effects.described.as_deref());
+        let described = group.filter_map(|entry| entry.effects().described.as_deref());
         let mut asked = described.filter_map(|d| d.asked.as_ref());
         asked.any(|asked| asked.number == number)
     }
@@ -386,7 +409,7 @@ impl Ledger {
     pub fn pending_definition(&mut self, number: u64) -> Option<&mut Named> {
         self.entries
             .iter_mut()
-            .filter_map(|entry| entry.effects.name.as_deref_mut())
+            .filter_map(|entry| entry.effects.as_mut()?.name.as_deref_mut())
             .find_map(|op| match &mut op.change {
                 Change::Define(named) if named.number == number => Some(named),
                 _ => None,
@@ -398,7 +421,7 @@ impl Ledger {
         let count = |f: fn(&Entry) -> bool| self.entries.iter().filter(|e| f(e)).count();
         let mut carried = Carried::default();
         for entry in &self.entries {
-            carried.add(&entry.effects);
+            carried.add(entry.effects());
         }
         assert_eq!(carried, self.carried, "effects of entries");
         assert_eq!(count(|e| e.barrier), self.barriers as usize, "barriers");

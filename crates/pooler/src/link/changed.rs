@@ -13,6 +13,7 @@ use howdah_wire::write;
 
 use super::downstream::{self, Downstream, Step};
 use super::portal::Bound;
+use super::prepare::There;
 use super::upstream::{self, Upstream};
 use crate::event::Peer;
 use crate::fault;
@@ -26,14 +27,19 @@ impl Upstream<'_> {
     /// Whether a statement that the server has, or is about to have, is something else there than
     /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
     /// have refused it, had it been parsed before. Waits until that is known.
-    pub(super) fn has_changed(&mut self, key: u128, named: &Named) -> Result<bool, upstream::Flow> {
+    pub(super) fn has_changed(
+        &mut self,
+        there: There,
+        named: &Named,
+    ) -> Result<bool, upstream::Flow> {
+        let There { key, late } = there;
         let Some(told) = &named.told else {
             return Ok(false);
         };
         let same = named.statement.schema == self.interner.schema(self.schema);
         let server = self.linked();
         // Under another search path it is another statement, and so is one of a transaction behind that.
-        let late = server.set.is_other(key, &named.statement) || named.statement.private;
+        let late = late || named.statement.private;
         if same && !late && !server.link.changes.are_private() {
             return Ok(false);
         }
@@ -82,7 +88,7 @@ impl Upstream<'_> {
             write::of_statement(buf, frontend::DESCRIBE, &server_name(key));
         });
         let mut entry = Entry::swallow(Reply::Describe);
-        entry.effects.described = Some(Box::new(Described {
+        entry.effects_mut().described = Some(Box::new(Described {
             asked,
             key,
             parameters: None,
@@ -97,7 +103,7 @@ impl Downstream<'_> {
     /// What comes is the description of a statement that may become something else.
     pub(super) fn describes(&self) -> bool {
         let front = self.server.link.ledger.front();
-        front.is_some_and(|entry| entry.effects.described.is_some())
+        front.is_some_and(|entry| entry.effects().described.is_some())
     }
 
     /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
@@ -163,7 +169,7 @@ impl Downstream<'_> {
     /// PostgreSQL refuses what stands in the place of a statement that can't be used here.
     pub(super) fn refusal(&self, fields: Fields<'_>) -> Option<Refusal> {
         let front = self.server.link.ledger.front()?;
-        match front.effects.name.as_ref()?.change {
+        match front.effects().name.as_ref()?.change {
             Change::Refused(why) if fields.sqlstate() == Some(b"26000") => Some(why),
             _ => None,
         }
@@ -178,11 +184,11 @@ impl Downstream<'_> {
         let front = self.server.link.ledger.front();
         let name = match front {
             // The client's own, which waits for ours.
-            Some(front) if front.effects.described.is_some() && front.swallow => {
+            Some(front) if front.effects().described.is_some() && front.swallow => {
                 described(&client.inbox.held)
             }
             Some(front) if front.reply == Reply::Describe => {
-                front.effects.name.as_ref().map(|op| &*op.name)
+                front.effects().name.as_ref().map(|op| &*op.name)
             }
             _ => None,
         };

@@ -132,65 +132,46 @@ impl Downstream<'_> {
         let header = read.map_err(broken)?;
         self.server.link.hears(tag);
         match tag {
-            tag::READY | tag::ERROR | tag::COMMAND_COMPLETE | tag::PARAMETER_STATUS => {
-                self.whole(chunk, header)
+            tag::READY => {
+                let status = Status::read(whole(chunk, header)?).map_err(broken)?;
+                self.ready(chunk, header, status)
+            }
+            tag::COMMAND_COMPLETE => {
+                let command = command_tag(whole(chunk, header)?).map_err(broken)?;
+                self.complete(chunk, header, command)
+            }
+            tag::ERROR => {
+                let front = HEADER..header.total().min(limits::ERROR_FRONT);
+                let body = chunk.rest().get(front).ok_or(Flow::Partial)?;
+                self.error(chunk, header, body)
+            }
+            tag::PARAMETER_STATUS => {
+                let body = whole(chunk, header)?;
+                self.parameter(chunk, header, body)
             }
             tag::PARAMETER_DESCRIPTION | tag::ROW_DESCRIPTION | tag::NO_DATA
                 if self.describes() =>
             {
                 self.described(chunk, header)
             }
-            tag::DATA_ROW if self.server.inquiry.is_some() => self.whole(chunk, header),
-            tag::NOTIFICATION if self.server.listens() => self.whole(chunk, header),
-            _ => self.passing(chunk, header),
-        }
-    }
-
-    /// Messages that are looked into.
-    fn whole(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let long_error = header.tag == tag::ERROR && header.total() > limits::ERROR_FRONT;
-        let needed = if long_error {
-            limits::ERROR_FRONT
-        } else {
-            header.total()
-        };
-        let Some(body) = chunk.rest().get(HEADER..needed) else {
-            let long = header.total() > limits::HELD_MESSAGE;
-            if let Some(inquiry) = self.server.inquiry.as_mut().filter(|_| long)
-                && header.tag == tag::DATA_ROW
+            // Of a longer one nothing is learned: its client keeps the server.
+            tag::DATA_ROW
+                if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
-                // More is left there than can go anywhere: the client keeps its server.
-                inquiry.failed = true;
-                return self.passing(chunk, header);
-            }
-            if !long_error && long {
-                return Err(broken(WireError::Length {
-                    tag: header.tag,
-                    length: header.body + 4,
-                }));
-            }
-            return Err(Flow::Partial);
-        };
-        match header.tag {
-            tag::READY => self.ready(chunk, header, Status::read(body).map_err(broken)?),
-            tag::ERROR => self.error(chunk, header, body),
-            tag::COMMAND_COMPLETE => {
-                let command = command_tag(body).map_err(broken)?;
-                self.complete(chunk, header, command)
-            }
-            tag::DATA_ROW => {
-                let row = body.to_vec();
+                let row = whole(chunk, header)?.to_vec();
                 if let Some(inquiry) = &mut self.server.inquiry {
                     inquiry.row = Some(row);
                 }
                 self.passing(chunk, header)
             }
-            tag::NOTIFICATION if self.is_heard_elsewhere(body) => {
+            tag::NOTIFICATION if self.server.listens() => {
+                if !self.is_heard_elsewhere(whole(chunk, header)?) {
+                    return self.passing(chunk, header);
+                }
                 chunk.at += header.total();
                 Ok(())
             }
-            tag::NOTIFICATION => self.passing(chunk, header),
-            _ => self.parameter(chunk, header, body),
+            _ => self.passing(chunk, header),
         }
     }
 
@@ -410,7 +391,7 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(header.tag)));
         };
         let (swallow, part, reply) = (front.swallow, front.part, front.reply);
-        let watched = front.effects.watched.is_some();
+        let watched = front.effects().watched.is_some();
         self.may_alter(command);
         if watched {
             self.server.link.ledger.add_rows(rows(command));
@@ -641,6 +622,18 @@ impl Downstream<'_> {
                 buf.push(0);
             });
         });
+    }
+}
+
+/// The body of a message that is looked into.
+fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Result<&'a [u8], Flow> {
+    match chunk.rest().get(HEADER..header.total()) {
+        Some(body) => Ok(body),
+        None if header.total() > limits::HELD_MESSAGE => Err(broken(WireError::Length {
+            tag: header.tag,
+            length: header.body + 4,
+        })),
+        None => Err(Flow::Partial),
     }
 }
 

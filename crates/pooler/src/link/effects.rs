@@ -41,7 +41,7 @@ impl Upstream<'_> {
         &self,
         chunk: &Chunk<'_>,
         header: Header,
-        first: &First,
+        first: Option<&First>,
     ) -> Result<Option<Tail>, Flow> {
         let asked = self.client.asked.is_some() || self.client.asked_for_more();
         if !asked || header.total() > limits::FRONT {
@@ -50,13 +50,14 @@ impl Upstream<'_> {
         let body = &chunk.rest()[HEADER..];
         let body = &body[..body.len().min(header.body as usize)];
         let several = header.total() <= limits::SEVERAL && may_be_several(body);
-        if first.resets == Resets::Nothing && !several {
+        let resets = first.map_or(&Resets::Nothing, |first| &first.resets);
+        if *resets == Resets::Nothing && !several {
             return Ok(None);
         }
         let whole = whole(chunk, header).ok_or(Flow::Partial)?;
         let text = whole.strip_suffix(b"\0").unwrap_or(whole);
-        let apart = first.resets == Resets::Discard;
-        let among = match &first.resets {
+        let apart = *resets == Resets::Discard;
+        let among = match resets {
             Resets::Nothing => resets_among(text).unwrap_or_default(),
             resets => vec![Among {
                 resets: resets.clone(),
@@ -184,7 +185,7 @@ impl Upstream<'_> {
             self.wait_for(name)?;
             // It may be gone since it was bound: PostgreSQL says so.
             let change = self.void_or_nothing(name);
-            entry.effects.name = Some(self.name_op(name.clone(), change));
+            entry.effects_mut().name = Some(self.name_op(name.clone(), change));
         }
         let tail = self.values_of_login(&portal.statement.first.resets);
         if !tail.is_empty() {

@@ -72,8 +72,8 @@ impl Upstream<'_> {
         self.counts.server_parses += 1;
         self.parses_unnamed_once();
         entry.drops_unnamed();
-        entry.effects.name = Some(self.name_op(Box::default(), Change::Forget));
-        entry.effects.unnamed = self.unnamed_op(None);
+        entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
+        entry.changes_unnamed(self.unnamed_op(None));
         self.relay(chunk, header, Some(entry));
         Ok(())
     }
@@ -123,9 +123,9 @@ impl Upstream<'_> {
         self.parses_unnamed(&statement);
         let mut entry = Entry::forward(Reply::Parse);
         entry.drops_unnamed();
-        entry.effects.name = self.define_unnamed(&statement);
+        entry.changes_name(self.define_unnamed(&statement));
         self.counts.server_parses += 1;
-        entry.effects.unnamed = self.unnamed_op(Some(statement));
+        entry.changes_unnamed(self.unnamed_op(Some(statement)));
         self.relay(chunk, header, Some(entry));
     }
 
@@ -155,7 +155,7 @@ impl Upstream<'_> {
             // nothing else it says so in any state of the transaction.
             self.make_void();
             let mut entry = Entry::forward(Reply::Parse);
-            entry.effects.name = Some(self.name_op(parse.name.into(), Change::Nothing));
+            entry.effects_mut().name = Some(self.name_op(parse.name.into(), Change::Nothing));
             let to = self.to();
             self.push(entry);
             self.out.send_with(to, |buf| {
@@ -171,7 +171,7 @@ impl Upstream<'_> {
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
         if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
-            entry.effects.watched = self.watch_execute(chunk, header)?;
+            entry.is_watched(self.watch_execute(chunk, header)?);
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Upstream<'_> {
             Some(portal) => self.take_effect(portal)?,
             None => (entry, Vec::new()),
         };
-        entry.effects.watched = self.watch_execute(chunk, header)?;
+        entry.is_watched(self.watch_execute(chunk, header)?);
         self.relay(chunk, header, Some(entry));
         self.set_back(&tail);
         Ok(())
@@ -292,7 +292,7 @@ impl Upstream<'_> {
             ServerName::Unknown => Some(Change::Nothing),
             ServerName::Refused(why) => Some(Change::Refused(why)),
         };
-        entry.effects.name = refused.map(|refused| self.name_op(name.into(), refused));
+        entry.changes_name(refused.map(|refused| self.name_op(name.into(), refused)));
         Some((server_name, entry))
     }
 
@@ -307,7 +307,7 @@ impl Upstream<'_> {
             Ok(Target::Statement(name)) => {
                 let found = self.statement(name)?;
                 if found.is_described() {
-                    entry.effects.described = Some(Box::new(Described {
+                    entry.effects_mut().described = Some(Box::new(Described {
                         asked: Some(found.asked(name)),
                         key: found.key,
                         parameters: None,
@@ -358,8 +358,8 @@ impl Upstream<'_> {
         };
         self.wait_for(name)?;
         if name.is_empty() {
-            entry.effects.unnamed = self.unnamed_op(None);
-            entry.effects.name = Some(self.name_op(Box::default(), Change::Forget));
+            entry.changes_unnamed(self.unnamed_op(None));
+            entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Forget));
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -371,7 +371,7 @@ impl Upstream<'_> {
         }
         let mut made = Entry::forward(Reply::MadeClose);
         if known {
-            made.effects.name = Some(self.name_op(name.into(), Change::Forget));
+            made.effects_mut().name = Some(self.name_op(name.into(), Change::Forget));
         }
         self.push(made);
         self.make();

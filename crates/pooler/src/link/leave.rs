@@ -98,15 +98,15 @@ impl Upstream<'_> {
         why: Refusal,
     ) {
         let to = self.to();
-        if let Some(forgets) = entry.effects.name.take() {
+        if let Some(forgets) = entry.takes_name() {
             // One entry carries one change: this goes with an entry that is there for it.
             let mut close = Entry::swallow(Reply::Close);
-            close.effects.name = Some(forgets);
+            close.effects_mut().name = Some(forgets);
             self.out
                 .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
             self.push(close);
         }
-        entry.effects.name = Some(self.name_op(Box::default(), Change::Refused(why)));
+        entry.effects_mut().name = Some(self.name_op(Box::default(), Change::Refused(why)));
         let simple = entry.reply == Reply::Query;
         self.push(entry);
         self.out.send_with(to, |buf| match simple {

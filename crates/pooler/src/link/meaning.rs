@@ -87,10 +87,10 @@ impl Changes {
 impl Upstream<'_> {
     /// What a Query begins with that alters what PostgreSQL does not tell of by its tag, or at the end
     /// of the Query.
-    pub(super) fn query_alters(&mut self, first: &First) -> Alters {
-        if !self.renames {
+    pub(super) fn query_alters(&mut self, first: Option<&First>) -> Alters {
+        let Some(first) = first.filter(|_| self.renames) else {
             return Alters::Nothing;
-        }
+        };
         match self.alters(first) {
             // What PostgreSQL reports of settings it reports at the end of the Query.
             Alters::Settings | Alters::Ends => Alters::Nothing,

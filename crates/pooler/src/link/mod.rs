@@ -84,8 +84,11 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 }
 
 /// A link ends: the client rests, and the server is left with what it owes.
-#[inline]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
+    server.is_asked_no_more();
+    // Behind a round, and only there, all is heard that it has notified.
+    let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
+    server.serves(client.listens() && over);
     client.rests(now);
     server.comes_free(now);
     server.link.ends();

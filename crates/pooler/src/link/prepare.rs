@@ -11,7 +11,7 @@ use super::upstream::{Flow, Upstream};
 use crate::client::Client;
 use crate::effect::first::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Asked, Change, Entry, NameOp, Refusal, Reply, SetOp};
+use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Refusal, Reply, SetOp};
 use crate::server::{Server, Unnamed};
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
@@ -89,10 +89,11 @@ impl Upstream<'_> {
                 ..Found::default()
             });
         };
-        let Some(key) = self.ensure(&named.statement)? else {
+        let Some(there) = self.ensure(&named.statement)? else {
             return Ok(Found::refused(Refusal::Settings));
         };
-        if self.has_changed(key, &named)? {
+        let key = there.key;
+        if self.has_changed(there, &named)? {
             return Ok(Found::refused(Refusal::Changed));
         }
         Ok(Found {
@@ -118,8 +119,8 @@ impl Upstream<'_> {
                 let void =
                     self.interner
                         .intern(self.schema, self.client.meaning, VOID_DEALLOCATION);
-                let key = self.ensure(&void)?;
-                found.name = key.map(|key| ServerName::Of(server_name(key)));
+                let there = self.ensure(&void)?;
+                found.name = there.map(|there| ServerName::Of(server_name(there.key)));
             }
         }
         self.linked().link.binds_portal(portal, effect, void);
@@ -151,7 +152,7 @@ impl Upstream<'_> {
             self.out
                 .send_with(to, |buf| write::of_statement(buf, frontend::CLOSE, b""));
             let mut entry = Entry::swallow(Reply::Close);
-            entry.effects.unnamed = self.unnamed_op(None);
+            entry.changes_unnamed(self.unnamed_op(None));
             self.push(entry);
             return Ok(Found::of_unnamed(client));
         };
@@ -167,15 +168,15 @@ impl Upstream<'_> {
         self.counts.server_parses += 1;
         self.parses_unnamed(ours);
         let mut entry = Entry::swallow(Reply::Parse);
-        entry.effects.unnamed = self.unnamed_op(Some(ours.clone()));
+        entry.changes_unnamed(self.unnamed_op(Some(ours.clone())));
         self.push(entry);
         Ok(Found::of_unnamed(client))
     }
 
-    /// Makes sure that the server has a statement: under the key returned. None if it lacks it and
-    /// would read its constants otherwise than they were read at its client's Parse.
-    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<u128>, Flow> {
-        let (_, held) = self.linked().set.find(statement);
+    /// Makes sure that the server has a statement. None if it lacks it and would read its constants
+    /// otherwise than they were read at its client's Parse.
+    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<There>, Flow> {
+        let (key, held) = self.linked().set.find(statement);
         if matches!(held, None | Some(Held::Going(_))) {
             if !self.may_be_parsed_late(statement) {
                 return Ok(None);
@@ -184,10 +185,13 @@ impl Upstream<'_> {
             let (schema, meaning) = (self.schema, self.client.meaning);
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
-                return self.ensure_exactly(&late).map(Some);
+                let (key, held) = self.linked().set.find(&late);
+                self.await_or_add(key, held, &late)?;
+                return Ok(Some(There { key, late: true }));
             }
         }
-        self.ensure_exactly(statement).map(Some)
+        self.await_or_add(key, held, statement)?;
+        Ok(Some(There { key, late: false }))
     }
 
     /// Whether a text that is parsed now has the constants that it had at its client's Parse.
@@ -197,19 +201,23 @@ impl Upstream<'_> {
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
-    fn ensure_exactly(&mut self, statement: &Arc<Statement>) -> Result<u128, Flow> {
-        let server = self.linked();
-        let group = server.link.ledger.group();
-        let (key, held) = server.set.find(statement);
+    /// Waits for what is on its way under a key, or has it parsed.
+    fn await_or_add(
+        &mut self,
+        key: u128,
+        held: Option<Held>,
+        statement: &Arc<Statement>,
+    ) -> Result<(), Flow> {
+        let group = self.linked().link.ledger.group();
         match held {
-            Some(Held::Sure) => Ok(key),
-            Some(Held::Coming(when)) if when == group => Ok(key),
+            Some(Held::Sure) => Ok(()),
+            Some(Held::Coming(when)) if when == group => Ok(()),
             Some(Held::Coming(_)) => Err(self.stall()),
             Some(Held::Going(when)) if when != group => Err(self.stall()),
             Some(Held::Going(_)) | None => {
                 let definition = statement.definition.clone();
                 self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
-                Ok(key)
+                Ok(())
             }
         }
     }
@@ -227,7 +235,7 @@ impl Upstream<'_> {
                 return Err(self.stall());
             }
             Some(Held::Sure | Held::Coming(_)) if sure => {
-                entry.effects.name = Some(self.definition(name, statement));
+                entry.effects_mut().name = Some(self.definition(name, statement));
                 entry.reply = Reply::MadeParse;
                 self.push(entry);
                 self.make();
@@ -236,7 +244,7 @@ impl Upstream<'_> {
             Some(Held::Sure | Held::Coming(_)) => self.take_away(key, statement),
             Some(Held::Going(_)) | None => {}
         }
-        entry.effects.name = Some(self.definition(name, statement));
+        entry.effects_mut().name = Some(self.definition(name, statement));
         let definition = statement.definition.clone();
         self.add(key, statement, &definition, entry);
         Ok(())
@@ -248,7 +256,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Coming(group));
-        entry.effects.set = Some(Box::new(SetOp { key, add: true }));
+        entry.effects_mut().set = Some(Box::new(SetOp { key, add: true }));
         self.send_parse(key, text, entry);
     }
 
@@ -268,7 +276,7 @@ impl Upstream<'_> {
         let group = server.link.ledger.group();
         server.set.mark(key, statement, Held::Going(group));
         let mut entry = Entry::swallow(Reply::Close);
-        entry.effects.set = Some(Box::new(SetOp { key, add: false }));
+        entry.effects_mut().set = Some(Box::new(SetOp { key, add: false }));
         self.out.send_with(to, |buf| {
             write::of_statement(buf, frontend::CLOSE, &server_name(key));
         });
@@ -290,7 +298,14 @@ impl Upstream<'_> {
 }
 
 /// Sends the replies of our making that stand in front, and passes over marks.
-pub fn make(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
+#[inline]
+pub fn make(to: Peer, client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
+    if server.link.ledger.front().is_some_and(Entry::is_made) {
+        make_all(to, client, server, out);
+    }
+}
+
+fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out: &mut Out) {
     while let Some(entry) = server.link.ledger.front() {
         let tag = match entry.reply {
             Reply::MadeParse => backend::PARSE_COMPLETE,
@@ -313,13 +328,20 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     if entry.reply == Reply::Close && entry.named != 0 {
         server.link.portals.retain(|p| p.number != entry.named);
     }
-    if let (Some(op), Some(client)) = (entry.effects.name, client) {
+    if let Some(effects) = entry.effects {
+        take_effect(*effects, client, server);
+    }
+}
+
+/// PostgreSQL has agreed.
+fn take_effect(effects: Effects, client: Option<&mut Client>, server: &mut Server) {
+    if let (Some(op), Some(client)) = (effects.name, client) {
         client.agreed(*op);
     }
-    if let Some(op) = entry.effects.unnamed {
+    if let Some(op) = effects.unnamed {
         server.has_unnamed(op.statement);
     }
-    match entry.effects.set.as_deref() {
+    match effects.set.as_deref() {
         Some(&SetOp { key, add: true }) => server.set.confirm(key),
         // The same statement may be coming again behind it.
         Some(&SetOp { key, add: false }) if !server.link.ledger.adds(key) => server.set.remove(key),
@@ -332,13 +354,13 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
 pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
-    if front.is_some_and(|entry| entry.effects.unnamed.is_some() && entry.reply == Reply::Parse) {
+    if front.is_some_and(|entry| entry.effects().unnamed.is_some() && entry.reply == Reply::Parse) {
         // PostgreSQL dropped the old one before it failed at the new one.
         server.has_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {
-        if let Some(op) = entry.effects.set {
+        if let Some(op) = &entry.effects().set {
             // What was to be taken away is still there, even if it was to come again behind that.
             // What else was to be added is not.
             if !op.add {
@@ -367,6 +389,15 @@ pub fn forget_all(client: &mut Client, server: &mut Server) {
     server.forgets_statements();
 }
 
+/// Where a server has a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct There {
+    /// Under which key.
+    pub key: u128,
+    /// It was parsed under other settings than at its client's Parse: another statement there.
+    pub late: bool,
+}
+
 /// What the failed entry in front is about.
 #[derive(Debug)]
 pub struct Concerned {
@@ -387,7 +418,7 @@ pub fn concerned(
     statements: &mut Interner,
 ) -> Option<Concerned> {
     let front = server.link.ledger.front()?;
-    let (name, statement) = match front.effects.name.as_deref() {
+    let (name, statement) = match front.effects().name.as_deref() {
         Some(op) if op.name.is_empty() => return None,
         Some(op) => match &op.change {
             Change::Define(named) => (op.name.clone(), named.statement.clone()),

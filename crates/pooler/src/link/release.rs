@@ -55,9 +55,9 @@ impl Pooler {
             return;
         }
         let session = mode == PoolMode::Session || client.replication.any();
+        let (has_session, checks) = (client.session.is_some(), server.check.is_some());
         // It may have listened before a reload changed the mode.
-        let hushed = self.clients.at(client_id).is_hushed();
-        if hushed && !self.has_heard(client_id, id, out) {
+        if client.is_hushed() && !self.has_heard(client_id, id, out) {
             return;
         }
         let server = self.servers.at(id);
@@ -79,29 +79,39 @@ impl Pooler {
             }
             return;
         }
-        if self.session_keeps(client_id, id, out) || self.checks_session(client_id, id, out) {
+        if has_session && self.session_keeps(client_id, id, out) {
+            return;
+        }
+        if checks && self.checks_session(client_id, id, out) {
             return;
         }
         self.unlink(client_id, id, out);
-        self.tell_if_idle(client_id, out);
+        if self.clients.at(client_id).listens() {
+            self.tell_if_idle(client_id, out);
+        }
         self.release(id, false, out);
     }
 
     /// Ends a link. The client is idle from then; the server is its caller's to place.
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
-        self.session_leaves(client_id, server_id, out);
+        if self.clients.at(client_id).session.is_some() {
+            self.session_leaves(client_id, server_id, out);
+        }
         let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
         super::part(client, server, now);
-        let paused = server.is_paused();
+        let paused = client.is_paused();
+        let server_paused = server.is_paused();
         if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
             self.watch_client(client_id);
         }
-        if paused {
+        if server_paused {
             self.unpause_server(server_id, out);
         }
-        // If it was the server's congestion that kept it, it does no more.
-        self.unpause_client(client_id, out);
+        if paused {
+            // If it was the server's congestion that kept it, it does no more.
+            self.unpause_client(client_id, out);
+        }
     }
 }

@@ -343,8 +343,33 @@ impl Pooler {
             // In a pipeline the next one begins when this one ends.
             server.begins_request(self.now);
         }
+        if !downstream.server.link.ledger.ended.is_empty() {
+            self.queries_ended(id, linked, out);
+        }
+        if self.shared.statements.has_news() {
+            self.tell_schema(out);
+        }
+        if stray {
+            self.stray_notification(id, out);
+        }
+        if let Some(standby) = standby {
+            self.standby_reported(pool_id, standby, out);
+        }
+        if let Some((sqlstate, error)) = task_error {
+            self.task_failed(id, &sqlstate, &error, out);
+        }
+        if let downstream::Flow::Broken(fault) = flow {
+            chunk.at = chunk.bytes.len();
+            self.server_broken(id, fault, out);
+        }
+    }
+
+    /// Queries have ended that somebody wants to know of.
+    fn queries_ended(&mut self, id: ServerId, client: Option<ClientId>, out: &mut Out) {
+        let server = self.servers.at_mut(id);
+        let pool = self.pools.at_mut(server.pool);
+        let ledger = &mut server.link.ledger;
         let mut remarkable = Vec::new();
-        let ledger = &mut downstream.server.link.ledger;
         while let Some(query) = ledger.ended.pop_front() {
             let began = query.sent.max(ledger.settled);
             ledger.settled = self.now;
@@ -364,23 +389,9 @@ impl Pooler {
             }
         }
         for (query, ended) in remarkable {
-            if let Some(client) = linked {
+            if let Some(client) = client {
                 self.tell_of_query(client, &query, &ended, None, out);
             }
-        }
-        self.tell_schema(out);
-        if stray {
-            self.stray_notification(id, out);
-        }
-        if let Some(standby) = standby {
-            self.standby_reported(pool_id, standby, out);
-        }
-        if let Some((sqlstate, error)) = task_error {
-            self.task_failed(id, &sqlstate, &error, out);
-        }
-        if let downstream::Flow::Broken(fault) = flow {
-            chunk.at = chunk.bytes.len();
-            self.server_broken(id, fault, out);
         }
     }
 

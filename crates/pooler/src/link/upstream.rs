@@ -18,7 +18,7 @@ use crate::limits;
 use crate::listen::Name;
 use crate::params::Tracked;
 use crate::queries::Watching;
-use crate::server::Server;
+use crate::server::{Server, Unnamed};
 use crate::statement::{self, Interner, Named, SchemaId, Statement};
 
 /// Why working through a client's bytes ended.
@@ -151,12 +151,17 @@ impl Upstream<'_> {
         // At a length that can't be PostgreSQL ends the connection without a word.
         let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
         let length = header.body + 4;
-        let error = WireError::Length { tag, length };
-        if tags::is_short(tag) && length > limits::SHORT {
-            return Err(Flow::Broken(Fault::ClientLength(error)));
-        }
-        if length > self.packet_max && !tags::is_short(tag) {
-            return Err(Flow::Broken(Fault::ClientBytes(error)));
+        if length > self.packet_max.min(limits::SHORT) {
+            let error = WireError::Length { tag, length };
+            match tags::is_short(tag) {
+                true if length > limits::SHORT => {
+                    return Err(Flow::Broken(Fault::ClientLength(error)));
+                }
+                false if length > self.packet_max => {
+                    return Err(Flow::Broken(Fault::ClientBytes(error)));
+                }
+                _ => {}
+            }
         }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
@@ -313,30 +318,38 @@ impl Upstream<'_> {
 
     fn query(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let first = first_command(chunk, header)?;
-        if let (true, Forgets::Name(name)) = (self.renames, &first.forgets)
+        if let Some(First {
+            forgets: Forgets::Name(name),
+            ..
+        }) = &first
+            && self.renames
             && self.deallocates_ours(name)?
         {
             return self.deallocate(chunk, header, name.clone());
         }
         self.front_to_watch(chunk, header)?;
         let verdict = self.note_query(chunk, header)?;
-        let tail = self.query_resets(chunk, header, &first)?;
+        let tail = self.query_resets(chunk, header, first.as_ref())?;
         if let Some(check) = &mut self.linked().check {
             check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
         }
         let mut entry = self.query_entry();
-        entry.effects.watched = self.watch_query(chunk, header)?;
+        if self.watch.is_some() {
+            entry.is_watched(self.watch_query(chunk, header)?);
+        }
         // Nothing that names a statement has to wait for the end of a BEGIN.
-        entry.barrier = !first.only_begins;
-        entry.alters = self.query_alters(&first);
-        entry.effects.name = self.forget_unnamed();
-        entry.effects.unnamed = self.unnamed_op(None);
+        entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);
+        entry.alters = self.query_alters(first.as_ref());
+        entry.changes_name(self.forget_unnamed());
+        entry.changes_unnamed(self.drop_unnamed());
         match tail {
             _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
             None => self.relay(chunk, header, Some(entry)),
         }
-        self.set_mark();
+        if let Some(mark) = self.mark.take() {
+            self.set_mark(&mark);
+        }
         Ok(())
     }
 
@@ -368,15 +381,15 @@ impl Upstream<'_> {
             // One entry carries one change: this goes with an entry that is there for it.
             let to = self.to();
             let mut close = Entry::swallow(Reply::Close);
-            close.effects.name = Some(forgets);
+            close.effects_mut().name = Some(forgets);
             self.out
                 .send_with(to, |buf| write::of_statement(buf, tag::CLOSE, b""));
             self.push(close);
         }
         let mut entry = self.query_entry();
         entry.barrier = true;
-        entry.effects.name = Some(self.name_op(name, change));
-        entry.effects.unnamed = self.unnamed_op(None);
+        entry.effects_mut().name = Some(self.name_op(name, change));
+        entry.changes_unnamed(self.unnamed_op(None));
         self.push(entry);
         let to = self.to();
         self.out
@@ -442,6 +455,16 @@ impl Upstream<'_> {
         })
     }
 
+    /// A Query drops the server's unnamed statement, if there may be one.
+    fn drop_unnamed(&mut self) -> Option<UnnamedOp> {
+        let server = self.linked();
+        let known = matches!(server.unnamed(), Unnamed::Known(None));
+        match known && !server.link.ledger.changes_unnamed() {
+            true => None,
+            false => self.unnamed_op(None),
+        }
+    }
+
     /// What is being sent changes the server's unnamed statement.
     pub(super) fn unnamed_op(&mut self, statement: Option<Arc<Statement>>) -> Option<UnnamedOp> {
         let group = self.linked().link.ledger.group();
@@ -504,13 +527,14 @@ fn begins_or_ends(tag: u8) -> bool {
 }
 
 /// What follows from the first command of a Query. Of one that is too long to be held, nothing.
-fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<First, Flow> {
+fn first_command(chunk: &Chunk<'_>, header: Header) -> Result<Option<First>, Flow> {
     let body = &chunk.rest()[HEADER..];
     if header.total() > limits::FRONT || !first::may_matter(body) {
-        return Ok(First::default());
+        return Ok(None);
     }
     let body = whole(chunk, header).ok_or(Flow::Partial)?;
-    Ok(first::first(body.strip_suffix(b"\0").unwrap_or(body)))
+    let text = body.strip_suffix(b"\0").unwrap_or(body);
+    Ok(Some(first::first(text)))
 }
 
 /// A message's body, if all of it is there.

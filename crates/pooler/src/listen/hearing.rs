@@ -163,13 +163,10 @@ impl Upstream<'_> {
     }
 
     /// Behind a Query with UNLISTEN its mark is set.
-    pub(crate) fn set_mark(&mut self) {
-        let Some(sql) = self.mark.take() else {
-            return;
-        };
+    pub(crate) fn set_mark(&mut self, sql: &[u8]) {
         let to = self.to();
         self.linked().link.await_query();
-        self.out.send_with(to, |buf| write::query(buf, &sql));
+        self.out.send_with(to, |buf| write::query(buf, sql));
     }
 }
 

@@ -24,7 +24,10 @@ impl Pooler {
             return false;
         };
         let replication = client.replication.any();
-        let pool_id = self.route(id, pool_id);
+        let pool_id = match self.pools.at(pool_id).forsaken() {
+            true => self.route(id, pool_id),
+            false => pool_id,
+        };
         let pool = self.pools.at(pool_id);
         if pool.waiting.is_empty()
             && pool.gives()
@@ -134,28 +137,27 @@ impl Pooler {
         if pool.paused() {
             return self.close_server(id, "pause mode", Close::Await, out);
         }
-        let lifetime = nanos(self.config.server_lifetime(&pool.terms.database));
         // With a lifetime of 0 a server serves once.
-        if server.served() && now.0.saturating_sub(server.connected.0) >= lifetime {
+        let age = now.0.saturating_sub(server.connected.0);
+        if server.served() && age >= pool.terms.server_lifetime {
             return self.close_server(id, "server lifetime over", Close::Await, out);
         }
         let pool_id = server.pool;
-        if self.has_surplus(pool_id) {
+        if pool.servers() > pool.keep && self.has_surplus(pool_id) {
             return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
         }
-        let server = self.servers.at_mut(id);
+        let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.has_rested_since(now);
         let served = server.served();
-        let held = self.pools.at(pool_id).held;
-        let starved = self.pools.at(pool_id).starved.is_some();
+        let (held, starved) = (pool.held, pool.starved.is_some());
         if !held && starved && self.yields(pool_id, served) {
             self.pools.at_mut(pool_id).stats.evictions += 1;
             return self.close_server(id, "evicted", Close::Await, out);
         }
-        if self.pools.at(pool_id).key.listens {
+        let pool = self.pools.at_mut(pool_id);
+        if pool.key.listens {
             return self.listener_ready(id, out);
         }
-        let pool = self.pools.at_mut(pool_id);
         if !held
             && !pool.hungry.is_empty()
             && let Some(index) = pool.hungrier(now)
@@ -163,7 +165,10 @@ impl Pooler {
             let worker = pool.hungry.swap_remove(index).worker;
             return self.lend(id, worker, out);
         }
-        if !held && let Some(client) = self.next_waiter(pool_id) {
+        if !held
+            && !pool.waiting.is_empty()
+            && let Some(client) = self.next_waiter(pool_id)
+        {
             return self.serve(client, id, out);
         }
         self.servers.at_mut(id).lies_idle();

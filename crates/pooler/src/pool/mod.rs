@@ -562,6 +562,7 @@ impl Pools {
     }
 
     /// A pool that is known to exist: it has a server or a client.
+    #[inline]
     pub fn at(&self, id: PoolId) -> &Pool {
         self.slots[id.0 as usize]
             .as_ref()
@@ -569,6 +570,7 @@ impl Pools {
     }
 
     /// Likewise, to change.
+    #[inline]
     pub fn at_mut(&mut self, id: PoolId) -> &mut Pool {
         self.slots[id.0 as usize]
             .as_mut()

@@ -24,8 +24,7 @@ impl Pooler {
     }
 
     /// Whether this worker has more servers of a pool than it may keep. Those that are closing do
-    /// not count. Costs nothing as long as the pool is within its bounds.
-    #[inline]
+    /// not count.
     pub(super) fn has_surplus(&self, id: PoolId) -> bool {
         let pool = self.pools.at(id);
         if pool.servers() <= pool.keep {

@@ -38,6 +38,10 @@ pub struct Terms {
     pub client_idle_timeout: u64,
     /// `pin_idle_timeout`, likewise.
     pub pin_idle_timeout: u64,
+    /// `server_lifetime`, likewise, where 0 is no time at all.
+    pub server_lifetime: u64,
+    /// `server_idle_timeout`, likewise; 0 for none.
+    pub server_idle_timeout: u64,
     /// What is wanted to be known of its queries.
     pub wanted: Wanted,
     /// Any of those that a linked client must be watched for is set.
@@ -113,6 +117,8 @@ impl Pooler {
             transaction_timeout,
             client_idle_timeout,
             pin_idle_timeout,
+            server_lifetime: nanos(config.server_lifetime(&database)),
+            server_idle_timeout: nanos(globals.server_idle_timeout),
             wanted: match key.lookups || key.listens {
                 true => Wanted::default(),
                 false => Wanted::of(config, &database, of),

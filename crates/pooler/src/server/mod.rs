@@ -288,6 +288,11 @@ impl Server {
         self.soiled || self.unseen
     }
 
+    /// No client has left anything there that the next one could tell.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.must_be_cleaned() && !self.listens && self.session.is_none()
+    }
+
     /// What it is doing.
     pub fn state(&self) -> &State {
         &self.state

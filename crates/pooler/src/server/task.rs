@@ -2,7 +2,7 @@
 
 use howdah_wire::backend::Status;
 
-use super::{Ending, Server, State};
+use super::{Ending, State};
 use crate::event::{Close, Out, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
@@ -137,15 +137,16 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        let fit = self
-            .servers
-            .get(id)
-            .is_some_and(|server| server.ending().is_none());
+        let server = self.servers.at(id);
+        let fit = server.ending().is_none();
+        if !resets && !session && server.is_clean() {
+            return self.checkin(id, out);
+        }
+        // DISCARD ALL leaves nothing to reset.
+        let discards = server.must_be_cleaned();
         if fit && (session || resets) {
             self.doubt_session(id);
         }
-        // DISCARD ALL leaves nothing to reset.
-        let discards = self.servers.get(id).is_some_and(Server::must_be_cleaned);
         let cleans = fit && self.clean_session(id, out);
         if resets && fit && !discards {
             self.reset_server(id, out)

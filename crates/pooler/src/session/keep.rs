@@ -165,11 +165,7 @@ impl Pooler {
     /// A client is bound to its server no longer: what it has left there is nobody's.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.is_asked_no_more();
         let client = self.clients.at_mut(client_id);
-        // Behind a round, and only there, all is heard that it has notified.
-        let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
-        server.serves(client.listens() && over);
         let Some(session) = &mut client.session else {
             return;
         };

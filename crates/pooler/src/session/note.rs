@@ -4,7 +4,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 
 use super::{Tracking, settings};
-use crate::effect::{Effects, Kinds, Mention, effects};
+use crate::effect::{Effects, Kinds, Mention, read_effects};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
@@ -28,7 +28,10 @@ impl Upstream<'_> {
             return self.note_front(front, there == header.total());
         }
         let text = chunk.rest().get(HEADER..header.total());
-        self.note_first(&effects(text.ok_or(Flow::Partial)?), true)
+        match read_effects(text.ok_or(Flow::Partial)?) {
+            Some(found) => self.note_first(&found, true),
+            None => Ok(Verdict::Runs),
+        }
     }
 
     /// Notes what running a text may do that was not sent yet, if it may run.
@@ -103,7 +106,10 @@ impl Upstream<'_> {
             };
         };
         match howdah_wire::frame::cstr(body) {
-            Some((_, text)) => self.note_first(&effects(text), false),
+            Some((_, text)) => match read_effects(text) {
+                Some(found) => self.note_first(&found, false),
+                None => Ok(Verdict::Runs),
+            },
             None => Ok(Verdict::Runs),
         }
     }

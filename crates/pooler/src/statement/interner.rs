@@ -289,11 +289,14 @@ impl Interner {
         schema.sum = schema.sum.wrapping_add(changes);
     }
 
+    /// Something was noticed about a schema that no other worker was told.
+    pub fn has_news(&self) -> bool {
+        self.untold
+    }
+
     /// What the other workers must be told: of which databases, and what.
     pub fn untold(&mut self) -> Vec<(Arc<str>, u64)> {
-        if !std::mem::take(&mut self.untold) {
-            return Vec::new();
-        }
+        self.untold = false;
         let news = self.schemas.iter_mut().filter(|schema| schema.untold != 0);
         news.map(|s| (s.database.clone(), std::mem::take(&mut s.untold)))
             .collect()

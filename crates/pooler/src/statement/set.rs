@@ -96,12 +96,6 @@ impl ServerSet {
         self.entries.get(&key).map(|entry| entry.statement.clone())
     }
 
-    /// What is under a key is another statement.
-    pub fn is_other(&self, key: u128, statement: &Arc<Statement>) -> bool {
-        let under = self.entries.get(&key);
-        under.is_some_and(|entry| !entry.statement.same(statement))
-    }
-
     /// What the statement under a key was described as here.
     pub fn shape(&self, key: u128) -> Option<Shape> {
         self.entries.get(&key).and_then(|entry| entry.shape)
