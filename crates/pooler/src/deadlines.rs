@@ -10,6 +10,7 @@ use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::janitor::PERIOD_NS;
+use crate::pool::Terms;
 use crate::pooler::Pooler;
 use crate::server::{self, Server};
 
@@ -255,15 +256,7 @@ impl Pooler {
             }
             server::State::Idle => {
                 let terms = &self.pools.at(server.pool).terms;
-                let lifetime = terms.server_lifetime;
-                // Of 0, too, one that has served nobody yet is given time to.
-                let over = after(server.connected, lifetime.max(PERIOD_NS));
-                let over = (over, "server lifetime over");
-                let limit = terms.server_idle_timeout;
-                if limit == 0 {
-                    return Some(over);
-                }
-                Some(over.min((after(server.since(), limit), "server idle timeout")))
+                Some(idle_deadline(server, terms))
             }
             server::State::Cancel(_) => Some((
                 after(server.connected, crate::cancel::carrier::CARRIER_NS),
@@ -283,5 +276,18 @@ impl Pooler {
             server::State::Checking => Some((after(server.since(), REST_NS), "test query failed")),
             _ => None,
         }
+    }
+}
+
+/// When a server that lies idle has done so for long enough, and why.
+#[inline]
+pub(crate) fn idle_deadline(server: &Server, terms: &Terms) -> (Time, &'static str) {
+    let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
+    // With a lifetime of 0, too, one that has served nobody yet is given time to.
+    let over = after(server.connected, terms.server_lifetime.max(PERIOD_NS));
+    let over = (over, "server lifetime over");
+    match terms.server_idle_timeout {
+        0 => over,
+        limit => over.min((after(server.since(), limit), "server idle timeout")),
     }
 }

@@ -33,6 +33,7 @@ fn word(standby: bool) -> &'static [u8] {
 }
 
 /// Tells a client that is given a server, if it was told something else before.
+#[inline]
 pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
     if let (Some(told), Some(said)) = (client.standby, server.standby)
         && told != said

@@ -15,6 +15,7 @@ pub struct Timers {
 impl Timers {
     /// Makes sure that `peer` comes up no later than `at`. `entry` is when it comes up now (zero:
     /// never); it is kept by the connection.
+    #[inline]
     pub fn arm(&mut self, peer: Peer, at: Time, entry: &mut Time) {
         if entry.0 != 0 && *entry <= at {
             return;

@@ -167,6 +167,7 @@ impl Ledger {
     }
 
     /// A message that awaits a reply was sent (or its reply made).
+    #[inline]
     pub fn push(&mut self, entry: Entry, not_failed: bool) {
         match entry.reply {
             Reply::Query | Reply::Sync => {
@@ -195,6 +196,7 @@ impl Ledger {
     }
 
     /// The entry in front is answered.
+    #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
         self.forget(&entry);

@@ -1,5 +1,7 @@
 //! A server is assigned to a client: its parameters become the client's, and the client's messages go.
 
+use std::sync::Arc;
+
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
@@ -44,7 +46,8 @@ impl Pooler {
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let forgets = server.takes_numbers(client.number, client.asks_numbers());
-        let ready = Self::align(&self.shared, client, server_id, server, forgets, out);
+        let ready = !forgets && is_aligned(client, server)
+            || Self::align(&self.shared, client, server_id, server, forgets, out);
         let evict = ready && server.set.outgrows(max);
         match ready {
             true => super::bind((client_id, client), (server_id, server)),
@@ -92,10 +95,7 @@ impl Pooler {
             return true;
         };
         let own = client.session.as_ref().and_then(|s| s.settings.clone());
-        let same = (own.is_none() && server.session.is_none()) || same(&own, &server.session);
-        if std::sync::Arc::ptr_eq(wanted, &server.params) && same && !forgets {
-            return true;
-        }
+        let same = same(&own, &server.session);
         let mut sql = Vec::new();
         if forgets {
             sql.extend_from_slice(b"DISCARD SEQUENCES;");
@@ -215,4 +215,12 @@ impl Pooler {
         self.settle_client(client_id, out);
         self.tell_if_idle(client_id, out);
     }
+}
+
+/// A server's settings are its client's for sure: equal sets are one value.
+fn is_aligned(client: &client::Client, server: &server::Server) -> bool {
+    let wanted = client.params.as_ref();
+    client.session.is_none()
+        && server.session.is_none()
+        && wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, &server.params))
 }

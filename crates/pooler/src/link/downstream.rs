@@ -177,23 +177,14 @@ impl Downstream<'_> {
 
     /// Messages whose bodies only pass.
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let fate = match (header.tag, self.server.link.ledger.front()) {
-            // Notices and notifications belong to no request, but to whoever has the server.
-            (tag::NOTIFICATION, _) if self.knows_listeners && !self.kept => {
-                self.stray = true;
-                Fate::Drop
+        let fate = match self.server.link.ledger.front() {
+            _ if matches!(header.tag, tag::NOTICE | tag::NOTIFICATION) => {
+                self.fate_of_notice(header.tag)
             }
-            (tag::NOTICE | tag::NOTIFICATION, _) if self.is_nobodys() => Fate::Drop,
-            (tag::NOTICE, Some(entry))
-                if entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute) =>
-            {
-                Fate::Drop
-            }
-            (tag::NOTICE | tag::NOTIFICATION, _) => Fate::Relay,
-            (_, Some(entry)) if entry.swallow || entry.part.is_ours() => Fate::Drop,
-            (_, Some(_)) => Fate::Relay,
-            (_, None) if self.server.link.copy.eaten() > 0 => Fate::Relay,
-            (tag, None) => return Err(broken(WireError::Tag(tag))),
+            Some(entry) if entry.swallow || entry.part.is_ours() => Fate::Drop,
+            Some(_) => Fate::Relay,
+            None if self.server.link.copy.eaten() > 0 => Fate::Relay,
+            None => return Err(broken(WireError::Tag(header.tag))),
         };
         if matches!(header.tag, tag::DATA_ROW | tag::COPY_DATA) && self.server.inquiry.is_none() {
             // Rows change nothing: all that are there whole pass at once.
@@ -208,6 +199,21 @@ impl Downstream<'_> {
             self.end(header.tag)
         } else {
             Ok(())
+        }
+    }
+
+    /// Notices and notifications belong to no request, but to whoever has the server.
+    fn fate_of_notice(&mut self, tag: u8) -> Fate {
+        if tag == tag::NOTIFICATION && self.knows_listeners && !self.kept {
+            self.stray = true;
+            return Fate::Drop;
+        }
+        let ours = self.server.link.ledger.front().is_some_and(|entry| {
+            entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute)
+        });
+        match self.is_nobodys() || tag == tag::NOTICE && ours {
+            true => Fate::Drop,
+            false => Fate::Relay,
         }
     }
 

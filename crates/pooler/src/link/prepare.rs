@@ -97,7 +97,7 @@ impl Upstream<'_> {
             return Ok(Found::refused(Refusal::Changed));
         }
         Ok(Found {
-            name: Some(ServerName::Of(server_name(key))),
+            name: Some(ServerName::Of(named.statement.name_under(key))),
             told: named.told.is_some(),
             statement: Some(named.statement),
             named: named.number,

@@ -16,8 +16,10 @@ use crate::server;
 impl Pooler {
     /// The client's side moved on: perhaps that was all that kept its server.
     pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
-        if let Some(server) = self.clients.get(id).and_then(client::Client::link) {
-            self.settle(server, out);
+        if let Some(id) = self.clients.get(id).and_then(client::Client::link)
+            && !self.servers.at(id).link.is_owed()
+        {
+            self.settle(id, out);
         }
     }
 

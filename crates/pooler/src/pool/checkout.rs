@@ -5,7 +5,8 @@
 
 use crate::client;
 use crate::config::nanos;
-use crate::event::{ClientId, Close, Out, ServerId, Time};
+use crate::deadlines::idle_deadline;
+use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::next::Next;
 use crate::pool::PoolId;
 use crate::pooler::Pooler;
@@ -171,9 +172,11 @@ impl Pooler {
         {
             return self.serve(client, id, out);
         }
-        self.servers.at_mut(id).lies_idle();
-        self.pools.at_mut(pool_id).idle.push_back(id);
-        self.watch_server(id);
+        let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
+        server.lies_idle();
+        pool.idle.push_back(id);
+        let (at, _) = idle_deadline(server, &pool.terms);
+        self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 
     /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go

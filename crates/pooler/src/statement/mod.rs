@@ -50,7 +50,8 @@ pub struct Statement {
     pub first: First,
     /// What running it may do to its session, if anything.
     pub effects: Option<Box<Effects>>,
-    key: OnceLock<u128>,
+    /// Its key, and the name of that on servers.
+    key: OnceLock<(u128, [u8; 39])>,
     /// Its text without constants, once somebody wants to know of its queries.
     query_text: OnceLock<Arc<QueryText>>,
     /// What the first client that had it described was told: the others are told the same, as a
@@ -95,7 +96,19 @@ impl Statement {
 
     /// 128 bits of SHA-256 over text, types, meaning and schema: every worker finds the same.
     pub fn key(&self) -> u128 {
-        *self.key.get_or_init(|| {
+        self.key_and_name().0
+    }
+
+    /// What it is called on a server that has it under a key: as a rule its own.
+    pub fn name_under(&self, key: u128) -> [u8; 39] {
+        match self.key_and_name() {
+            (own, name) if *own == key => *name,
+            _ => server_name(key),
+        }
+    }
+
+    fn key_and_name(&self) -> &(u128, [u8; 39]) {
+        self.key.get_or_init(|| {
             let mut hash = Sha256::new();
             hash.update(self.meaning.to_be_bytes());
             hash.update(&self.definition);
@@ -104,7 +117,8 @@ impl Statement {
             }
             let digest = hash.finalize();
             let (front, _) = digest.split_first_chunk::<16>().expect("32 bytes");
-            u128::from_be_bytes(*front)
+            let key = u128::from_be_bytes(*front);
+            (key, server_name(key))
         })
     }
 
@@ -142,13 +156,12 @@ pub fn is_ours(name: &[u8]) -> bool {
 
 /// The name of a key on servers.
 pub fn server_name(key: u128) -> [u8; 39] {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut name = [0; 39];
     name[..7].copy_from_slice(PREFIX);
-    // Two digits for each byte, without a branch: the compiler makes that a few instructions for all.
-    let digit = |half: u8| half + b'0' + if half > 9 { b'a' - b'0' - 10 } else { 0 };
-    for (digits, byte) in name[7..].chunks_exact_mut(2).zip(key.to_be_bytes()) {
-        digits[0] = digit(byte >> 4);
-        digits[1] = digit(byte & 15);
+    for (i, byte) in key.to_be_bytes().into_iter().enumerate() {
+        name[7 + 2 * i] = HEX[usize::from(byte >> 4)];
+        name[8 + 2 * i] = HEX[usize::from(byte & 15)];
     }
     name
 }
