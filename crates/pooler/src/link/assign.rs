@@ -60,7 +60,7 @@ impl Pooler {
             server.pause(server_id, out);
         }
         if evict {
-            self.evict_statements(server_id, max, out);
+            evict_statements(server_id, server, max, out);
         }
         if watched {
             self.watch_link(client_id);
@@ -182,20 +182,6 @@ impl Pooler {
         }
     }
 
-    /// Closes the statements a server has too many of, those unused for longest first; the answers
-    /// come with those to the client's own messages.
-    fn evict_statements(&mut self, id: ServerId, max: usize, out: &mut Out) {
-        let server = self.servers.at_mut(id);
-        for key in server.set.surplus(max) {
-            server.set.remove(key);
-            let name = crate::statement::server_name(key);
-            out.send_with(Peer::Server(id), |buf| {
-                write::of_statement(buf, frontend::CLOSE, &name);
-            });
-            server.link.ledger.push(Entry::swallow(Reply::Close), true);
-        }
-    }
-
     /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
     /// client's messages go.
     pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
@@ -214,6 +200,24 @@ impl Pooler {
         // All it had sent may have been cancelled meanwhile.
         self.settle_client(client_id, out);
         self.tell_if_idle(client_id, out);
+    }
+}
+
+/// Closes the statements a server has too many of, those unused for longest first; the answers
+/// come with those to the client's own messages.
+pub(super) fn evict_statements(
+    id: ServerId,
+    server: &mut server::Server,
+    max: usize,
+    out: &mut Out,
+) {
+    for key in server.set.surplus(max) {
+        server.set.remove(key);
+        let name = crate::statement::server_name(key);
+        out.send_with(Peer::Server(id), |buf| {
+            write::of_statement(buf, frontend::CLOSE, &name);
+        });
+        server.link.ledger.push(Entry::swallow(Reply::Close), true);
     }
 }
 

@@ -161,9 +161,10 @@ impl Downstream<'_> {
         // A type, table, column or function that is gone.
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
         matches!(reply, Some(Reply::Bind | Reply::Describe))
-            && fields
-                .sqlstate()
-                .is_some_and(|code| code == b"XX000" || code.starts_with(b"42"))
+            && fields.sqlstate().is_some_and(|code| {
+                // Without the right to use it, it is what it was.
+                code == b"XX000" || code.starts_with(b"42") && code != b"42501"
+            })
     }
 
     /// PostgreSQL refuses what stands in the place of a statement that can't be used here.

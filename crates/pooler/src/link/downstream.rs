@@ -536,7 +536,8 @@ impl Downstream<'_> {
             // answer it yet: that answer must not meet another client.
             self.server.must_close(Ending::CopyFailed);
         }
-        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
+        let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
+        if dies {
             self.server.must_close(Ending::Crashed);
         }
         let broken_off = copy.is_broken() && fields.sqlstate() != Some(b"08P01");
@@ -552,13 +553,19 @@ impl Downstream<'_> {
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
         if self.server.inquiry.is_some() && self.server.link.ledger.is_empty() {
             // Behind the answer to an inquiry of ours: whether the client keeps this server is not
-            // known yet. Who does learns of it when the server is gone.
-            self.server.must_close_too(Ending::Dirty);
+            // known yet.
+            self.server.must_close(match dies {
+                true => Ending::CrashedUnheard,
+                false => Ending::Dirty,
+            });
             self.pass_front(chunk, header, Fate::Drop);
         } else if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
             self.task_error = Some((text(sqlstate), text(fields.message())));
+            if dies {
+                self.server.must_close(Ending::CrashedUnheard);
+            }
             self.pass_front(chunk, header, Fate::Drop);
         } else if ours {
             self.pass_front(chunk, header, Fate::Drop);

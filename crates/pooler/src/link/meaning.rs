@@ -77,6 +77,11 @@ impl Changes {
         !self.unsettled
     }
 
+    /// What its client has made for itself is not the next one's.
+    pub(super) fn client_leaves(&mut self) {
+        self.temporary.clear();
+    }
+
     /// The end of the transaction, or of a part of it, changes what texts mean.
     pub fn end_matters(&self) -> bool {
         self.private || self.settings || self.unsettled
@@ -205,7 +210,9 @@ impl Upstream<'_> {
         };
         let made = &mut self.linked().link.changes.temporary;
         if first.alters == Alters::Temporary {
-            made.push((object.name.clone(), object.transient));
+            if !made.iter().any(|(made, _)| *made == object.name) {
+                made.push((object.name.clone(), object.transient));
+            }
             return first.alters;
         }
         let Some(at) = made.iter().position(|(made, _)| *made == object.name) else {

@@ -122,7 +122,7 @@ impl Link {
 
     /// What is under way ends without anything more from the client.
     pub(crate) fn will_answer(&self) -> bool {
-        self.ledger.owes_ready() && !self.copy.is_open()
+        self.ledger.owes_ready() && !self.copy.is_open() && !self.copy.is_both()
     }
 
     /// Both sides send (replication).
@@ -191,6 +191,7 @@ impl Link {
     fn ends(&mut self) {
         self.portals.clear();
         self.bound = None;
+        self.changes.client_leaves();
         if let Some(watch) = &mut self.watch {
             watch.clear();
         }

@@ -1,7 +1,9 @@
 //! Bytes come from a client or a server: they are worked through, and what waited for them goes on.
 
+use howdah_wire::backend::Status;
 use howdah_wire::frame::header;
 
+use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client;
@@ -189,6 +191,7 @@ impl Pooler {
         let now = self.now;
         let client = self.clients.get_mut(id)?;
         let link = client.link();
+        let globals = &self.config.globals;
         let pool = self.pools.at_mut(client.pool?);
         let server = match link {
             Some(server) => {
@@ -196,11 +199,22 @@ impl Pooler {
                 if entry.link.ledger.is_empty() {
                     entry.begins_request(now);
                 }
+                // For a client that keeps its server this is its only chance.
+                let most = globals.max_prepared_statements as usize;
+                let rests = entry.status == Status::Idle && client.inbox.at_boundary();
+                if entry.set.has_grown()
+                    && rests
+                    && entry.link.is_quiet()
+                    && !entry.link.group_open()
+                    && header(chunk.rest()).is_some()
+                    && entry.set.outgrows(most)
+                {
+                    evict_statements(server, entry, most, out);
+                }
                 Some((server, entry))
             }
             None => None,
         };
-        let globals = &self.config.globals;
         let wanted = pool.terms.wanted;
         let watch = (wanted.any && !client.replication.any()).then_some(Watching {
             now,

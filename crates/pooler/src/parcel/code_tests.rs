@@ -167,7 +167,8 @@ fn shown(freight: &Freight) -> String {
     let mut parts = text.split("key: OnceLock(");
     let mut shown = parts.next().unwrap_or_default().to_string();
     for part in parts {
-        shown.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+        let (_, rest) = part.split_once("query_text").unwrap_or_default();
+        shown.push_str(rest);
     }
     shown.replace("<uninit>", "")
 }

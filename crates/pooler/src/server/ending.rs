@@ -5,8 +5,10 @@
 pub enum Ending {
     /// It may answer yet what a failed COPY seemed to have eaten.
     CopyFailed,
-    /// It said that it goes down.
+    /// It said that it goes down, and its client was told.
     Crashed,
+    /// Likewise, and nobody was told.
+    CrashedUnheard,
     /// A Query ran inside an open group, and PostgreSQL keeps the group's transaction.
     QueryInGroup,
     /// It does not have a statement that it had.
@@ -32,7 +34,7 @@ impl Ending {
     pub fn text(self) -> &'static str {
         match self {
             Ending::CopyFailed => "copy failed",
-            Ending::Crashed => "server conn crashed?",
+            Ending::Crashed | Ending::CrashedUnheard => "server conn crashed?",
             Ending::QueryInGroup => "query inside an open group",
             Ending::StatementsLost => "prepared statements lost",
             Ending::CancelFailed => "cancel request failed",

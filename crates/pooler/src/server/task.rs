@@ -49,7 +49,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         match *server.state() {
             // It went down, and said so.
-            State::Preparing(client) if server.ending() == Some(Ending::Crashed) => {
+            State::Preparing(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
             State::Preparing(_) if server.inquiry.is_some() => {

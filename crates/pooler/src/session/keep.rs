@@ -5,6 +5,7 @@ use super::pins::Ticket;
 use super::{Session, settings};
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
+use crate::fault::Fault;
 use crate::limits;
 use crate::link;
 use crate::listen::Name;
@@ -48,6 +49,12 @@ impl Pooler {
         if client.leaving {
             // Nobody is left to keep anything for.
             return false;
+        }
+        let blank = session.pending.is_empty() && session.pinned.is_empty();
+        if !blank && server.ending() == Some(Ending::CrashedUnheard) {
+            // Nobody is left to ask what its texts have changed.
+            self.disconnect(client_id, Fault::ServerGone, out);
+            return true;
         }
         let asked = session.ticket.as_ref().is_some_and(Ticket::is_asked);
         if asked && session.pending.kinds.any(Kinds::SEQUENCES) {

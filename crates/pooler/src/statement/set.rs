@@ -50,6 +50,11 @@ impl ServerSet {
         }
     }
 
+    /// Something was added since it was last cut down to size.
+    pub fn has_grown(&self) -> bool {
+        self.grown
+    }
+
     /// True if it holds more than `max`, and did not when it was last looked at: as in PgBouncer,
     /// a smaller `max_prepared_statements` takes nothing away until something is added.
     pub fn outgrows(&mut self, max: usize) -> bool {
@@ -193,7 +198,8 @@ mod tests {
     fn two_statements_with_one_key() {
         let make = |text: &[u8], key: u128| {
             let statement = Statement::new(0, Constants::Fixed, text, 0);
-            statement.key.set(key).unwrap();
+            let name = crate::statement::server_name(key);
+            statement.key.set((key, name)).unwrap();
             Arc::new(statement)
         };
         let (a, b) = (make(b"a", 7), make(b"b", 7));
