@@ -116,7 +116,11 @@ impl Reference {
     /// # Errors
     /// It should not be.
     pub fn notified(&mut self, message: &[u8]) -> Result<(), String> {
-        let idle = self.is_silent() && self.unfed.is_empty() && self.session.is_idle();
+        let silent = self.is_silent() && self.unfed.is_empty();
+        let idle = silent && self.session.is_idle();
+        if silent && self.session.in_block() {
+            return Err("is told something in the middle of a transaction".into());
+        }
         self.hearing.notified(&message[HEADER..], idle)
     }
 

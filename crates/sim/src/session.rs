@@ -187,6 +187,11 @@ impl Session {
             && self.rest.is_none()
     }
 
+    /// It is between two statements of a transaction block.
+    pub fn in_block(&self) -> bool {
+        self.block != Block::None && self.rest.is_none() && self.copy.is_none()
+    }
+
     /// Everything up to a Sync is skipped.
     pub fn skips(&self) -> bool {
         self.skipping
