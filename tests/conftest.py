@@ -5,12 +5,13 @@ import re
 import shutil
 import sys
 
+import psycopg
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-from harness import certificates, machine, postgres as pg  # noqa: E402
+from harness import certificates, machine, postgres as pg, wire  # noqa: E402
 from harness.howdah import Howdah  # noqa: E402
 
 DEFAULT_PROGRAM = os.path.join(os.path.dirname(HERE), "target", "debug", "howdah")
@@ -25,10 +26,21 @@ def pytest_addoption(parser):
                      help="the io driver to test with (default: each in turn)")
     parser.addoption("--seeds", type=int, default=25,
                      help="how many generated scripts to play in each pool mode (default: 25)")
+    parser.addoption("--listening", action="store_true",
+                     help="LISTEN is shared, and each connection of raw clients and psycopg listens")
     parser.addoption("--first-seed", type=int, default=1, help="the first of their seeds")
 
 
 def pytest_configure(config):
+    if config.getoption("--listening"):
+        connect = psycopg.connect
+
+        def listening(*arguments, **options):
+            connection = connect(*arguments, **options)
+            if (connection.info.host, connection.info.port) in wire.LISTENING:
+                connection.pgconn.exec_(wire.LISTEN.encode())
+            return connection
+        psycopg.connect = listening
     config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
     config.addinivalue_line("markers", "long: left out but for --long")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
@@ -150,7 +162,12 @@ def unique_name(request, kind):
 
 def new_howdah(request, scratch, opened, **options):
     """A Howdah, not yet started, which lives as long as the fixture that keeps `opened`."""
+    listening = request.config.getoption("--listening")
+    if listening:
+        options.setdefault("listen", "share")
     howdah = Howdah(PROGRAM, scratch, unique_name(request, "h"), start=False, **options)
+    if listening:
+        wire.LISTENING.update([howdah.address, howdah.socket_path])
     opened.append(howdah)
     return howdah
 

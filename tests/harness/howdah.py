@@ -213,6 +213,9 @@ class Howdah:
         """Waits until columns of the pool's row have these values, and gives the row."""
         def reached():
             row = self.pool(database, user)
+            if row and "sv_active" in expected and self.address in wire.LISTENING:
+                servers = self.console("SHOW SERVERS")
+                row["sv_active"] -= sum(server["state"] == "listening" for server in servers)
             return row and all(row[key] == value for key, value in expected.items()) and row
         return machine.wait_until(reached, f"pool {database}/{user} to have {expected}")
 

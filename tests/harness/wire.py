@@ -414,6 +414,11 @@ class Wire:
             assert other.ends()
 
 
+# Who connects there listens: of `pytest --listening`.
+LISTENING = set()
+LISTEN = "listen everybody"
+
+
 def connect(address, user="postgres", database=None, password=None, seconds=SECONDS, tls=None,
             **startup_keys):
     """A logged-in connection. tls: the ssl.SSLContext of a connection that goes through TLS."""
@@ -422,6 +427,8 @@ def connect(address, user="postgres", database=None, password=None, seconds=SECO
         if tls:
             client.start_tls(tls)
         client.login(user, database, password, **startup_keys)
+        if address in LISTENING and database != "pgbouncer" and "replication" not in startup_keys:
+            client.ask(query(LISTEN))
     except BaseException:
         client.close()
         raise
