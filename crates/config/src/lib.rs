@@ -151,6 +151,25 @@ pub struct Reading {
     pub mistakes: Vec<Mistake>,
     /// What is odd.
     pub warnings: Vec<Warning>,
+    /// Settings that PgBouncer 1.25.2 does not know, in the order of their lines.
+    pub beyond_pgbouncer: Vec<Beyond>,
+}
+
+/// A setting for which PgBouncer 1.25.2 refuses the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beyond {
+    /// Its name.
+    pub setting: &'static str,
+    /// The section, and the entry it stands in if it is one that has entries.
+    pub section: String,
+    /// Its line.
+    pub place: Place,
+}
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.section, self.setting, self.place)
+    }
 }
 
 /// One row of SHOW CONFIG.

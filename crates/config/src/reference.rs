@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use super::table::{ENTRY, GLOBAL, Scope, Setting, Status};
 
-const INTRODUCTION: &str = "Settings are PgBouncer's unless it says otherwise. Where one may stand \
+const INTRODUCTION: &str = "Settings are PgBouncer's, but for those marked *not in PgBouncer*: version 1.25.2 \
+    refuses a file that has them, and `howdah --check` lists those that a file has. Where one may stand \
     in several places, the nearer one counts: user before database before `[pgbouncer]`. Times \
     are in seconds, and may have a fraction. A setting marked *fixed* is read at start only; all \
     others follow RELOAD, SIGHUP and the console's SET.";
@@ -98,16 +99,12 @@ fn chapters() -> Vec<Chapter> {
         also: None,
         settings: of(GLOBAL, Scope::Global).collect(),
     }];
-    for (section, scope) in [
-        ("databases", Scope::Database),
-        ("users", Scope::User),
-        ("peers", Scope::Peer),
-    ] {
+    for scope in [Scope::Database, Scope::User, Scope::Peer] {
         let names: Vec<_> = of(GLOBAL, scope)
             .map(|setting| format!("`{}`", setting.name))
             .collect();
         chapters.push(Chapter {
-            title: format!("Entries of `[{section}]`"),
+            title: format!("Entries of `[{}]`", scope.section()),
             also: (!names.is_empty()).then(|| format!("From above: {}.", names.join(", "))),
             settings: of(ENTRY, scope).collect(),
         });
@@ -128,7 +125,25 @@ fn values(setting: &Setting) -> String {
     if !setting.reloadable {
         text.push_str("; *fixed*");
     }
+    text.push_str(&beyond_pgbouncer(setting));
     text
+}
+
+/// Where PgBouncer 1.25.2 does not take it.
+fn beyond_pgbouncer(setting: &Setting) -> String {
+    let sections = |known: bool| {
+        let scopes = setting.scopes.iter();
+        let scopes = scopes.filter(|&&scope| setting.is_known_to_pgbouncer(scope) == known);
+        scopes
+            .map(|scope| format!("`[{}]`", scope.section()))
+            .collect::<Vec<_>>()
+    };
+    let (known, unknown) = (sections(true), sections(false));
+    match (known.is_empty(), unknown.is_empty()) {
+        (_, true) => String::new(),
+        (true, false) => "; *not in PgBouncer*".into(),
+        (false, false) => format!("; *not in PgBouncer* in {}", unknown.join(" and ")),
+    }
 }
 
 /// What it does, or why not.

@@ -12,7 +12,7 @@ use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
 use super::{
-    Authority, CAUSES, CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr,
+    Authority, Beyond, CAUSES, CONSOLE, Config, Mistake, Place, Reading, Warning, access, connstr,
     is_console,
 };
 use howdah_auth::Secret;
@@ -48,6 +48,7 @@ pub(super) fn read(
         not_built: BTreeSet::new(),
         mistakes,
         warnings: Vec::new(),
+        beyond_pgbouncer: Vec::new(),
     };
     resolver.config.globals.conffile = Some(path.into());
     for item in items {
@@ -150,6 +151,18 @@ enum Section {
     Peers,
 }
 
+impl Section {
+    /// What a line of it describes.
+    fn entry(self) -> Option<&'static str> {
+        match self {
+            Section::Databases => Some("database"),
+            Section::Users => Some("user"),
+            Section::Peers => Some("peer"),
+            Section::None | Section::Unknown | Section::Pooler => None,
+        }
+    }
+}
+
 struct Resolver {
     path: String,
     config: Config,
@@ -162,6 +175,7 @@ struct Resolver {
     not_built: BTreeSet<&'static str>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Warning>,
+    beyond_pgbouncer: Vec<Beyond>,
 }
 
 impl Resolver {
@@ -179,8 +193,11 @@ impl Resolver {
                     let shown = matches!(self.section, Section::Pooler | Section::None)
                         && !value.contains("passw")
                         && key != "http_token";
-                    let value = if shown { value.as_str() } else { "..." };
-                    let text = invalid(value, &key);
+                    let text = match self.section.entry() {
+                        Some(entry) => format!("{entry} \"{key}\""),
+                        None if shown => invalid(&value, &key),
+                        None => invalid("...", &key),
+                    };
                     self.mistakes.push(Mistake::at(&place, text, remedy));
                 }
             }
@@ -233,9 +250,9 @@ impl Resolver {
             Section::None => Err("it stands before any section: begin with [pgbouncer]".into()),
             Section::Unknown => Ok(()), // Its header was the mistake.
             Section::Pooler => self.global(key, value, place),
-            Section::Databases => self.database(key, value),
-            Section::Users => self.user(key, value),
-            Section::Peers => self.peer(key, value),
+            Section::Databases => self.database(key, value, place),
+            Section::Users => self.user(key, value, place),
+            Section::Peers => self.peer(key, value, place),
         }
     }
 
@@ -247,12 +264,13 @@ impl Resolver {
             )
         })?;
         assign(&mut self.config.globals, setting, value)?;
+        self.note_beyond(Scope::Global, setting, String::new(), place);
         self.written
             .insert(setting.name, (value.into(), place.clone()));
         Ok(())
     }
 
-    fn database(&mut self, name: &str, connstr: &str) -> Result<(), String> {
+    fn database(&mut self, name: &str, connstr: &str, place: &Place) -> Result<(), String> {
         if is_console(name) {
             return Err(format!(
                 "database name \"{name}\" is reserved for the console"
@@ -265,7 +283,7 @@ impl Resolver {
             ));
         }
         let mut database = Database::new(name);
-        self.entry(Scope::Database, connstr, |key, value| {
+        self.entry(Scope::Database, name, connstr, place, |key, value| {
             if key == "user" && value.len() >= MAX_USER {
                 return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
             }
@@ -280,7 +298,7 @@ impl Resolver {
         Ok(())
     }
 
-    fn user(&mut self, name: &str, settings: &str) -> Result<(), String> {
+    fn user(&mut self, name: &str, settings: &str, place: &Place) -> Result<(), String> {
         if name.len() >= MAX_USER {
             return Err(format!("a user name has at most {} bytes", MAX_USER - 1));
         }
@@ -288,60 +306,85 @@ impl Resolver {
             name: name.into(),
             ..User::default()
         };
-        self.entry(Scope::User, settings, |key, value| {
+        self.entry(Scope::User, name, settings, place, |key, value| {
             user.assign(key, value).ok_or_else(String::new)
         })?;
         self.config.users.insert(name.into(), Arc::new(user));
         Ok(())
     }
 
-    fn peer(&mut self, id: &str, settings: &str) -> Result<(), String> {
+    fn peer(&mut self, id: &str, settings: &str, place: &Place) -> Result<(), String> {
         let number = read_number(id).and_then(|id| u16::try_from(id).ok());
         let Some(number) = number.filter(|&number| number > 0) else {
             return Err("a peer's id is a number from 1 to 65535".into());
         };
+        let mistakes = self.mistakes.len();
         let mut peer = Peer::default();
-        self.entry(Scope::Peer, settings, |key, value| {
+        self.entry(Scope::Peer, id, settings, place, |key, value| {
             peer.assign(key, value).ok_or_else(String::new)
         })?;
-        if peer.hosts.is_empty() {
+        if peer.hosts.is_empty() && self.mistakes.len() == mistakes {
             return Err("a peer needs host=".into());
         }
         self.config.peers.insert(number, Arc::new(peer));
         Ok(())
     }
 
-    /// Walks the pairs of an entry. An empty error of `assign` is replaced by what the table says
-    /// the key takes.
+    /// Walks the pairs of an entry, and notes the mistake of each pair that has one. An empty error
+    /// of `assign` is replaced by what the table says the key takes.
+    ///
+    /// # Errors
+    /// The text is no list of pairs.
     fn entry(
         &mut self,
         scope: Scope,
+        name: &str,
         text: &str,
+        place: &Place,
         mut assign: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), String> {
         for (key, value) in connstr::parse(text)? {
-            let setting = table::find(scope, &key).ok_or_else(|| {
-                let kind = match scope {
-                    Scope::User => "user",
-                    _ => "connection",
-                };
-                format!(
-                    "unrecognized {kind} parameter: {key}{}",
-                    did_you_mean(scope, &key)
-                )
-            })?;
+            let Some(setting) = table::find(scope, &key) else {
+                let near = did_you_mean(scope, &key);
+                self.mistaken_pair(name, &key, format!("there is no such setting{near}"), place);
+                continue;
+            };
             if setting.status != Status::Built {
                 self.not_built.insert(setting.name);
             }
-            assign(&key, &value).map_err(|why| match why.as_str() {
-                "" => {
-                    let near = did_you_mean_word(setting.kind, &value);
-                    format!("{key} takes {}{near}", setting.kind)
-                }
-                _ => why,
-            })?;
+            self.note_beyond(scope, setting, format!(" {name}"), place);
+            if let Err(why) = assign(&key, &value) {
+                // Of an entry with a password any word may be a part of it, as where a blank is in it.
+                let pair = if text.contains("passw") {
+                    key
+                } else {
+                    format!("{key} = {value}")
+                };
+                let remedy = match why.as_str() {
+                    "" => must_be(setting, &value),
+                    _ => why,
+                };
+                self.mistaken_pair(name, &pair, remedy, place);
+            }
         }
         Ok(())
+    }
+
+    fn mistaken_pair(&mut self, entry: &str, pair: &str, remedy: String, place: &Place) {
+        let what = self.section.entry().unwrap_or_default();
+        let text = format!("{what} \"{entry}\", {pair}");
+        self.mistakes.push(Mistake::at(place, text, remedy));
+    }
+
+    /// Notes a setting that PgBouncer does not know.
+    fn note_beyond(&mut self, scope: Scope, setting: &Setting, entry: String, place: &Place) {
+        if !setting.is_known_to_pgbouncer(scope) {
+            self.beyond_pgbouncer.push(Beyond {
+                setting: setting.name,
+                section: format!("[{}]{entry}", scope.section()),
+                place: place.clone(),
+            });
+        }
     }
 
     fn finish(mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) -> Reading {
@@ -363,6 +406,7 @@ impl Resolver {
             config: self.config,
             mistakes: self.mistakes,
             warnings: self.warnings,
+            beyond_pgbouncer: self.beyond_pgbouncer,
         }
     }
 
@@ -589,6 +633,17 @@ fn did_you_mean_word(kind: Kind, value: &str) -> String {
     });
     let near = near.min_by_key(|word| distance(word, &value));
     near.map_or_else(String::new, |word| format!("; did you mean {word}?"))
+}
+
+/// What a pair of an entry takes.
+fn must_be(setting: &Setting, value: &str) -> String {
+    let range = match setting.name {
+        "port" => " from 1 to 65535",
+        "host" => return "write names or addresses, parted by commas".into(),
+        _ => "",
+    };
+    let near = did_you_mean_word(setting.kind, value);
+    format!("write {}{range}{near}", setting.kind)
 }
 
 /// PgBouncer's words.

@@ -24,6 +24,18 @@ pub enum Scope {
     Peer,
 }
 
+impl Scope {
+    /// The section of the file.
+    pub fn section(self) -> &'static str {
+        match self {
+            Scope::Global => "pgbouncer",
+            Scope::Database => "databases",
+            Scope::User => "users",
+            Scope::Peer => "peers",
+        }
+    }
+}
+
 /// Whether this release does what a setting asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -54,6 +66,8 @@ pub struct Setting {
     /// Where it may stand. Where it may stand in several places, the nearer one wins: user, then
     /// database, then global.
     pub scopes: &'static [Scope],
+    /// Where of these PgBouncer 1.25.2 takes it; elsewhere it refuses the file.
+    pub known_to_pgbouncer: &'static [Scope],
     /// Whether a reload or SET changes it.
     pub reloadable: bool,
     /// Whether it is built.
@@ -84,10 +98,10 @@ macro_rules! default_text {
     };
 }
 
-/// `name: Type = default, scopes, reload|fixed, status, prose;`
+/// `name: Type = default, scopes, where PgBouncer knows it, reload|fixed, status, prose;`
 macro_rules! globals {
-    ($($name:ident: $type:ty = $default:tt, $scopes:ident, $reload:ident, $status:expr,
-       $prose:literal;)*) => {
+    ($($name:ident: $type:ty = $default:tt, $scopes:ident, $known:ident, $reload:ident,
+       $status:expr, $prose:literal;)*) => {
         /// The settings of `[pgbouncer]`. Times of zero mean "off".
         #[derive(Clone, Debug)]
         pub struct Globals {
@@ -100,6 +114,7 @@ macro_rules! globals {
             kind: <$type as Value>::KIND,
             default: default_text!($default),
             scopes: $scopes,
+            known_to_pgbouncer: $known,
             reloadable: $reload,
             status: $status,
             prose: $prose,
@@ -138,311 +153,309 @@ const reload: bool = true;
 #[allow(non_upper_case_globals)]
 const fixed: bool = false;
 
+const NOWHERE: &[Scope] = &[];
 const G: &[Scope] = &[Global];
 const GD: &[Scope] = &[Global, Database];
 const GU: &[Scope] = &[Global, User];
 const GDU: &[Scope] = &[Global, Database, User];
 
 globals! {
-    admin_users: List = "", G, reload, Built,
+    admin_users: List = "", G, G, reload, Built,
         "Users who may give every command on the console.";
-    application_name_add_host: bool = "0", G, reload, Built,
+    application_name_add_host: bool = "0", G, G, reload, Built,
         "Appends the client's host and port to the application_name it starts with.";
-    auth_dbname: Option<String> = unset, GD, reload, Built,
+    auth_dbname: Option<String> = unset, GD, GD, reload, Built,
         "The entry of [databases] in which auth_query runs; unset means the client's own.";
-    auth_file: Option<String> = unset, G, reload, Built,
+    auth_file: Option<String> = unset, G, G, reload, Built,
         "The file of users and their secrets.";
-    auth_hba_file: String = "", G, reload, Built,
+    auth_hba_file: String = "", G, G, reload, Built,
         "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
-    auth_ident_file: Option<String> = unset, G, reload, Built,
+    auth_ident_file: Option<String> = unset, G, G, reload, Built,
         "The file that maps system users to database users, for auth_type = hba.";
-    auth_ldap_options: Option<LdapText> = unset, G, reload, Built,
+    auth_ldap_options: Option<LdapText> = unset, G, G, reload, Built,
         "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter.";
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin",
-        GD, reload, Built,
+        GD, GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
-    auth_query_cache: Duration = "0", G, reload, Built,
+    auth_query_cache: Duration = "0", G, NOWHERE, reload, Built,
         "For how long what auth_query told of a user is believed without asking again, on \
          each worker; 0 asks at each login. After a failed login the next login of that user \
-         asks again. Not in PgBouncer.";
-    auth_type: AuthType = "md5", G, reload, Built,
+         asks again.";
+    auth_type: AuthType = "md5", G, G, reload, Built,
         "How clients prove who they are.";
-    auth_user: Option<String> = unset, GD, reload, Built,
+    auth_user: Option<String> = unset, GD, GD, reload, Built,
         "The role that runs auth_query.";
-    autodb_idle_timeout: Duration = "3600", G, reload, Built,
+    autodb_idle_timeout: Duration = "3600", G, G, reload, Built,
         "Forgets a database made from the `*` entry when it was unused for this long.";
-    busy_poll: u32 = "100", G, fixed, Built,
-        "Microseconds for which io_uring looks out for bytes before it sleeps while one client alone is served; 0 for never. Not in PgBouncer.";
-    cancel_wait_timeout: Duration = "10", G, reload, Built,
+    busy_poll: u32 = "100", G, NOWHERE, fixed, Built,
+        "Microseconds for which io_uring looks out for bytes before it sleeps while one client alone is served; 0 for never.";
+    cancel_wait_timeout: Duration = "10", G, G, reload, Built,
         "How long a cancel request may wait for a connection to carry it.";
-    client_idle_timeout: Duration = "0", GU, reload, Built,
+    client_idle_timeout: Duration = "0", GU, GU, reload, Built,
         "Closes clients that sent nothing for this long.";
-    client_login_timeout: Duration = "60", G, reload, Built,
+    client_login_timeout: Duration = "60", G, G, reload, Built,
         "How long a client may take to log in.";
-    client_tls13_ciphers: Option<String> = unset, G, reload, Built,
+    client_tls13_ciphers: Option<String> = unset, G, G, reload, Built,
         "TLS 1.3 cipher suites offered to clients.";
-    client_tls_ca_file: String = "", G, reload, Built,
+    client_tls_ca_file: String = "", G, G, reload, Built,
         "Authorities trusted for client certificates.";
-    client_tls_cert_file: String = "", G, reload, Built,
+    client_tls_cert_file: String = "", G, G, reload, Built,
         "Our certificate, shown to clients.";
-    client_tls_ciphers: String = "default", G, reload, Built,
+    client_tls_ciphers: String = "default", G, G, reload, Built,
         "Ciphers for clients that speak TLS 1.2.";
-    client_tls_dheparams: String = "auto", G, reload, Built,
+    client_tls_dheparams: String = "auto", G, G, reload, Built,
         "Diffie-Hellman parameters for clients.";
-    client_tls_ecdhcurve: String = "auto", G, reload, Built,
+    client_tls_ecdhcurve: String = "auto", G, G, reload, Built,
         "The elliptic curve for clients.";
-    client_tls_key_file: String = "", G, reload, Built,
+    client_tls_key_file: String = "", G, G, reload, Built,
         "The private key of our certificate.";
-    client_tls_protocols: String = "secure", G, reload, Built,
+    client_tls_protocols: String = "secure", G, G, reload, Built,
         "TLS versions offered to clients.";
-    client_tls_sslmode: SslMode = "disable", G, reload, Built,
+    client_tls_sslmode: SslMode = "disable", G, G, reload, Built,
         "Whether clients may or must use TLS.";
-    conffile: Option<String> = unset, G, reload, Built,
+    conffile: Option<String> = unset, G, G, reload, Built,
         "The configuration file; once set anew, the next reload reads that one.";
-    default_pool_size: u32 = "20", G, reload, Built,
+    default_pool_size: u32 = "20", G, G, reload, Built,
         "Servers per database and user; 0 sets no limit. Entries say pool_size.";
-    disable_pqexec: bool = "0", G, fixed, Built,
+    disable_pqexec: bool = "0", G, G, fixed, Built,
         "Refuses the simple query protocol, in which several statements fit into one query.";
-    dns_max_ttl: Duration = "15", G, reload, Built,
+    dns_max_ttl: Duration = "15", G, G, reload, Built,
         "How long a resolved host name is believed.";
-    dns_nxdomain_ttl: Duration = "15", G, reload, Built,
+    dns_nxdomain_ttl: Duration = "15", G, G, reload, Built,
         "How long a failure to resolve a host name is believed.";
-    dns_zone_check_period: Duration = "0", G, reload, Built,
+    dns_zone_check_period: Duration = "0", G, G, reload, Built,
         "How often to look whether the DNS zones of known host names changed, by their serials; \
          names of one that did are looked up anew. 0: never.";
-    http_listen_addr: String = "127.0.0.1", G, reload, Built,
-        "The address of the HTTP endpoint. Not in PgBouncer.";
-    http_listen_port: u16 = "0", G, reload, Built,
+    http_listen_addr: String = "127.0.0.1", G, NOWHERE, reload, Built,
+        "The address of the HTTP endpoint.";
+    http_listen_port: u16 = "0", G, NOWHERE, reload, Built,
         "The port of the HTTP endpoint: /metrics for Prometheus, /live and /ready for probes. 0: no \
-         endpoint. Not in PgBouncer.";
-    http_page: bool = "0", G, reload, Built,
+         endpoint.";
+    http_page: bool = "0", G, NOWHERE, reload, Built,
         "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
-         http_listen_addr is not loopback it needs http_token. Not in PgBouncer.";
-    http_token: String = "", G, reload, Built,
+         http_listen_addr is not loopback it needs http_token.";
+    http_token: String = "", G, NOWHERE, reload, Built,
         "What requests to /metrics and the page must show: as `Authorization: Bearer ...`, or once \
-         as `/?token=...`. /live and /ready need none. Not in PgBouncer.";
-    idle_transaction_timeout: Duration = "0", GU, reload, Built,
+         as `/?token=...`. /live and /ready need none.";
+    idle_transaction_timeout: Duration = "0", GU, GU, reload, Built,
         "Closes clients that idle in a transaction for this long.";
-    ignore_startup_parameters: List = "", G, reload, Built,
+    ignore_startup_parameters: List = "", G, G, reload, Built,
         "Startup parameters that are accepted and dropped; `options` may be among them.";
-    io_driver: IoDriver = "auto", G, fixed, Built,
-        "How to talk to the kernel: io_uring, epoll, or the best that works here. Not in PgBouncer.";
-    job_name: String = "pgbouncer", G, fixed, Built,
+    io_driver: IoDriver = "auto", G, NOWHERE, fixed, Built,
+        "How to talk to the kernel: io_uring, epoll, or the best that works here.";
+    job_name: String = "pgbouncer", G, G, fixed, Built,
         "The name of the Windows service; means nothing elsewhere.";
-    listen: Listen = "pin", GDU, reload, Built,
+    listen: Listen = "pin", GDU, NOWHERE, reload, Built,
         "What LISTEN does in transaction mode with `session_state = keep`. `pin`: the client keeps its \
          server. `share`: one connection listens for all clients of the database and user, and \
-         those keep no server. See docs/session-state.md. Not in PgBouncer.";
-    listen_addr: List = "", G, fixed, Built,
+         those keep no server. See docs/session-state.md.";
+    listen_addr: List = "", G, G, fixed, Built,
         "Addresses to listen on for TCP; `*` means all, nothing means unix sockets only.";
-    listen_backlog: u32 = "128", G, fixed, Built,
+    listen_backlog: u32 = "128", G, G, fixed, Built,
         "How many connections may wait in the kernel to be accepted.";
-    listen_port: u16 = "6432", G, fixed, Built,
+    listen_port: u16 = "6432", G, G, fixed, Built,
         "The port to listen on, and the suffix of the unix socket's name.";
-    listen_user: String = "", GD, reload, Built,
+    listen_user: String = "", GD, NOWHERE, reload, Built,
         "The user that listens for all clients of a database (`listen = share`), so that there is one \
-         connection for it. Empty: one for each user, as that user. Not in PgBouncer.";
-    log_connections: bool = "1", G, reload, Built,
+         connection for it. Empty: one for each user, as that user.";
+    log_connections: bool = "1", G, G, reload, Built,
         "Logs each login.";
-    log_disconnections: bool = "1", G, reload, Built,
+    log_disconnections: bool = "1", G, G, reload, Built,
         "Logs why each connection is closed.";
-    log_format: LogFormat = "text", G, reload, Built,
-        "How lines of the log are written: text, as PgBouncer does, or json, an object a line. Syslog gets text in any case. Not in PgBouncer.";
-    log_pooler_errors: bool = "1", G, reload, Built,
+    log_format: LogFormat = "text", G, NOWHERE, reload, Built,
+        "How lines of the log are written: text, as PgBouncer does, or json, an object a line. Syslog gets text in any case.";
+    log_pooler_errors: bool = "1", G, G, reload, Built,
         "Logs the errors we send to clients.";
-    log_stats: bool = "1", G, reload, Built,
+    log_stats: bool = "1", G, G, reload, Built,
         "Logs a line of statistics every stats_period.";
-    log_strangers_rate: u32 = "500", G, reload, Built,
+    log_strangers_rate: u32 = "500", G, NOWHERE, reload, Built,
         "How many lines of the log a second may be about clients that have not proved who they are. Of \
-         more, only the number is told; 0 writes all. Not in PgBouncer.";
-    logfile: String = "", G, reload, Built,
+         more, only the number is told; 0 writes all.";
+    logfile: String = "", G, G, reload, Built,
         "The file to log to; opened anew at reload.";
-    login_notify_message: String = "", G, reload, Built,
+    login_notify_message: String = "", G, NOWHERE, reload, Built,
         "A notice sent to each client after it logged in.";
-    max_client_conn: u32 = "100", G, reload, Built,
+    max_client_conn: u32 = "100", G, G, reload, Built,
         "How many clients may be connected.";
-    max_db_client_connections: u32 = "0", GD, reload, Built,
+    max_db_client_connections: u32 = "0", GD, GD, reload, Built,
         "How many clients of one database may be connected; 0 sets no limit.";
-    max_db_connections: u32 = "0", GD, reload, Built,
+    max_db_connections: u32 = "0", GD, GD, reload, Built,
         "How many servers one database may have, whatever the user; 0 sets no limit.";
-    max_packet_size: u32 = "2147483647", G, reload, Built,
+    max_packet_size: u32 = "2147483647", G, G, reload, Built,
         "The longest message taken from either side, in bytes.";
-    max_prepared_statements: u32 = "200", G, reload, Built,
+    max_prepared_statements: u32 = "200", G, G, reload, Built,
         "How many prepared statements are kept on a server. 0 switches their support off: in \
          transaction mode clients then can't use them.";
-    max_user_client_connections: u32 = "0", GU, reload, Built,
+    max_user_client_connections: u32 = "0", GU, GU, reload, Built,
         "How many clients of one user may be connected; 0 sets no limit.";
-    max_user_connections: u32 = "0", GU, reload, Built,
+    max_user_connections: u32 = "0", GU, GU, reload, Built,
         "How many servers one user may have, whatever the database; 0 sets no limit.";
-    metrics_max_pools: u32 = "100", G, reload, Built,
-        "How many pools metrics show alone; the others are summed. Not in PgBouncer.";
-    min_pool_size: u32 = "0", GD, reload, Built,
+    metrics_max_pools: u32 = "100", G, NOWHERE, reload, Built,
+        "How many pools metrics show alone; the others are summed.";
+    min_pool_size: u32 = "0", GD, GD, reload, Built,
         "Servers kept open in a pool that is in use.";
-    peer_id: u32 = "0", G, reload, Built,
+    peer_id: u32 = "0", G, G, reload, Built,
         "Our number among the peers of `[peers]`, from 1 to 16383; cancel keys carry it, so \
          that a cancel request that reaches another peer is forwarded to us. 0: no peering.";
-    pidfile: String = "", G, fixed, Built,
+    pidfile: String = "", G, G, fixed, Built,
         "The file to write the process id to; empty means none.";
-    pin_idle_timeout: Duration = "0", GU, reload, Built,
+    pin_idle_timeout: Duration = "0", GU, NOWHERE, reload, Built,
         "Disconnects clients that keep a server between transactions (session_state) and send \
-         nothing for this long. Not in PgBouncer.";
-    pin_limit: u32 = "0", GDU, reload, Built,
+         nothing for this long.";
+    pin_limit: u32 = "0", GDU, NOWHERE, reload, Built,
         "How many clients of a pool may keep a server between transactions (session_state). Beyond \
          it a statement that would keep one waits outside a transaction, and is refused (53000) \
-         inside one. 0: half of the servers that the pool may have, at least one. Not in PgBouncer.";
-    pin_notice: bool = "0", G, reload, Built,
-        "Tells clients by a NOTICE that they keep a server between transactions, and why. Not in \
-         PgBouncer.";
-    pkt_buf: u32 = "4096", G, fixed, Built,
+         inside one. 0: half of the servers that the pool may have, at least one.";
+    pin_notice: bool = "0", G, NOWHERE, reload, Built,
+        "Tells clients by a NOTICE that they keep a server between transactions, and why.";
+    pkt_buf: u32 = "4096", G, G, fixed, Built,
         "PgBouncer's buffer size; taken, but our buffers have their own.";
-    pool_mode: PoolMode = "session", GDU, reload, Built,
+    pool_mode: PoolMode = "session", GDU, GDU, reload, Built,
         "When a server goes back to its pool.";
-    pool_idle_timeout: Duration = "0", G, reload, Built,
+    pool_idle_timeout: Duration = "0", G, NOWHERE, reload, Built,
         "Forgets a pool that had neither clients nor servers for this long.";
-    pool_spread: PoolSpread = "load", G, reload, Built,
+    pool_spread: PoolSpread = "load", G, NOWHERE, reload, Built,
         "On how many workers a pool's clients are: `load` takes as few as can carry them, `always` \
          one for every four servers of the pool, `random` moves them at random between all workers \
-         all the time, for tests. Not in PgBouncer.";
-    query_timeout: Duration = "0", GU, reload, Built,
+         all the time, for tests.";
+    query_timeout: Duration = "0", GU, GU, reload, Built,
         "Ends queries that run longer.";
-    query_wait_notify: Duration = "5", G, reload, Built,
+    query_wait_notify: Duration = "5", G, G, reload, Built,
         "Tells a client by a notice once it waited this long for a server.";
-    query_wait_timeout: Duration = "120", GDU, reload, Built,
+    query_wait_timeout: Duration = "120", GDU, G, reload, Built,
         "How long a client may wait for a server.";
-    ready_fails_when: List = "draining, paused, unreachable", G, reload, Built,
+    ready_fails_when: List = "draining, paused, unreachable", G, NOWHERE, reload, Built,
         "When /ready of the HTTP endpoint says 503: while no new clients are taken, while all pools \
-         are paused, while no server can be had. Not in PgBouncer.";
-    reserve_pool_size: u32 = "0", GDU, reload, Built,
+         are paused, while no server can be had.";
+    reserve_pool_size: u32 = "0", GDU, GDU, reload, Built,
         "Servers a pool may have on top when clients wait too long.";
-    reserve_pool_timeout: Duration = "5", G, reload, Built,
+    reserve_pool_timeout: Duration = "5", G, G, reload, Built,
         "How long a client must have waited before the reserve is used.";
-    resolv_conf: String = "", G, fixed, Built,
+    resolv_conf: String = "", G, G, fixed, Built,
         "A resolver file (`nameserver`, `search`, `domain`, `options`) to use instead of the \
          system's; names of /etc/hosts come first. Nothing: the system resolves names as it is set \
          up to.";
-    sbuf_loopcnt: u32 = "5", G, reload, Built,
+    sbuf_loopcnt: u32 = "5", G, G, reload, Built,
         "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
-    scram_iterations: u32 = "4096", G, reload, Built,
+    scram_iterations: u32 = "4096", G, G, reload, Built,
         "Iterations of the SCRAM secrets made from plain passwords.";
-    server_channel_binding: ChannelBinding = "prefer", G, reload, Built,
-        "Whether SCRAM logins to servers over TLS bind the channel, where the database does not say (channel_binding): disable, prefer or require. Not in PgBouncer.";
-    server_check_delay: Duration = "30", G, reload, Built,
+    server_channel_binding: ChannelBinding = "prefer", G, NOWHERE, reload, Built,
+        "Whether SCRAM logins to servers over TLS bind the channel, where the database does not say (channel_binding): disable, prefer or require.";
+    server_check_delay: Duration = "30", G, G, reload, Built,
         "A server that idled for longer is tested before it is used; 0 always tests.";
-    server_check_query: String = "<empty>", G, reload, Built,
+    server_check_query: String = "<empty>", G, G, reload, Built,
         "The test; `<empty>` is the empty query, nothing is no test.";
-    server_connect_timeout: Duration = "15", G, reload, Built,
+    server_connect_timeout: Duration = "15", G, G, reload, Built,
         "How long connecting and logging in to a server may take.";
-    server_fast_close: bool = "0", G, reload, Built,
+    server_fast_close: bool = "0", G, G, reload, Built,
         "Closes servers of session pools that must go at the end of their transaction.";
-    server_idle_timeout: Duration = "600", G, reload, Built,
+    server_idle_timeout: Duration = "600", G, G, reload, Built,
         "Closes servers that were not needed for this long.";
-    server_lifetime: Duration = "3600", GD, reload, Built,
+    server_lifetime: Duration = "3600", GD, GD, reload, Built,
         "Closes servers older than this when they are free; 0 uses each once.";
-    server_login_retry: Duration = "15", G, reload, Built,
+    server_login_retry: Duration = "15", G, G, reload, Built,
         "The longest pause after a failed login to a server before the next. Where PostgreSQL can't be \
-         reached or is starting up, the first pause is 50 ms and doubles; what it says to a login \
-         is believed for a second at most.";
-    server_require_auth: RequireAuth = "", G, reload, Built,
-        "How servers may have us prove ourselves, where the database does not say (require_auth): libpq's words, parted by commas, such as scram-sha-256 or !password,!md5; nothing allows every way. Not in PgBouncer.";
-    server_requirepeer: String = "", G, reload, Built,
-        "The system's user that must run servers which are reached by a unix socket, where the database does not say (requirepeer); nothing allows everybody. Not in PgBouncer.";
-    server_reset_query: String = "DISCARD ALL", G, reload, Built,
+         reached or is starting up, the first pause is 50 ms and doubles. What PostgreSQL answers to a \
+         failed login is cached for at most 1 second.";
+    server_require_auth: RequireAuth = "", G, NOWHERE, reload, Built,
+        "How servers may have us prove ourselves, where the database does not say (require_auth): libpq's words, parted by commas, such as scram-sha-256 or !password,!md5; nothing allows every way.";
+    server_requirepeer: String = "", G, NOWHERE, reload, Built,
+        "The system's user that must run servers which are reached by a unix socket, where the database does not say (requirepeer); nothing allows everybody.";
+    server_reset_query: String = "DISCARD ALL", G, G, reload, Built,
         "Run on a server of a session pool when its client has left.";
-    server_reset_query_always: bool = "0", G, reload, Built,
+    server_reset_query_always: bool = "0", G, G, reload, Built,
         "Runs server_reset_query in the other pool modes too.";
-    server_round_robin: bool = "0", G, reload, Built,
+    server_round_robin: bool = "0", G, G, reload, Built,
         "Uses servers in turn instead of the one used last.";
-    server_scram_iterations_max: u32 = "1000000", G, reload, Built,
+    server_scram_iterations_max: u32 = "1000000", G, NOWHERE, reload, Built,
         "The most iterations of SCRAM that a server may ask of a login: half a second's work. Its login \
-         fails above that. Not in PgBouncer.";
-    server_tls13_ciphers: Option<String> = unset, G, reload, Built,
+         fails above that.";
+    server_tls13_ciphers: Option<String> = unset, G, G, reload, Built,
         "TLS 1.3 cipher suites offered to servers.";
-    server_tls_ca_file: String = "", G, reload, Built,
+    server_tls_ca_file: String = "", G, G, reload, Built,
         "Authorities trusted for server certificates.";
-    server_tls_cert_file: String = "", G, reload, Built,
+    server_tls_cert_file: String = "", G, G, reload, Built,
         "Our certificate, shown to servers.";
-    server_tls_ciphers: String = "default", G, reload, Built,
+    server_tls_ciphers: String = "default", G, G, reload, Built,
         "Ciphers for servers that speak TLS 1.2.";
-    server_tls_key_file: String = "", G, reload, Built,
+    server_tls_key_file: String = "", G, G, reload, Built,
         "The private key of the certificate shown to servers.";
-    server_tls_protocols: String = "secure", G, reload, Built,
+    server_tls_protocols: String = "secure", G, G, reload, Built,
         "TLS versions offered to servers.";
-    server_tls_sslmode: SslMode = "prefer", G, reload, Built,
+    server_tls_sslmode: SslMode = "prefer", G, G, reload, Built,
         "Whether connections to servers may or must use TLS.";
-    session_state: SessionState = "keep", GDU, reload, Built,
+    session_state: SessionState = "keep", GDU, NOWHERE, reload, Built,
         "What becomes of what a client leaves in its session, in transaction and statement mode. \
          `keep`: it is that client's on every server, and nobody else's; what can't be moved \
          (temporary tables, advisory locks, LISTEN) keeps its server for it. `discard`: it is lost \
          with the transaction. `share`: it stays on the server for whoever comes next, as with \
          PgBouncer.";
-    session_state_check: u32 = "0", G, reload, Built,
+    session_state_check: u32 = "0", G, NOWHERE, reload, Built,
         "Asks PostgreSQL at one in so many releases of a server (1: at each) whether a client has \
          left something there that its texts did not tell, such as what a function has set, locked \
-         or created; what is found is logged, counted and cleaned away. 0 never asks. Not in \
-         PgBouncer.";
-    slow_query_rate: u32 = "10", G, reload, Built,
-        "How many lines about slow queries each worker may log in a second; others are counted. Not in PgBouncer.";
-    slow_query_time: Duration = "0", GDU, reload, Built,
-        "Logs queries that took at least this long, the wait for a server included; 0 logs none. Constants are left out of their texts. Not in PgBouncer.";
-    slow_query_values: bool = "0", G, reload, Built,
-        "Logs slow queries with their texts as they were sent and the values of their parameters, 1 KB of each at most. Not in PgBouncer.";
-    so_reuseport: bool = "0", G, fixed, Built,
+         or created; what is found is logged, counted and cleaned away. 0 never asks.";
+    slow_query_rate: u32 = "10", G, NOWHERE, reload, Built,
+        "How many lines about slow queries each worker may log in a second; others are counted.";
+    slow_query_time: Duration = "0", GDU, NOWHERE, reload, Built,
+        "Logs queries that took at least this long, the wait for a server included; 0 logs none. Constants are left out of their texts.";
+    slow_query_values: bool = "0", G, NOWHERE, reload, Built,
+        "Logs slow queries with their texts as they were sent and the values of their parameters, 1 KB of each at most.";
+    so_reuseport: bool = "0", G, G, fixed, Built,
         "Lets several processes listen on the same port: a new one may start before the old ends.";
-    stats_period: Duration = "60", G, reload, Built,
+    stats_period: Duration = "60", G, G, reload, Built,
         "Over how long averages are taken, and how often they are logged.";
-    stats_users: List = "", G, reload, Built,
+    stats_users: List = "", G, G, reload, Built,
         "Users who may look at the console, but change nothing.";
-    suspend_timeout: Duration = "10", G, reload, Built,
+    suspend_timeout: Duration = "10", G, G, reload, Built,
         "How long SUSPEND and `-R` wait for clients and servers that do not read what they \
          are sent.";
-    syslog: bool = "0", G, reload, Built,
+    syslog: bool = "0", G, G, reload, Built,
         "Logs to syslog, too: to the datagram socket /dev/log.";
-    syslog_facility: Facility = "daemon", G, reload, Built,
+    syslog_facility: Facility = "daemon", G, G, reload, Built,
         "The syslog facility.";
-    syslog_ident: String = "pgbouncer", G, reload, Built,
+    syslog_ident: String = "pgbouncer", G, G, reload, Built,
         "The name under which syslog shows us.";
-    takeover_timeout: Duration = "0", G, reload, Built,
+    takeover_timeout: Duration = "0", G, NOWHERE, reload, Built,
         "After `-R`, clients that could not move (an open transaction, say) stay on the old \
-         process. This long after the takeover it disconnects them; 0 waits until they leave. \
-         Not in PgBouncer.";
-    tcp_defer_accept: u32 = "1", G, reload, Built,
+         process. This long after the takeover it disconnects them; 0 waits until they leave.";
+    tcp_defer_accept: u32 = "1", G, G, reload, Built,
         "Seconds the kernel waits for a client's first byte before it hands the connection over; \
          1 means 45, 0 hands it over at once.";
-    tcp_keepalive: bool = "1", G, reload, Built,
+    tcp_keepalive: bool = "1", G, G, reload, Built,
         "Has the kernel probe idle connections.";
-    tcp_keepcnt: u32 = "0", G, reload, Built,
+    tcp_keepcnt: u32 = "0", G, G, reload, Built,
         "Unanswered probes before a connection is given up; 0 leaves it to the system.";
-    tcp_keepidle: u32 = "0", G, reload, Built,
+    tcp_keepidle: u32 = "0", G, G, reload, Built,
         "Seconds before the first probe; 0 leaves it to the system.";
-    tcp_keepintvl: u32 = "0", G, reload, Built,
+    tcp_keepintvl: u32 = "0", G, G, reload, Built,
         "Seconds between probes; 0 leaves it to the system.";
-    tcp_socket_buffer: u32 = "0", G, reload, Built,
+    tcp_socket_buffer: u32 = "0", G, G, reload, Built,
         "The kernel's buffer per direction in bytes; 0 leaves it to the system.";
-    tcp_user_timeout: u32 = "0", G, reload, Built,
+    tcp_user_timeout: u32 = "0", G, G, reload, Built,
         "Milliseconds sent data may stay unacknowledged; 0 leaves it to the system.";
-    top_queries: u32 = "0", G, reload, Built,
-        "Of how many texts of queries each worker keeps counts, for SHOW QUERIES; 0 counts none. Not in PgBouncer.";
-    trace_endpoint: HttpUrl = "", G, reload, Built,
-        "Where traces go: the URL of a collector that takes OTLP by HTTP, such as http://127.0.0.1:4318/v1/traces; nothing: no traces. Not in PgBouncer.";
-    trace_ratio: Share = "0.01", G, reload, Built,
-        "The share of queries that are traced, from 0 to 1, of those that name no traceparent in a comment; of the others their sampled flag decides. Not in PgBouncer.";
-    track_extra_parameters: List = "IntervalStyle", G, fixed, Built,
+    top_queries: u32 = "0", G, NOWHERE, reload, Built,
+        "Of how many texts of queries each worker keeps counts, for SHOW QUERIES; 0 counts none.";
+    trace_endpoint: HttpUrl = "", G, NOWHERE, reload, Built,
+        "Where traces go: the URL of a collector that takes OTLP by HTTP, such as http://127.0.0.1:4318/v1/traces; nothing: no traces.";
+    trace_ratio: Share = "0.01", G, NOWHERE, reload, Built,
+        "The share of queries that are traced, from 0 to 1, of those that name no traceparent in a comment; of the others their sampled flag decides.";
+    track_extra_parameters: List = "IntervalStyle", G, G, fixed, Built,
         "Server parameters to keep per client beyond the usual ones.";
-    transaction_timeout: Duration = "0", GU, reload, Built,
+    transaction_timeout: Duration = "0", GU, GU, reload, Built,
         "Ends transactions that take longer.";
-    unix_socket_dir: String = "/tmp", G, fixed, Built,
+    unix_socket_dir: String = "/tmp", G, G, fixed, Built,
         "Where our unix socket stands, and where servers without a host are looked for; a leading \
          `@` means abstract, nothing means none.";
-    unix_socket_group: String = "", G, fixed, Built,
+    unix_socket_group: String = "", G, G, fixed, Built,
         "The group that owns the unix socket.";
-    unix_socket_mode: u32 = "0777", G, fixed, Built,
+    unix_socket_mode: u32 = "0777", G, G, fixed, Built,
         "The access mode of the unix socket.";
-    user: Option<String> = unset, G, fixed, Built,
+    user: Option<String> = unset, G, G, fixed, Built,
         "The system user to become after start as root.";
-    verbose: u32 = unset, G, reload, Built,
+    verbose: u32 = unset, G, G, reload, Built,
         "How much to log: 0 is normal, 1 has more about connections, 2 has everything.";
-    workers: u32 = "0", G, fixed, Built,
-        "Worker threads, at most 1024; 0 takes as many as there are cores to use. Not in PgBouncer.";
+    workers: u32 = "0", G, NOWHERE, fixed, Built,
+        "Worker threads, at most 1024; 0 takes as many as there are cores to use.";
 }
 
 const fn entry(
@@ -450,6 +463,7 @@ const fn entry(
     kind: Kind,
     default: Option<&'static str>,
     scopes: &'static [Scope],
+    known_to_pgbouncer: &'static [Scope],
     status: Status,
     prose: &'static str,
 ) -> Setting {
@@ -458,6 +472,7 @@ const fn entry(
         kind,
         default,
         scopes,
+        known_to_pgbouncer,
         reloadable: true,
         status,
         prose,
@@ -472,6 +487,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Database],
+        &[Database],
         Built,
         "The application_name servers are opened with.",
     ),
@@ -480,14 +496,16 @@ pub static ENTRY: &[Setting] = &[
         <ChannelBinding as Value>::KIND,
         None,
         &[Database],
+        NOWHERE,
         Built,
         "Whether SCRAM logins to its servers over TLS bind the channel; missing means \
-         server_channel_binding. Not in PgBouncer.",
+         server_channel_binding.",
     ),
     entry(
         "client_encoding",
         Kind::Text,
         None,
+        &[Database],
         &[Database],
         Built,
         "The client_encoding servers are opened with.",
@@ -497,14 +515,16 @@ pub static ENTRY: &[Setting] = &[
         <SslMode as Value>::KIND,
         None,
         &[Database],
+        NOWHERE,
         Built,
         "What is demanded of TLS of this database's clients; missing means client_tls_sslmode. TLS \
-         must be switched on there. Not in PgBouncer.",
+         must be switched on there.",
     ),
     entry(
         "connect_query",
         Kind::Text,
         None,
+        &[Database],
         &[Database],
         Built,
         "Run once on each new server; its failure is only logged.",
@@ -514,6 +534,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Database],
+        &[Database],
         Built,
         "The datestyle servers are opened with.",
     ),
@@ -522,6 +543,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Database],
+        &[Database],
         Built,
         "The database's name on the server; missing means the entry's own name.",
     ),
@@ -529,6 +551,7 @@ pub static ENTRY: &[Setting] = &[
         "host",
         Kind::Text,
         None,
+        &[Database],
         &[Database],
         Built,
         "Host names or addresses, parted by commas; a leading `/` or `@` means a unix socket; \
@@ -539,6 +562,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Peer],
+        &[Peer],
         Built,
         "Where the peer is, written as in `[databases]`; it has no default.",
     ),
@@ -546,6 +570,7 @@ pub static ENTRY: &[Setting] = &[
         "load_balance_hosts",
         <super::value::LoadBalance as Value>::KIND,
         Some("round-robin"),
+        &[Database],
         &[Database],
         Built,
         "Whether several hosts are used in turn, or the first until it fails.",
@@ -555,6 +580,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Database],
+        &[Database],
         Built,
         "The password of the forced user; missing means its secret from auth_file.",
     ),
@@ -562,6 +588,7 @@ pub static ENTRY: &[Setting] = &[
         "pool_size",
         Kind::Number,
         None,
+        &[Database],
         &[Database],
         Built,
         "Servers in each pool of the database; missing means default_pool_size, 0 sets no limit.",
@@ -571,6 +598,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Number,
         None,
         &[User],
+        &[User],
         Built,
         "Servers in each pool of the user; counts before what its database says, 0 sets no limit.",
     ),
@@ -578,6 +606,7 @@ pub static ENTRY: &[Setting] = &[
         "pool_size",
         Kind::Number,
         None,
+        &[Peer],
         &[Peer],
         Built,
         "Cancel requests that are forwarded to the peer at once; missing means default_pool_size, \
@@ -588,6 +617,7 @@ pub static ENTRY: &[Setting] = &[
         Kind::Number,
         Some("5432"),
         &[Database],
+        &[Database],
         Built,
         "PostgreSQL's port.",
     ),
@@ -595,6 +625,7 @@ pub static ENTRY: &[Setting] = &[
         "port",
         Kind::Number,
         Some("6432"),
+        &[Peer],
         &[Peer],
         Built,
         "The port that the peer listens on.",
@@ -604,23 +635,25 @@ pub static ENTRY: &[Setting] = &[
         <RequireAuth as Value>::KIND,
         None,
         &[Database],
+        NOWHERE,
         Built,
-        "How its servers may have us prove ourselves; missing means server_require_auth. Not in \
-         PgBouncer.",
+        "How its servers may have us prove ourselves; missing means server_require_auth.",
     ),
     entry(
         "requirepeer",
         Kind::Text,
         None,
         &[Database],
+        NOWHERE,
         Built,
         "The system's user that must run its servers, if they are reached by a unix socket; \
-         missing means server_requirepeer. Not in PgBouncer.",
+         missing means server_requirepeer.",
     ),
     entry(
         "reserve_pool",
         Kind::Number,
         None,
+        &[Database],
         &[Database],
         Built,
         "An older name of reserve_pool_size.",
@@ -630,23 +663,26 @@ pub static ENTRY: &[Setting] = &[
         <SslMode as Value>::KIND,
         None,
         &[Database],
+        NOWHERE,
         Built,
         "What is demanded of TLS on the way to this database's servers; missing means \
-         server_tls_sslmode. Not in PgBouncer.",
+         server_tls_sslmode.",
     ),
     entry(
         "sslnegotiation",
         <super::value::SslNegotiation as Value>::KIND,
         Some("postgres"),
         &[Database],
+        NOWHERE,
         Built,
         "Whether TLS to this database's servers begins with an SSLRequest (postgres) or at once \
-         (direct; PostgreSQL 17 and newer). Not in PgBouncer.",
+         (direct; PostgreSQL 17 and newer).",
     ),
     entry(
         "timezone",
         Kind::Text,
         None,
+        &[Database],
         &[Database],
         Built,
         "The timezone servers are opened with.",
@@ -656,10 +692,18 @@ pub static ENTRY: &[Setting] = &[
         Kind::Text,
         None,
         &[Database],
+        &[Database],
         Built,
         "Opens all servers as this user, whoever the client is.",
     ),
 ];
+
+impl Setting {
+    /// Whether PgBouncer 1.25.2 takes it in this scope.
+    pub fn is_known_to_pgbouncer(&self, scope: Scope) -> bool {
+        self.known_to_pgbouncer.contains(&scope)
+    }
+}
 
 /// Finds what may stand in a scope under a name.
 pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
@@ -715,6 +759,22 @@ mod tests {
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
         assert_eq!(names.len(), 100 + 31, "PgBouncer's on Linux and ours");
+    }
+
+    #[test]
+    fn pgbouncer_knows_as_many_settings_as_its_release_has() {
+        let known = |scope| in_scope(scope).filter(move |s| s.is_known_to_pgbouncer(scope));
+        let counts = [Global, Database, User, Peer].map(|scope| known(scope).count());
+        // main.c and loader.c of 1.25.2, Windows' `service_name` left out.
+        assert_eq!(counts, [98, 22, 9, 3]);
+        for setting in GLOBAL.iter().chain(ENTRY) {
+            let mut places = setting.known_to_pgbouncer.iter();
+            assert!(
+                places.all(|scope| setting.scopes.contains(scope)),
+                "{}",
+                setting.name
+            );
+        }
     }
 
     #[test]

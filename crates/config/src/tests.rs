@@ -298,7 +298,7 @@ fn every_mistake_is_found_and_placed() {
         "early = 1\n\
          [pgbouncer]\nlisten_port = 70000\npool_mode = transactoin\nlisten_prot = 1\n\
          server_lifetime = -1\nlog_stats = yes\nauth_dbname = pgbouncer\nstats_period = 0\n\
-         [databases]\npgbouncer = host=a\na = host\nb = hots=a\nc = port=0\nd = pool_size=x\n\
+         [databases]\npgbouncer = host=a\na = host\nb = hots=a\nc = port=0\nd = pool_size=x foo=bar\n\
          e = password=oops port=0\n\
          [users]\nf = pool_mode=x\ng = host=a\n\
          [peers]\n0 = host=a\n1 = port=1\n\
@@ -322,33 +322,23 @@ fn every_mistake_is_found_and_placed() {
          use the reserved \"pgbouncer\" database as an auth_dbname",
         "invalid value \"0\" for parameter stats_period in configuration (h.ini:9): write a number \
          of seconds, not negative, at least 1",
-        "invalid value \"...\" for parameter pgbouncer in configuration (h.ini:11): database \
-         name \"pgbouncer\" is reserved for the console",
-        "invalid value \"...\" for parameter a in configuration (h.ini:12): a word has no \
-         value: write `key=value` pairs parted by blanks, and values with blanks in quotes",
-        "invalid value \"...\" for parameter b in configuration (h.ini:13): unrecognized \
-         connection parameter: hots; did you mean host?",
-        "invalid value \"...\" for parameter c in configuration (h.ini:14): port takes a whole \
-         number",
-        "invalid value \"...\" for parameter d in configuration (h.ini:15): pool_size \
-         takes a whole number",
-        "invalid value \"...\" for parameter e in configuration (h.ini:16): port takes a whole \
-         number",
-        "invalid value \"...\" for parameter f in configuration (h.ini:18): pool_mode \
-         takes one of session, transaction, statement",
-        "invalid value \"...\" for parameter g in configuration (h.ini:19): unrecognized \
-         user parameter: host",
-        "invalid value \"...\" for parameter 0 in configuration (h.ini:21): a peer's id is a \
-         number from 1 to 65535",
-        "invalid value \"...\" for parameter 1 in configuration (h.ini:22): a peer needs host=",
+        "database \"pgbouncer\" (h.ini:11): database name \"pgbouncer\" is reserved for the console",
+        "database \"a\" (h.ini:12): a word has no value: write `key=value` pairs parted by blanks, and \
+         values with blanks in quotes",
+        "database \"b\", hots (h.ini:13): there is no such setting; did you mean host?",
+        "database \"c\", port = 0 (h.ini:14): write a whole number from 1 to 65535",
+        "database \"d\", pool_size = x (h.ini:15): write a whole number",
+        "database \"d\", foo (h.ini:15): there is no such setting",
+        "database \"e\", port (h.ini:16): write a whole number from 1 to 65535",
+        "user \"f\", pool_mode = x (h.ini:18): write one of session, transaction, statement",
+        "user \"g\", host (h.ini:19): there is no such setting",
+        "peer \"0\" (h.ini:21): a peer's id is a number from 1 to 65535",
+        "peer \"1\" (h.ini:22): a peer needs host=",
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
          [databases], [users] and [peers]",
-        "invalid value \"...\" for parameter 2 in configuration (h.ini:26): port takes a \
-         whole number",
-        "invalid value \"...\" for parameter 3 in configuration (h.ini:27): host takes \
-         any text",
-        "invalid value \"...\" for parameter 4 in configuration (h.ini:28): unrecognized \
-         connection parameter: user",
+        "peer \"2\", port = x (h.ini:26): write a whole number from 1 to 65535",
+        "peer \"3\", host = , (h.ini:27): write names or addresses, parted by commas",
+        "peer \"4\", user (h.ini:28): there is no such setting",
     ];
     let (meaning, grammar) = seen.split_at(seen.len() - 2);
     assert!(
@@ -662,7 +652,8 @@ fn passwords_are_not_printed() {
         "a=password=very oops",
         "a=password=oops port=x",
         "a=password='oops",
-        "a=port=oops",
+        "a=password=very port=oops",
+        "a=port=oops passwd=very",
     ] {
         let said = mistakes(&format!("[databases]\n{entry}"));
         assert!(
@@ -724,4 +715,29 @@ fn included_files_go_on_in_their_section() {
     let config = good("[pgbouncer]\nverbose=1\n%include more.ini\nbob = pool_size=4\n");
     assert_eq!(config.user("alice").unwrap().pool_size, Some(3));
     assert_eq!(config.user("bob").unwrap().pool_size, Some(4));
+}
+
+#[test]
+fn what_pgbouncer_refuses_is_listed_with_its_line() {
+    let text = "[databases]\na = host=a sslmode=require query_wait_timeout=5 pool_size=4\n\
+                [users]\nu = pin_limit=3 pool_size=2\n\
+                [pgbouncer]\nquery_wait_timeout = 5\nsession_state = share\n%include more.ini\n";
+    let mut files = |_: &str| Ok("pool_idle_timeout = 9\nmax_client_conn = 7\n".to_owned());
+    let reading = Config::read("h.ini", text, &mut files);
+    assert_eq!(reading.mistakes, []);
+    let seen: Vec<_> = reading
+        .beyond_pgbouncer
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            "[databases] a sslmode (h.ini:2)",
+            "[databases] a query_wait_timeout (h.ini:2)",
+            "[users] u pin_limit (h.ini:4)",
+            "[pgbouncer] session_state (h.ini:7)",
+            "[pgbouncer] pool_idle_timeout (more.ini:1)",
+        ]
+    );
 }

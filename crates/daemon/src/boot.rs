@@ -1,11 +1,12 @@
 //! Before the work begins: the configuration, who we are, where we are, how much we may open.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-use howdah_pooler::config::{AuthType, Config, Globals, Mistake, Reading, Warning};
+use howdah_pooler::config::{AuthType, Beyond, Config, Globals, Mistake, Reading, Warning};
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
@@ -348,6 +349,7 @@ pub fn check(arguments: &Arguments) -> bool {
         config,
         mut mistakes,
         warnings,
+        beyond_pgbouncer,
     } = Config::read(path, &text, &mut read_file);
     mistakes.extend(judge_machine(&config));
     Mistake::sort(&mut mistakes, path);
@@ -369,7 +371,26 @@ pub fn check(arguments: &Arguments) -> bool {
     if errors.is_empty() {
         println!("{path}: the configuration is right");
     }
+    print!("{}", way_back(&beyond_pgbouncer));
     errors.is_empty()
+}
+
+/// What must go before PgBouncer takes the file again.
+fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
+    if beyond_pgbouncer.is_empty() {
+        return String::new();
+    }
+    let mut text = "PgBouncer 1.25.2 refuses the file as long as these settings are in it:\n".to_string();
+    let shown = |beyond: &Beyond| match beyond.section.split_once(' ') {
+        Some((section, entry)) => format!("{} of {entry} in {section}", beyond.setting),
+        None => beyond.setting.to_string(),
+    };
+    let names: Vec<_> = beyond_pgbouncer.iter().map(shown).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (name, beyond) in names.iter().zip(beyond_pgbouncer) {
+        let _ = writeln!(text, "  {name:width$}  {}", beyond.place);
+    }
+    text
 }
 
 /// What is hardly meant: said by `--check` and at start.
