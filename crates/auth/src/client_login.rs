@@ -81,7 +81,7 @@ impl ClientLogin {
         let secret = || setup.secret.cloned();
         match (setup.method, setup.secret) {
             (Method::Any, _) | (Method::Trust, Some(_)) => over(Step::Done(Admitted::default())),
-            (Method::Trust, None) => over(refuse(TRUST_FAILED, NO_SUCH_USER)),
+            (Method::Trust, None) => over(refuse(TRUST_FAILED, NO_SECRET)),
             (Method::Plain, _) => {
                 let state = State::Plain {
                     user: user(),
@@ -120,7 +120,7 @@ impl ClientLogin {
                     Err(detail) => return refuse(PASSWORD_FAILED, detail),
                 };
                 let Some(secret) = usable(secret.as_ref()) else {
-                    return refuse(PASSWORD_FAILED, NO_SUCH_USER);
+                    return refuse(PASSWORD_FAILED, NO_SECRET);
                 };
                 admit_if(md5::check(&user, secret, salt, given))
             }
@@ -169,7 +169,7 @@ impl ClientLogin {
             Err(detail) => return refuse(PASSWORD_FAILED, detail),
         };
         let Some(secret) = secret else {
-            return refuse(PASSWORD_FAILED, NO_SUCH_USER);
+            return refuse(PASSWORD_FAILED, NO_SECRET);
         };
         match plain::check(user, secret, password) {
             plain::Check::Known(right) => admit_if(right),
@@ -204,9 +204,11 @@ impl ClientLogin {
     }
 }
 
-const NO_SUCH_USER: &str = "no such user, or the user has no password";
+/// A refusal's detail: no secret is known of the user.
+pub const NO_SECRET: &str = "no such user, or the user has no password";
 const OUT_OF_TURN: &str = "message out of turn";
-const WRONG_PASSWORD: &str = "wrong password";
+/// A refusal's detail: the password is another.
+pub const WRONG_PASSWORD: &str = "password authentication failed";
 
 fn refuse(text: &'static str, detail: &'static str) -> ClientStep {
     Step::Refuse(Refusal::new(text, detail))
@@ -244,7 +246,7 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
             Some(verifier) => Against::Verifier(verifier),
             None => nothing("the user's SCRAM secret is malformed"),
         },
-        None => nothing(NO_SUCH_USER),
+        None => nothing(NO_SECRET),
     }
 }
 

@@ -32,7 +32,9 @@ pub mod verifier;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use client_login::{Admitted, ClientLogin, ClientLoginSetup, ClientStep};
+pub use client_login::{
+    Admitted, ClientLogin, ClientLoginSetup, ClientStep, NO_SECRET, WRONG_PASSWORD,
+};
 pub use require::RequireAuth;
 pub use secret::Secret;
 pub use server_login::{ChannelBinding, ServerLogin, ServerLoginSetup, ServerStep};

@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
+use super::client_login::WRONG_PASSWORD;
 use super::scram::{
     self, BINDING_TYPE, BindingFlag, ClientFinal, ClientFirst, Key, Malformed, Nonce,
 };
@@ -292,5 +293,5 @@ impl From<Malformed> for Refusal {
 }
 
 fn wrong_password<D>() -> Step<Vec<u8>, D> {
-    Step::Refuse(Refusal::new(SASL_FAILED, "wrong password"))
+    Step::Refuse(Refusal::new(SASL_FAILED, WRONG_PASSWORD))
 }

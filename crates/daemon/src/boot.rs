@@ -380,13 +380,18 @@ fn way_back(beyond_pgbouncer: &[Beyond]) -> String {
     if beyond_pgbouncer.is_empty() {
         return String::new();
     }
-    let mut text = "PgBouncer 1.25.2 refuses the file as long as these settings are in it:\n".to_string();
+    let mut text =
+        "PgBouncer 1.25.2 refuses the file as long as these settings are in it:\n".to_string();
     let shown = |beyond: &Beyond| match beyond.section.split_once(' ') {
         Some((section, entry)) => format!("{} of {entry} in {section}", beyond.setting),
         None => beyond.setting.to_string(),
     };
     let names: Vec<_> = beyond_pgbouncer.iter().map(shown).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
     for (name, beyond) in names.iter().zip(beyond_pgbouncer) {
         let _ = writeln!(text, "  {name:width$}  {}", beyond.place);
     }

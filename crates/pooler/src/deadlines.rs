@@ -152,6 +152,13 @@ impl Pooler {
             (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
+            // As with PgBouncer, asking who a client is counts as waiting for a server.
+            (client::State::Lookup, Some(pool)) => {
+                let limit = nanos(globals.client_login_timeout);
+                deadlines.add(client.connected, limit, Fault::LoginTimeout);
+                let limit = pool.terms.query_wait_timeout;
+                deadlines.add(client.request(), limit, Fault::QueryWait);
+            }
             (client::State::Welcome, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);

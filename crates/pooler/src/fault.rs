@@ -213,7 +213,7 @@ impl Fault {
         use Fault::*;
         match self {
             Config(_) | ServerBytes(_) | Mistake => Level::Error,
-            ServerLogin(..) | ServerParameter(..) => Level::Warning,
+            ServerParameter(..) => Level::Warning,
             _ => Level::Log,
         }
     }

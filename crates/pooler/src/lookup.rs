@@ -138,6 +138,7 @@ impl Pooler {
         if let Some(client) = self.clients.get_mut(id) {
             client.is_looked_up(pool_id, self.now);
         }
+        self.watch_client(id);
         self.await_server(id, pool_id);
         self.need(pool_id, out);
     }

@@ -158,6 +158,17 @@ pub fn error(buf: &mut Vec<u8>, severity: &str, sqlstate: &str, text: &str) {
     fields(buf, backend::ERROR, severity, sqlstate, text, None);
 }
 
+/// Likewise, with a detail.
+pub fn error_with_detail(
+    buf: &mut Vec<u8>,
+    severity: &str,
+    sqlstate: &str,
+    text: &str,
+    detail: &str,
+) {
+    fields(buf, backend::ERROR, severity, sqlstate, text, Some(detail));
+}
+
 /// NoticeResponse with severity, SQLSTATE, message and perhaps a detail.
 pub fn notice(buf: &mut Vec<u8>, severity: &str, sqlstate: &str, text: &str, detail: Option<&str>) {
     fields(buf, backend::NOTICE, severity, sqlstate, text, detail);

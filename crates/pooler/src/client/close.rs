@@ -30,8 +30,10 @@ impl Pooler {
         let told = fault.is_told() && between && !mute;
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
-            out.send_with(Peer::Client(id), |buf| {
-                write::error(buf, "FATAL", &sqlstate, &text)
+            let detail = self.why_in_vain(id, &fault);
+            out.send_with(Peer::Client(id), |buf| match &detail {
+                Some(detail) => write::error_with_detail(buf, "FATAL", &sqlstate, &text, detail),
+                None => write::error(buf, "FATAL", &sqlstate, &text),
             });
             if self.config.globals.log_pooler_errors {
                 self.note_client(Level::Warning, id, &format!("pooler error: {fault}"), out);

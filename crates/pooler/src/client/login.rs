@@ -13,8 +13,8 @@ use rand_chacha::rand_core::RngCore;
 use super::demand::Demand;
 use super::{Client, State};
 use crate::auth::{
-    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, ScramKeys,
-    Secret, Step, plain,
+    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, NO_SECRET,
+    ScramKeys, Secret, Step, WRONG_PASSWORD, plain,
 };
 use crate::config::{AuthType, Authority, Database, IdentMap};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
@@ -188,13 +188,27 @@ impl Pooler {
             }
             Step::Refuse(refusal) => {
                 self.doubt(id);
-                self.note_client(Level::Warning, id, &refusal.detail, out);
+                let (level, line) = self.refusal_line(id, &refusal.detail);
+                self.note_client(level, id, &line, out);
                 let text = match refusal.text {
                     Cow::Borrowed(text) => text,
                     Cow::Owned(_) => "authentication failed",
                 };
                 self.disconnect(id, Fault::LoginFailed(text), out);
             }
+        }
+    }
+
+    /// What the log says of a refusal: PgBouncer's lines, where it has one.
+    fn refusal_line(&self, id: ClientId, detail: &str) -> (Level, String) {
+        let user = &self.clients.at(id).user;
+        match detail {
+            WRONG_PASSWORD => (Level::Error, detail.into()),
+            NO_SECRET if self.config.user(user).is_some_and(|user| user.listed) => {
+                (Level::Warning, format!("the user has no password: {user}"))
+            }
+            NO_SECRET if !self.needs_lookup(id) => (Level::Log, format!("no such user: {user}")),
+            _ => (Level::Warning, detail.into()),
         }
     }
 
@@ -381,7 +395,7 @@ impl Pooler {
         let has_secret = listed.is_some_and(|user| user.secret.is_some());
         let key = PoolKey::new(name, self.pool_user(&database, user));
         if database.auto && self.pools.find(&key).is_none() {
-            let text = format!("registered new auto-database: db={}", key.database);
+            let text = format!("registered new auto-database: {}", key.database);
             self.note_client(Level::Log, id, &text, out);
         }
         let pool_id = self.pool_for(key, &database);

@@ -1,6 +1,8 @@
 //! Why clients wait for a server of a pool.
 
+use crate::client;
 use crate::event::ClientId;
+use crate::fault::Fault;
 use crate::mail::HeldBy;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -158,13 +160,28 @@ impl Pooler {
             false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
         };
         let before = waiting.partition_point(|(_, since)| *since < client.request());
+        let lookup = match client.state() {
+            client::State::Lookup => "It waits for auth_query. ",
+            _ => "",
+        };
         Some(format!(
-            "Reason: {}. Place in the queue: {} of {}. Waiting for {} s.",
+            "{lookup}Reason: {}. Place in the queue: {} of {}. Waiting for {} s.",
             reason.text(),
             before + 1,
             waiting.len().max(before + 1),
             self.now.0.saturating_sub(client.request().0) / 1_000_000_000,
         ))
+    }
+
+    /// What kept a client waiting whose time for that is up.
+    pub(crate) fn why_in_vain(&self, id: ClientId, fault: &Fault) -> Option<String> {
+        match fault {
+            Fault::QueryWait
+            | Fault::QueryTimeoutWaiting
+            | Fault::LoginTimeout
+            | Fault::LoginTimeoutServerDown => self.wait_detail(id),
+            _ => None,
+        }
     }
 
     /// A server executes something: it owes an answer.

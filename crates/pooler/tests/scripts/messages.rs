@@ -162,11 +162,14 @@ fn backend(tag: u8, body: &[u8]) -> String {
         b'C' => format!("C({})", text(command_tag(body).unwrap())),
         b'E' | b'N' => {
             let fields = Fields::new(body);
+            let severity = text(fields.severity());
+            // Why a connection ends is part of what is told.
+            let detail = fields.get(b'D').filter(|_| severity == "FATAL");
             format!(
-                "{}({},{})",
-                text(fields.severity()),
+                "{severity}({},{}{})",
                 text(fields.sqlstate().unwrap_or_default()),
-                text(fields.message())
+                text(fields.message()),
+                detail.map_or_else(String::new, |detail| format!(",{}", text(detail)))
             )
         }
         b'S' => {
