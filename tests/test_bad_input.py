@@ -839,6 +839,48 @@ def test_check_reports_every_mistake(make_howdah):
     assert [word for line in said.splitlines() for word in words if word in line] == list(words)
 
 
+def test_check_lists_what_pgbouncer_refuses(make_howdah):
+    """The way back: settings of our own, with their lines; and what need not stand there any more."""
+    howdah = make_howdah(start=False, pin_limit=3, ignore_startup_parameters="search_path",
+                         databases={"shop": "host=h sslmode=require"})
+    code, said = howdah.check()
+    assert code == 0, said
+    way_back = said.split("PgBouncer 1.25.2 refuses")[1]
+    ini = re.escape(howdah.ini_path)
+    assert re.search(rf"\n  pin_limit +{ini}:\d+\n", way_back), said
+    assert re.search(rf"\n  sslmode of shop in \[databases\] +{ini}:2\n", way_back), said
+    assert "pool_mode" not in way_back
+    assert re.search(r"HINT ignore_startup_parameters \(.*:\d+\) drops .*: search_path\.", said), said
+
+
+def test_check_of_an_entry_names_each_word(make_howdah):
+    """Every word that is wrong, with what would be right."""
+    _, code, said = checked(make_howdah, databases="x = port=99999 pool_size=x foo=bar")
+    assert code == 1
+    errors = [line.split(" (")[0] for line in said.splitlines() if line.startswith("ERROR")]
+    assert errors == ['ERROR database "x", port = 99999', 'ERROR database "x", pool_size = x',
+                      'ERROR database "x", foo'], said
+    assert "write a whole number from 1 to 65535" in said
+
+
+def test_check_looks_at_both_sides_of_tls(make_howdah):
+    """What is wrong on one side does not hide the other."""
+    settings = ("client_tls_sslmode = require\nclient_tls_key_file = /nope/key\n"
+                "client_tls_cert_file = /nope/crt\nserver_tls_sslmode = verify-ca\n"
+                "server_tls_ca_file = /nope/ca")
+    _, code, said = checked(make_howdah, settings=settings)
+    assert code == 1 and "/nope/key" in said and "/nope/ca" in said, said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can check as root")
+def test_check_as_root(make_howdah):
+    """Who may read every file is told that the pooler may not."""
+    howdah = make_howdah(start=False)
+    told = subprocess.run([howdah.program, "--check", howdah.ini_path], capture_output=True, text=True)
+    assert "WARNING this check ran as root" in told.stderr
+    assert "root" not in howdah.check()[1]
+
+
 def test_check_reports_paths_beside_other_mistakes(make_howdah):
     """What can't be opened is found although the file has other mistakes, in the order of lines."""
     settings = "logfile = /no/such/folder/log\npool_mode = carpool\npidfile = /proc/nothing/pid"

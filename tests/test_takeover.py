@@ -1,6 +1,7 @@
 """SUSPEND, and a new process that takes over from a running one (-R)."""
 
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -625,6 +626,66 @@ def test_what_the_service_manager_is_told(make_howdah):
         assert notify.next() == {"STOPPING": "1"}
         assert howdah.wait() == 0
 
+
+
+def test_whom_the_service_manager_is_told_to_be_the_main_process(make_howdah):
+    """The old process names its successor before it ends, and its own end is not the service's."""
+    howdah = make_howdah(start=False)
+    notify = Notify(howdah.folder)
+    environment = {**os.environ, "NOTIFY_SOCKET": notify.path}
+    howdah.child = howdah.spawn("--quiet", howdah.ini_path, env=environment)
+    assert notify.next() == {"READY": "1"}
+    with howdah.connect() as client:
+        client.rows("begin")
+        old, howdah.child = howdah.child, howdah.spawn("-R", "--quiet", howdah.ini_path,
+                                                       env=environment)
+        told = [notify.next(), notify.next()]
+        main = {"MAINPID": str(howdah.child.pid)}
+        assert main in told and {"READY": "1", **main} in told, told
+        # One who was left behind: it is told to end, and the service is not.
+        old.send_signal(signal.SIGHUP)
+        old.send_signal(signal.SIGTERM)
+    assert old.wait(30) == 0
+    notify.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        notify.next()
+    howdah.signal(signal.SIGTERM)
+    notify.socket.settimeout(15)
+    assert notify.next() == {"STOPPING": "1"}
+
+
+@pytest.mark.own
+def test_reload_by_the_unit(make_howdah):
+    """ExecReload: the same program reads its configuration anew, another one takes over."""
+    howdah = make_howdah()
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "packaging",
+                          "howdah-reload")
+    program = os.readlink(f"/proc/{howdah.child.pid}/exe")
+    newer = os.path.join(howdah.folder, "howdah")
+    shutil.copy2(program, newer)
+    os.chmod(newer, 0o755)
+    machine.hand_over(script_copy := shutil.copy2(script, howdah.folder))
+
+    def reload(program, ini):
+        child = machine.spawn(
+            ["sh", script_copy, program, ini], stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=howdah.folder,
+            env={**os.environ, "MAINPID": str(howdah.child.pid)})
+        return child.wait(60)
+
+    with howdah.connect() as client:
+        mark = howdah.log_mark()
+        assert reload(program, howdah.ini_path) == 0
+        howdah.wait_for_log("got SIGHUP, re-reading config", since=mark)
+        assert howdah.running()
+        # A program that can't start leaves the running one alone.
+        assert reload(newer, howdah.ini_path + ".missing") == 1
+        assert howdah.running() and client.value("select 1") == "1"
+        assert reload(newer, howdah.ini_path) == 0
+        assert howdah.wait() == 0
+        assert client.value("select 2") == "2"
+    with pytest.raises(wire.Ended):
+        howdah.console("SHUTDOWN")
 
 
 # Two consoles that say TAKEOVER as nearly at once as can be, and then leave, whatever they hear.

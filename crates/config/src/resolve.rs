@@ -343,7 +343,10 @@ impl Resolver {
         place: &Place,
         mut assign: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), String> {
-        for (key, value) in connstr::parse(text)? {
+        let pairs = connstr::parse(text)?;
+        // Beside a password any value may be a part of it, as where a blank is in it.
+        let has_password = pairs.iter().any(|(key, _)| key.contains("pass"));
+        for (key, value) in pairs {
             let Some(setting) = table::find(scope, &key) else {
                 let near = did_you_mean(scope, &key);
                 self.mistaken_pair(name, &key, format!("there is no such setting{near}"), place);
@@ -354,8 +357,7 @@ impl Resolver {
             }
             self.note_beyond(scope, setting, format!(" {name}"), place);
             if let Err(why) = assign(&key, &value) {
-                // Of an entry with a password any word may be a part of it, as where a blank is in it.
-                let pair = if text.contains("passw") {
+                let pair = if has_password {
                     key
                 } else {
                     format!("{key} = {value}")

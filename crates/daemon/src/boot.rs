@@ -5,8 +5,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 
-use howdah_pooler::config::{AuthType, Beyond, Config, Globals, Mistake, Reading, Warning};
+use howdah_pooler::config::{
+    AuthType, Beyond, Config, Globals, Mistake, Reading, SslMode, Warning,
+};
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
@@ -357,7 +360,9 @@ pub fn check(arguments: &Arguments) -> bool {
     let broken = warnings.iter().filter(|warning| warning.broken);
     errors.extend(broken.map(Warning::to_string));
     errors.extend(crate::authority::missing(&config));
-    let advice = advice(&config);
+    let mut advice = advice(&config);
+    advice.extend(checked_as_root(&config.globals, arguments));
+    let needless = needless(&config);
     errors.extend(Source::new(arguments).with_arguments(config).err());
     for error in &errors {
         eprintln!("ERROR {error}");
@@ -371,8 +376,36 @@ pub fn check(arguments: &Arguments) -> bool {
     if errors.is_empty() {
         println!("{path}: the configuration is right");
     }
+    if let Some(text) = needless {
+        println!("HINT {text}");
+    }
     print!("{}", way_back(&beyond_pgbouncer));
     errors.is_empty()
+}
+
+/// The check did not see what the pooler will see.
+fn checked_as_root(globals: &Globals, arguments: &Arguments) -> Option<String> {
+    let user = arguments.user.as_ref().or(globals.user.as_ref());
+    let stays_root = user.is_none_or(String::is_empty);
+    (Uid::effective().is_root() && stays_root).then(|| {
+        "this check ran as root, who may read every file, and Howdah does not run as root: check as \
+         the user that it will have (runuser -u postgres -- howdah --check ...), or set user"
+            .into()
+    })
+}
+
+/// What somebody who comes from PgBouncer can take out.
+fn needless(config: &Config) -> Option<String> {
+    let ignored = config.globals.ignore_startup_parameters.iter();
+    let ignored: Vec<_> = ignored.map(String::as_str).collect();
+    let place = config.written.get("ignore_startup_parameters")?;
+    (!ignored.is_empty()).then(|| {
+        format!(
+            "ignore_startup_parameters ({place}) drops what clients ask for at connect: {}. Without that \
+             line each client gets what it asks for",
+            ignored.join(", ")
+        )
+    })
 }
 
 /// What must go before PgBouncer takes the file again.
@@ -478,12 +511,30 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
     }
     if let Err(bad) = Contexts::build(config, TicketSeed::default()) {
         let remedy = "put it right, or switch TLS off on that side (sslmode = disable)";
+        let clients_side = bad.setting.starts_with("client_tls");
         wrong(bad.setting, bad.text, remedy);
+        // What is wrong with the servers' side is found once the clients' side is out of the way.
+        if clients_side
+            && let Err(bad) =
+                Contexts::build(&without_tls_to_clients(config), TicketSeed::default())
+        {
+            wrong(bad.setting, bad.text, remedy);
+        }
     }
     if let Err(Fatal(text)) = find_user(globals.user.as_deref()) {
         wrong("user", text, "name a user of this machine");
     }
     mistakes
+}
+
+fn without_tls_to_clients(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.globals.client_tls_sslmode = SslMode::Disable;
+    let databases = config.databases.values_mut().chain(&mut config.fallback);
+    for database in databases {
+        Arc::make_mut(database).client_tls_sslmode = None;
+    }
+    config
 }
 
 /// Whether a file can be opened for writing, or created. Nothing is changed.

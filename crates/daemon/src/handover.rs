@@ -13,6 +13,7 @@ use howdah_pooler::parcel::{self, Estate, Freight, Parcel};
 use crate::control::{Control, Heard};
 use crate::leave;
 use crate::log;
+use crate::systemd;
 use crate::takeover::{self, Successor};
 
 /// How often those left behind may follow.
@@ -233,6 +234,7 @@ impl Control {
              those left are served until they can follow, or leave"
         ));
         self.handover.succeeded = true;
+        systemd::succeeded_by(successor.process());
         self.serve_left_behind(successor);
     }
 

@@ -3,6 +3,10 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Another process is the service now.
+static SUCCEEDED: AtomicBool = AtomicBool::new(false);
 
 /// We serve.
 pub fn ready() {
@@ -25,11 +29,24 @@ pub fn stopping() {
     notify("STOPPING=1");
 }
 
+/// Another process has taken our place. As the main process we tell who: if we ended before the
+/// successor said so itself, systemd would end the service. What becomes of us from now on is not
+/// the service's state. (With `NotifyAccess=all` our STOPPING would end the successor, too.)
+pub fn succeeded_by(process: Option<i32>) {
+    if let Some(process) = process {
+        notify(&format!("MAINPID={process}"));
+    }
+    SUCCEEDED.store(true, Ordering::Relaxed);
+}
+
 /// Nobody listens where NOTIFY_SOCKET is not set; a message that is lost changes nothing for us.
 fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };
+    if SUCCEEDED.load(Ordering::Relaxed) {
+        return;
+    }
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),

@@ -53,6 +53,10 @@ const FREIGHT_MAX: u64 = 1 << 30;
 /// The longest message of the console that is looked at, in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
+/// What is said of a process that does not know TAKEOVER.
+const NO_HEIR: &str = "it is no Howdah that hands over (PgBouncer does not): stop it first, then \
+                       start without -R";
+
 const READY: u8 = b'R';
 const GO: u8 = b'G';
 
@@ -129,7 +133,15 @@ impl Predecessor {
         write::query(&mut query, command.as_bytes());
         self.stream.write_all(&query).map_err(text)?;
         self.wait_at_most(REST)?;
-        while self.message()?.0 != b'C' {}
+        loop {
+            match self.message() {
+                Ok((b'C', _)) => break,
+                Ok(_) => {}
+                // Nobody else answers so to this command: PgBouncer, or a Howdah without it.
+                Err(why) if why.starts_with("invalid command") => return Err(NO_HEIR.into()),
+                Err(why) => return Err(why),
+            }
+        }
         self.freight(
             &globals
                 .track_extra_parameters
@@ -310,6 +322,12 @@ impl Successor {
         let mut byte = [0];
         self.stream.read_exact(&mut byte)?;
         Ok(byte[0])
+    }
+
+    /// Its process, as it was when it connected.
+    pub fn process(&self) -> Option<i32> {
+        let peer = sockopt::socket_peercred(&self.stream).ok()?;
+        Some(peer.pid.as_raw_nonzero().get())
     }
 
     /// Everything is the successor's from now on.
