@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import struct
+import subprocess
 from typing import Callable, NamedTuple
 
 import pytest
@@ -869,7 +870,7 @@ def test_check_looks_at_both_sides_of_tls(make_howdah):
                 "client_tls_cert_file = /nope/crt\nserver_tls_sslmode = verify-ca\n"
                 "server_tls_ca_file = /nope/ca")
     _, code, said = checked(make_howdah, settings=settings)
-    assert code == 1 and "/nope/key" in said and "/nope/ca" in said, said
+    assert code == 1 and "/nope/crt" in said and "/nope/ca" in said, said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can check as root")
