@@ -654,6 +654,37 @@ def test_whom_the_service_manager_is_told_to_be_the_main_process(make_howdah):
     assert notify.next() == {"STOPPING": "1"}
 
 
+# A console that answers as PgBouncer's: AuthenticationOk, ReadyForQuery, one row, ReadyForQuery.
+LIKE_PGBOUNCER = r"""
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("listens", flush=True)
+client, _ = listener.accept()
+client.recv(4096)
+client.sendall(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\5I")
+client.recv(4096)
+client.sendall(b"D\0\0\0\x1a\0\1\0\0\0\x10PgBouncer 1.25.2Z\0\0\0\5I")
+client.recv(4096)
+"""
+
+
+def test_takeover_of_pgbouncer(make_howdah):
+    """The slip of those who move: they are told whom they met, and what to do. So is who says -d:
+    it is found out before the process goes into the background."""
+    howdah = make_howdah(start=False, pidfile="pid")
+    for options in ["-R"], ["-d", "-R"]:
+        other = machine.spawn(["/usr/bin/python3", "-c", LIKE_PGBOUNCER, howdah.socket_path],
+                              stdout=subprocess.PIPE, text=True)
+        assert other.stdout.readline() == "listens\n"
+        code, said = howdah.run_to_end(*options, howdah.ini_path)
+        assert code == 1 and ("cannot take over the old process: PgBouncer 1.25.2 does not hand over "
+                              "to Howdah: stop it, then start without -R") in said, said
+        assert other.wait(15) == 0
+        os.unlink(howdah.socket_path)
+
+
 @pytest.mark.own
 def test_reload_by_the_unit(make_howdah):
     """ExecReload: the same program reads its configuration anew, another one takes over."""

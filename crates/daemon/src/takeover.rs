@@ -53,10 +53,6 @@ const FREIGHT_MAX: u64 = 1 << 30;
 /// The longest message of the console that is looked at, in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
-/// What is said of a process that does not know TAKEOVER.
-const NO_HEIR: &str = "it is no Howdah that hands over (PgBouncer does not): stop it first, then \
-                       start without -R";
-
 const READY: u8 = b'R';
 const GO: u8 = b'G';
 
@@ -83,6 +79,7 @@ impl Predecessor {
         let known = found.is_our_own_user();
         known
             .and_then(|()| found.log_in())
+            .and_then(|()| found.is_howdah())
             .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))?;
         Ok(Some(found))
     }
@@ -117,6 +114,30 @@ impl Predecessor {
         }
     }
 
+    /// Makes sure that it knows how to hand over.
+    fn is_howdah(&mut self) -> Result<(), String> {
+        let mut query = Vec::new();
+        write::query(&mut query, b"SHOW VERSION");
+        self.stream.write_all(&query).map_err(text)?;
+        let mut version = String::new();
+        loop {
+            match self.message()? {
+                // One column: their number and its length come before it.
+                (b'D', row) => {
+                    version = String::from_utf8_lossy(row.get(6..).unwrap_or_default()).into_owned()
+                }
+                (b'Z', _) => break,
+                _ => {}
+            }
+        }
+        if version.starts_with("Howdah ") {
+            return Ok(());
+        }
+        Err(format!(
+            "{version} does not hand over to Howdah: stop it, then start without -R"
+        ))
+    }
+
     /// Has the process bring everything to rest and give it to us.
     ///
     /// # Errors
@@ -133,15 +154,7 @@ impl Predecessor {
         write::query(&mut query, command.as_bytes());
         self.stream.write_all(&query).map_err(text)?;
         self.wait_at_most(REST)?;
-        loop {
-            match self.message() {
-                Ok((b'C', _)) => break,
-                Ok(_) => {}
-                // Nobody else answers so to this command: PgBouncer, or a Howdah without it.
-                Err(why) if why.starts_with("invalid command") => return Err(NO_HEIR.into()),
-                Err(why) => return Err(why),
-            }
-        }
+        while self.message()?.0 != b'C' {}
         self.freight(
             &globals
                 .track_extra_parameters
