@@ -265,6 +265,10 @@ impl Pooler {
         if !client.parked || client.leaving || client.is_held_by_tls(self.janitor.tls_travels) {
             return None;
         }
+        // Nobody is to wait until a slow reader has read.
+        if client.congested {
+            return None;
+        }
         if !server.may_travel() || server.is_tls() {
             return None;
         }

@@ -35,6 +35,8 @@ pub struct Line {
     rests_until: Time,
     /// It has said what is no TLS.
     spoilt: bool,
+    /// Something was said in clear text that must not be believed.
+    meddled: bool,
     /// The other side has begun its handshake.
     begun: bool,
 }
@@ -49,6 +51,7 @@ impl Line {
             sealed: Vec::new(),
             rests_until: Time(0),
             spoilt: false,
+            meddled: false,
             begun: false,
         }
     }
@@ -62,6 +65,7 @@ impl Line {
     pub fn may_begin(&self, secrecy: Secrecy) -> bool {
         match secrecy {
             Secrecy::Clear => self.tls.is_none(),
+            _ if self.meddled => false,
             Secrecy::Preferred(_) => self.tls.is_some() || self.refused,
             Secrecy::Required => self.tls.is_some(),
         }
@@ -89,10 +93,15 @@ impl Line {
         }
     }
 
-    /// The handshake comes to nothing: silence for long, an alert, or what is no TLS.
+    /// The handshake comes to nothing: silence for long, an alert, or what is no TLS, before it or in it.
     fn spoil(&mut self, world: &mut World) {
         self.spoilt = true;
-        match world.chance.within(0..=2) {
+        match world.chance.within(0..=3) {
+            // Somebody in between says a word before the handshake.
+            3 => {
+                self.meddled = true;
+                world.write(self.socket, b"N\0\0\0\x08SX\0\0");
+            }
             0 => self.rest(40_000_000_000, world),
             1 => drop(self.alert(world)),
             _ => self
