@@ -541,6 +541,25 @@ def test_listen(pool):
         assert listener.quiet()
 
 
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_ones_own_notifications_bear_ones_own_process_id(pool, mode):
+    """The one that was told at login, which drivers compare."""
+    howdah = pool(2, pool_mode=mode)
+    with howdah.connect() as listener, howdah.connect() as other:
+        server = listener.value("listen news; select pg_backend_pid()")
+        for payload in ("", "x" * 7000):
+            told = listener.ask(query(f"notify news, '{payload}'; select 1"))
+            own = next(reply for reply in told if reply.tag == "A")
+            assert own.body == listener.pid.to_bytes(4, "big") + f"news\0{payload}\0".encode()
+            other.rows(f"notify news, '{payload}'")
+            heard = listener.read()
+            assert heard.tag == "A"
+            assert int.from_bytes(heard.body[:4], "big") not in (listener.pid, int(server))
+        listener.send(query("begin; notify news; notify news, 'b'; commit"))
+        listener.read_until("Z")
+        assert listener.value("select 1") == "1"
+
+
 def test_half_a_message(pool):
     """A client that leaves in the middle of a transaction leaves nothing."""
     howdah = pool()

@@ -27,6 +27,7 @@ use subtle::ConstantTimeEq;
 
 use crate::Seeded;
 use crate::cancel::{Keys, OldKey};
+use crate::client::Client;
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Out, Question, Time, WorkerId};
 use crate::fault::Fault;
@@ -194,6 +195,13 @@ fn is_secret(peer: u32, pid: u32, own: &[u8], secret: &[u8]) -> bool {
         *last |= TTL_MASK;
     }
     own.ct_eq(&fresh).into()
+}
+
+/// The process id that a client was told at login.
+pub(crate) fn login_pid(keys: &Keys, peering: &Peering, id: ClientId, client: &Client) -> u32 {
+    let told = client.old_key.as_ref().map(|key| key.pid);
+    told.or_else(|| peering.keys_of.get(&id).map(|key| key.pid()))
+        .unwrap_or_else(|| keys.of(id, client.long_key).0)
 }
 
 impl Pooler {

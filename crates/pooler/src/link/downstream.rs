@@ -6,6 +6,7 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
 use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
+use crate::cancel::Keys;
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
@@ -13,6 +14,7 @@ use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Refusal, Reply};
 use crate::limits;
 use crate::params::Params;
+use crate::peer::{Peering, login_pid};
 use crate::server::{Ending, Server};
 use crate::standby;
 use crate::statement::SchemaId;
@@ -54,6 +56,10 @@ pub struct Downstream<'a> {
     pub schema: SchemaId,
     /// What all connections share.
     pub shared: &'a mut Shared,
+    /// What clients were told at login.
+    pub keys: &'a Keys,
+    /// What clients of peers were told at login.
+    pub peering: &'a Peering,
     /// The hasher of settings' meanings.
     pub meaning: Seeded,
     /// What is to be done.
@@ -166,13 +172,45 @@ impl Downstream<'_> {
             }
             tag::NOTIFICATION if self.server.listens() => {
                 if !self.is_heard_elsewhere(whole(chunk, header)?) {
-                    return self.passing(chunk, header);
+                    return self.notification(chunk, header);
                 }
                 chunk.at += header.total();
                 Ok(())
             }
+            tag::NOTIFICATION => self.notification(chunk, header),
             _ => self.passing(chunk, header),
         }
+    }
+
+    /// A notification that a client has sent itself, on the server that it keeps, bears the process
+    /// id that it was told at login.
+    fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        const PID: usize = HEADER + size_of::<u32>();
+        let nobodys = !self.kept || self.is_nobodys() || header.total() < PID;
+        let Some((id, client)) = self.client.as_ref().filter(|_| !nobodys) else {
+            return self.passing(chunk, header);
+        };
+        let Some(front) = chunk.rest().get(..PID) else {
+            return Err(Flow::Partial);
+        };
+        let key = self.server.key.as_ref();
+        if key.is_none_or(|(pid, _)| pid.to_be_bytes() != front[HEADER..]) {
+            return self.passing(chunk, header);
+        }
+        let pid = login_pid(self.keys, self.peering, *id, client);
+        self.out.send_with(Peer::Client(*id), |buf| {
+            buf.extend_from_slice(&front[..HEADER]);
+            buf.extend_from_slice(&pid.to_be_bytes());
+        });
+        chunk.at += PID;
+        let inbox = &mut self.server.inbox;
+        inbox.left = (header.total() - PID) as u32;
+        inbox.fate = Fate::Relay;
+        inbox.tag = header.tag;
+        if inbox.left == 0 {
+            return self.end(header.tag);
+        }
+        Ok(())
     }
 
     /// Messages whose bodies only pass.

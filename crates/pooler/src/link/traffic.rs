@@ -331,6 +331,8 @@ impl Pooler {
             ),
             schema: pool.schema,
             shared: &mut self.shared,
+            keys: &self.keys,
+            peering: &self.peering,
             meaning: self.keys.meaning(),
             out,
             counts: downstream::Counts::default(),

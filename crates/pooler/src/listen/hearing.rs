@@ -21,6 +21,7 @@ use crate::link::upstream::{Flow, Upstream};
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
+use crate::peer::login_pid;
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 
@@ -435,7 +436,7 @@ impl Pooler {
             return;
         }
         let heard = own.take();
-        let login = self.login_pid(id);
+        let login = login_pid(&self.keys, &self.peering, id, self.clients.at(id));
         for Heard { notification, own } in heard {
             let pid = if own { login } else { notification.pid };
             out.send_with(Peer::Client(id), |buf| {
@@ -454,15 +455,6 @@ impl Pooler {
     pub(crate) fn tell_if_idle(&mut self, id: ClientId, out: &mut Out) {
         if self.clients.get(id).is_some_and(client::Client::listens) && self.may_be_told(id) {
             self.tell_heard(id, out);
-        }
-    }
-
-    /// The process id that a client was told at login.
-    fn login_pid(&self, id: ClientId) -> u32 {
-        let client = self.clients.at(id);
-        match &client.old_key {
-            Some(key) => key.pid,
-            None => self.own_key(id, client.long_key).0,
         }
     }
 
