@@ -11,6 +11,7 @@ mod portals;
 mod queries;
 mod settings;
 mod statements;
+mod states;
 mod transactions;
 
 pub use bank::check_books;
@@ -26,8 +27,23 @@ pub struct Behaviour {
     pub weight: usize,
     /// What it does, in a line.
     pub about: &'static str,
+    /// It needs sessions that keep what they have: `--state`.
+    pub state: bool,
     /// One operation.
     pub run: fn(&mut Client) -> Outcome,
+}
+
+/// A behaviour of sessions that keep what they have.
+const fn state(
+    name: &'static str,
+    weight: usize,
+    run: fn(&mut Client) -> Outcome,
+    about: &'static str,
+) -> Behaviour {
+    Behaviour {
+        state: true,
+        ..row(name, weight, run, about)
+    }
 }
 
 const fn row(
@@ -40,6 +56,7 @@ const fn row(
         name,
         weight,
         about,
+        state: false,
         run,
     }
 }
@@ -262,5 +279,35 @@ pub const ALL: &[Behaviour] = &[
         4,
         disconnects::anywhere,
         "the client vanishes at any byte",
+    ),
+    state(
+        "own_settings",
+        24,
+        states::settings,
+        "settings and roles nobody reports, kept by their session",
+    ),
+    state(
+        "own_tables",
+        12,
+        states::temporary,
+        "temporary tables of several transactions",
+    ),
+    state(
+        "own_locks",
+        12,
+        states::locks,
+        "advisory locks of the session",
+    ),
+    state(
+        "own_cursors",
+        12,
+        states::cursors,
+        "cursors WITH HOLD and SQL's PREPARE",
+    ),
+    state(
+        "disturber",
+        8,
+        states::disturber,
+        "somebody leaves any of these behind and goes",
     ),
 ];

@@ -67,6 +67,11 @@ pub struct Options {
     #[arg(long)]
     pub faults: bool,
 
+    /// Sessions must keep what they have, and see nothing of others': with settings that nobody
+    /// reports, roles, temporary tables, locks, cursors and SQL's PREPARE
+    #[arg(long)]
+    pub state: bool,
+
     /// Milliseconds a client rests after each operation
     #[arg(long, default_value_t = 0.0)]
     pub pause: f64,
@@ -115,6 +120,7 @@ impl Options {
         let chosen: Vec<_> = ALL
             .iter()
             .filter(|behaviour| self.only.is_empty() || has(&self.only, behaviour))
+            .filter(|behaviour| self.state || !behaviour.state || has(&self.only, behaviour))
             .filter(|behaviour| !has(&self.without, behaviour))
             .map(|behaviour| (behaviour, weight(behaviour)))
             .filter(|(_, weight)| *weight > 0)
