@@ -520,5 +520,5 @@ fn may_leave(client: &Client) -> bool {
         && client.inbox.at_boundary()
         && !client.replication.any()
         && !(client.leaving || client.end.is_stalled() || client.parked)
-        && !(client.is_paused() || client.congested)
+        && !(client.is_paused() || client.is_congested())
 }

@@ -310,7 +310,7 @@ impl Pooler {
         let standing = match client.state() {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // Who is slow to read would hold up all others: that client follows in a later round.
-            _ if client.congested => None,
+            _ if client.is_congested() => None,
             // What it listens to is heard here.
             _ if client
                 .session

@@ -120,7 +120,7 @@ pub struct Client {
     /// Receiving from it is off.
     paused: bool,
     /// Its server's replies fill its send queue.
-    pub congested: bool,
+    congested: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
     pub leaving: bool,
     /// What it is told then.
@@ -353,9 +353,19 @@ impl Client {
         self.parting = Some(Box::new(why));
     }
 
-    /// Its send queue is full, or has room again.
-    pub(crate) fn is_congested(&mut self, full: bool) {
-        self.congested = full;
+    /// Its send queue is full.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// Its send queue has become full.
+    pub(crate) fn congests(&mut self) {
+        self.congested = true;
+    }
+
+    /// It has room again.
+    pub(crate) fn drains(&mut self) {
+        self.congested = false;
     }
 
     /// Its entry in the timers has come up.

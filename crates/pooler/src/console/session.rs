@@ -136,7 +136,7 @@ impl Pooler {
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
             let client = gone!(self.clients.get_mut(id));
-            let congested = client.congested;
+            let congested = client.is_congested();
             let session = gone!(client.console_mut());
             if session.wait.is_some() || congested {
                 return;

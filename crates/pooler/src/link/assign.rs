@@ -53,10 +53,10 @@ impl Pooler {
             true => super::bind((client_id, client), (server_id, server)),
             false => super::bind_held((client_id, client), (server_id, server)),
         }
-        if server.congested {
+        if server.is_congested() {
             client.pause(client_id, out);
         }
-        if client.congested {
+        if client.is_congested() {
             server.pause(server_id, out);
         }
         if evict {

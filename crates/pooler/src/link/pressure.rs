@@ -58,8 +58,8 @@ impl Pooler {
         let full = client
             .link()
             .and_then(|s| self.servers.get(s))
-            .is_some_and(|s| s.congested);
-        if full || client.congested {
+            .is_some_and(|s| s.is_congested());
+        if full || client.is_congested() {
             return;
         }
         self.clients.at_mut(id).unpause(id, out);
@@ -71,7 +71,7 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.is_congested(true);
+                client.congests();
                 let link = client.link();
                 // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
                 // reads no more than it can answer, either.
@@ -82,7 +82,7 @@ impl Pooler {
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.is_congested(true);
+                server.congests();
                 if let Some(client) = server.client() {
                     self.clients.at_mut(client).pause(client, out);
                 }
@@ -95,7 +95,7 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.is_congested(false);
+                client.drains();
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
@@ -105,7 +105,7 @@ impl Pooler {
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.is_congested(false);
+                server.drains();
                 if let Some(client) = server.client() {
                     self.unpause_client(client, out);
                 }

@@ -409,7 +409,7 @@ impl Pooler {
     /// A client is idle, or waits for a server, and reads what it is sent.
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
-        if client.is_hushed() || client.congested {
+        if client.is_hushed() || client.is_congested() {
             return false;
         }
         match *client.state() {

@@ -198,7 +198,7 @@ pub struct Server {
     /// Receiving from it is off.
     paused: bool,
     /// Its send queue is full: its client is not read from.
-    pub congested: bool,
+    congested: bool,
     /// The Broker counts it.
     pub permitted: bool,
     /// It is being closed, so that PostgreSQL has room for a server of this worker's pool.
@@ -562,9 +562,19 @@ impl Server {
         self.cut_off = true;
     }
 
-    /// Its send queue is full, or has room again.
-    pub(crate) fn is_congested(&mut self, full: bool) {
-        self.congested = full;
+    /// Its send queue is full.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// Its send queue has become full.
+    pub(crate) fn congests(&mut self) {
+        self.congested = true;
+    }
+
+    /// It has room again.
+    pub(crate) fn drains(&mut self) {
+        self.congested = false;
     }
 
     /// It goes, for a pool of that worker.
