@@ -542,6 +542,7 @@ impl Out {
     }
 
     /// Relays a range of the event at hand; neighbouring ranges become one.
+    #[inline]
     pub fn relay(&mut self, to: Peer, range: Range<usize>) {
         if range.is_empty() {
             return;

@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// A message that awaits a reply was sent (or its reply made).
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, entry: Entry, not_failed: bool) {
         match entry.reply {
             Reply::Query | Reply::Sync => {
@@ -196,7 +196,7 @@ impl Ledger {
     }
 
     /// The entry in front is answered.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
         self.forget(&entry);
@@ -236,6 +236,7 @@ impl Ledger {
     }
 
     /// An entry is taken out.
+    #[inline(always)]
     fn forget(&mut self, entry: &Entry) {
         self.barriers -= u32::from(entry.barrier);
         self.readies -= u32::from(matches!(entry.reply, Reply::Query | Reply::Sync));

@@ -321,6 +321,7 @@ fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
 }
 
 /// The entry in front is answered: takes it out, and what it carries takes effect.
+#[inline]
 pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     let Some(entry) = server.link.ledger.pop() else {
         return;

@@ -95,6 +95,7 @@ impl Pooler {
     }
 
     /// Ends a link. The client is idle from then; the server is its caller's to place.
+    #[inline]
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
         if self.clients.at(client_id).session.is_some() {

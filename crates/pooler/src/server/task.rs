@@ -133,6 +133,7 @@ impl Pooler {
     }
 
     /// Gives a server back to its pool after a client, reset if that is due.
+    #[inline]
     pub(crate) fn release(&mut self, id: ServerId, session: bool, out: &mut Out) {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
