@@ -266,7 +266,7 @@ impl Pooler {
             return None;
         }
         // Nobody is to wait until a slow reader has read.
-        if client.congested {
+        if client.is_congested() {
             return None;
         }
         if !server.may_travel() || server.is_tls() {
