@@ -93,6 +93,10 @@ pub struct Options {
     pub list: bool,
 }
 
+/// PostgreSQL reads a statement's constants anew where the DDL of many has made it forget its plans,
+/// and temporary tables are DDL.
+const NOT_BESIDE_DDL: &str = "constants";
+
 impl Options {
     /// The chosen behaviours with their weights in the mix.
     pub fn behaviours(&self) -> Result<Vec<(&'static Behaviour, usize)>, String> {
@@ -121,6 +125,7 @@ impl Options {
             .iter()
             .filter(|behaviour| self.only.is_empty() || has(&self.only, behaviour))
             .filter(|behaviour| self.state || !behaviour.state || has(&self.only, behaviour))
+            .filter(|behaviour| !(self.state && behaviour.name == NOT_BESIDE_DDL))
             .filter(|behaviour| !has(&self.without, behaviour))
             .map(|behaviour| (behaviour, weight(behaviour)))
             .filter(|(_, weight)| *weight > 0)
