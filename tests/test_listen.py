@@ -342,15 +342,36 @@ def test_pause_reconnect_and_resume(pool):
         howdah.console("RESUME")
         two.rows("notify c, 'x'")
         assert next_heard(one)[2] == "x"
-        howdah.console("RECONNECT")
-        (error,) = [reply for reply in one.read_to_end() if reply.tag == "E"]
-        assert error.fields()["C"] == "57P01"
     howdah.console("PAUSE")
     with howdah.connect() as one:
         one.send(query("listen c"))
         assert one.quiet()
         howdah.console("RESUME")
         assert tags(one.read_until("Z")) == "CZ"
+
+
+@WORKERS
+@pytest.mark.parametrize("how", ["reconnect", "lifetime"])
+def test_the_listener_is_replaced(pool, workers, how):
+    """Another one takes its place, and nothing is missed or told twice."""
+    lifetime = {"server_lifetime": 1} if how == "lifetime" else {}
+    howdah = pool(2, workers=workers, **lifetime)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("listen c")
+        one.rows("listen d")
+        pids = {row["remote_pid"] for row in listening(howdah)}
+        count = 0
+        while len(pids) < 4:
+            if how == "reconnect":
+                howdah.console("RECONNECT")
+            for _ in range(50):
+                two.rows(f"notify {'cd'[count % 2]}, '{count}'")
+                count += 1
+            pids |= {row["remote_pid"] for row in listening(howdah)}
+        told = [next_heard(one)[2] for _ in range(count)]
+        assert told == [str(number) for number in range(count)]
+        assert one.rows("select 1") == [["1"]]
+        machine.wait_until(lambda: len(listening(howdah)) == 1, "the old one to go")
 
 
 def test_one_user_listens(pool):

@@ -492,7 +492,8 @@ impl Broker {
     /// Connections that listen take no more than half of a bound: the rest is for those who want to
     /// work.
     fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
-        let room = |limit: u32, of| limit == 0 || 2 * (self.listening(key, of) + 1) <= limit;
+        let own = self.pools.get(key).map_or(0, |pool| pool.total);
+        let room = |limit: u32, of| limit == 0 || 2 * (self.listening(key, of) + own + 1) <= limit;
         room(bounds.database, Evict::Database) && room(bounds.user, Evict::User)
     }
 

@@ -22,6 +22,13 @@ fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker 
     }
 }
 
+fn sated(worker: u16, pool: &Arc<PoolKey>) -> ToBroker {
+    ToBroker::Sated {
+        worker: WorkerId(worker),
+        pool: pool.clone(),
+    }
+}
+
 const MILLI: u64 = 1_000_000;
 
 fn tell(broker: &mut Broker, mail: ToBroker) -> Vec<String> {
@@ -646,6 +653,23 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
         tell(&mut broker, need(1, &two, 0, bounds(4))),
         ["1: permit d false"]
     );
+    // One that takes the place of another is one more.
+    assert!(
+        tell(
+            &mut broker,
+            need(
+                1,
+                &two,
+                0,
+                Bounds {
+                    size: 2,
+                    ..bounds(5)
+                }
+            )
+        )
+        .is_empty()
+    );
+    broker.handle(Time(0), sated(1, &two), &mut |_, _| {});
     // They had all of a bound that was lowered: one of them goes.
     let works = key("d", "u");
     let said = tell(&mut broker, need(0, &works, 0, bounds(2)));

@@ -147,9 +147,10 @@ impl Pooler {
                 continue;
             };
             match *server.state() {
-                server::State::Idle | server::State::Listening { .. } => {
+                server::State::Idle => {
                     self.close_server(server_id, why, Close::Await, out);
                 }
+                server::State::Listening { .. } => self.replace_listener(server_id, why, out),
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 _ => {

@@ -228,7 +228,11 @@ impl Scenario {
         // Who can't be heard for keeps its server.
         self.settings.push("pin_limit = 1000".into());
         let faults = &self.faults;
-        let ends = faults.orders + faults.restarts + faults.cuts > 0;
+        let bounds = self.databases.iter().map(|d| d.most).sum::<usize>() + self.user_most;
+        let breaks = faults.restarts + faults.cuts + self.manners.refuses_once_in > 0;
+        // An orderly replacement needs room, and does without it where nothing may be opened.
+        let orders = faults.orders > 0 && (faults.takeovers == 0 || bounds > 0);
+        let ends = breaks || faults.kills || orders;
         if ends {
             self.excuses
                 .push("the connection that listens for clients is lost");
@@ -533,7 +537,8 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                let listener = usize::from(self.shares_listen);
+                // One that takes the place of another is there beside it.
+                let listener = 2 * usize::from(self.shares_listen);
                 limits
                     .pool
                     .insert(login, database.size + database.reserve + listener);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
+use super::change::{Change, MARK};
 use super::{Hearer, Name, Refused};
 use crate::Seeded;
 use crate::event::{Address, ServerId, Time};
@@ -18,6 +19,12 @@ pub struct Listener {
     pub since: Time,
     /// Since when it owes an answer.
     pub asked: Option<Time>,
+    /// When it was last replaced, or could not be.
+    pub renewed: Time,
+    /// It is being replaced.
+    pub change: Option<Change>,
+    /// The next round ends listening to the mark of a change.
+    marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
     /// Channels that nobody may hear any more.
     left: BTreeSet<Name>,
@@ -74,11 +81,32 @@ impl Listener {
             server: None,
             since: now,
             asked: None,
+            renewed: now,
+            change: None,
+            marked: false,
             channels: HashMap::with_hasher(seeded),
             left: BTreeSet::new(),
             waiting: Vec::new(),
             round: None,
         }
+    }
+
+    /// No round is under way.
+    pub fn is_at_rest(&self) -> bool {
+        self.round.is_none()
+    }
+
+    /// All channels that the connection listens to.
+    pub fn all(&self) -> Vec<Name> {
+        let on = self.channels.iter().filter(|(_, channel)| channel.on);
+        let mut all: Vec<Name> = on.map(|(name, _)| name.clone()).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The connection has become this one by a change: it listens to the mark still.
+    pub fn forgets_mark(&mut self) {
+        self.marked = true;
     }
 
     /// Nobody hears by it, and nobody wants to.
@@ -155,7 +183,8 @@ impl Listener {
 
     /// Begins a round, if there is something to do and none is under way: the text of its Query.
     pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
-        if self.round.is_some() {
+        let changes = self.change.as_ref().is_some_and(Change::is_begun);
+        if self.round.is_some() || changes {
             return None;
         }
         let mut round = Round {
@@ -182,10 +211,16 @@ impl Listener {
                 self.channels.remove(&name);
             }
         }
-        if round.waits.is_empty() && round.drops.is_empty() {
+        let marked = std::mem::take(&mut self.marked);
+        if round.waits.is_empty() && round.drops.is_empty() && !marked {
             return None;
         }
         let mut sql = Vec::new();
+        if marked {
+            sql.extend_from_slice(b"UNLISTEN ");
+            quote(&mut sql, MARK);
+            sql.push(b';');
+        }
         for (command, names) in [("LISTEN ", &round.adds), ("UNLISTEN ", &round.drops)] {
             for name in names {
                 sql.extend_from_slice(command.as_bytes());
@@ -264,6 +299,7 @@ impl Listener {
         let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
         self.left.clear();
         self.asked = None;
+        self.change = None;
         self.server = None;
         (hearers, wishes)
     }

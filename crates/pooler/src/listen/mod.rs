@@ -24,6 +24,7 @@
 //! before it says that it is idle. So a listening client's idle ReadyForQuery is kept back until a
 //! round has ended that was begun behind it; and in a transaction what is heard waits.
 
+mod change;
 mod channels;
 mod hearing;
 mod listener;

@@ -249,3 +249,42 @@ fn what_waits_is_told_of_channels_that_are_listened_to() {
     let many = limits::HEARD / 8000;
     assert!((0..many).any(|_| !own.keep(say("a", 8000))));
 }
+
+#[test]
+fn a_change_misses_nothing_and_tells_nothing_twice() {
+    use super::change::{Change, MARK, Turn};
+    let server = |index| ServerId {
+        index,
+        generation: 0,
+    };
+    let said = |pid, channel: &[u8], payload: &str| Notification {
+        pid,
+        channel: channel.into(),
+        payload: payload.as_bytes().into(),
+    };
+    let (old, new) = (server(1), server(2));
+    let mut change = Change::new(Time(0), true);
+    change.heir = Some((new, 70));
+    change.readies(Time(1));
+    change.begins(Time(2));
+    assert_eq!(change.answered(), Turn::Waits);
+    // Only the old one tells, in front of the mark.
+    let one = said(5, b"c", "one");
+    let told = change.hears(old, one.clone());
+    assert_eq!(told, (Some(one.clone()), Turn::Waits));
+    assert_eq!(change.hears(new, one), (None, Turn::Waits));
+    assert_eq!(change.answered(), Turn::Mark);
+    // Another's mark is none.
+    let other = said(71, MARK, "");
+    assert_eq!(change.hears(new, other), (None, Turn::Waits));
+    let mark = said(70, MARK, "");
+    assert_eq!(change.hears(new, mark.clone()), (None, Turn::Waits));
+    assert_eq!(change.answered(), Turn::Waits);
+    // The new one has come further: that waits for the old one.
+    let three = said(5, b"c", "three");
+    assert_eq!(change.hears(new, three.clone()), (None, Turn::Waits));
+    let two = said(5, b"c", "two");
+    let told = change.hears(old, two.clone());
+    assert_eq!(told, (Some(two), Turn::Waits));
+    assert_eq!(change.hears(old, mark), (None, Turn::Over(vec![three])));
+}

@@ -95,7 +95,8 @@ impl Pooler {
                 && config.session_state(&database, of) == SessionState::Keep,
             bounds: Bounds {
                 size: match key.listens {
-                    true => 1,
+                    // One that takes the place of another is there beside it for a moment.
+                    true => 2,
                     false => config.pool_size(&database, of),
                 },
                 reserve: match key.listens {

@@ -146,7 +146,7 @@ impl Pooler {
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
         if pool.key.listens {
-            return self.listener_lost(pool_id, out);
+            return self.no_listener(pool_id, out);
         }
         // A server that works, or another attempt, may serve them yet.
         if absent || self.has_usable_server(pool_id) {
@@ -212,8 +212,7 @@ impl Pooler {
             }
             State::Checking => pool.test_ends(),
             State::Listening { .. } => {
-                let pool = server.pool;
-                self.listener_lost(pool, out);
+                self.listener_closes(id, out);
             }
             _ => {}
         }

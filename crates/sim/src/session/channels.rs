@@ -68,8 +68,14 @@ impl Session {
     }
 
     pub(super) fn notifies(&mut self, channel: &str, token: Option<Token>, shown: bool) {
-        if let (Some((_, pid)), Some(token)) = (&self.channels.board, token) {
+        if let Some((_, pid)) = &self.channels.board {
             let (pid, channel) = (*pid, channel.to_string());
+            // The pooler's own is nobody's.
+            let nobody = Token {
+                client: 0,
+                number: 0,
+            };
+            let token = token.unwrap_or(nobody);
             self.channels.notes.push(Note {
                 pid,
                 channel,

@@ -1,0 +1,136 @@
+//! A listening connection is replaced, and nobody who listens notices.
+//!
+//! ```text
+//!   old:  ... LISTEN mark;            | n1  n2  mark |
+//!   new:      LISTEN all; LISTEN mark;    n2  mark   | n3 ...
+//!             NOTIFY mark;
+//! ```
+//!
+//! PostgreSQL tells all sessions of a database in one order. So what comes in front of the mark is the
+//! old connection's, what comes behind it is the new one's: nothing is missed and nothing told twice.
+//! Meanwhile no round is begun.
+
+use super::Notification;
+use crate::event::{ServerId, Time};
+
+/// The channel of the mark. The process that notifies tells whose mark it is.
+pub(super) const MARK: &[u8] = b"howdah_change";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Change {
+    /// When this step began.
+    pub since: Time,
+    /// The old connection goes, whether there is a new one or not.
+    pub must: bool,
+    /// The new connection, once it is logged in: its process id, too.
+    pub heir: Option<(ServerId, u32)>,
+    step: Step,
+    /// What the new connection has heard behind the mark, while the old one has not come so far.
+    behind: Vec<Notification>,
+    /// The mark has come, on the old connection and the new one.
+    seen: [bool; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// The new connection is not ready.
+    Opens,
+    /// It is, and a round may be under way.
+    Ready,
+    /// Both begin to listen to what they lack: so many answers are owed.
+    Listens(u8),
+    /// The mark is under way: the answer to its Query is owed.
+    Marks,
+    /// It is answered.
+    Marked,
+}
+
+/// What is to be done next.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Nothing yet.
+    Waits,
+    /// The mark is to be sent.
+    Mark,
+    /// The new connection is the listener's from now on, and these were said behind the mark.
+    Over(Vec<Notification>),
+}
+
+impl Change {
+    /// A new connection is wanted.
+    pub fn new(now: Time, must: bool) -> Change {
+        Change {
+            since: now,
+            must,
+            heir: None,
+            step: Step::Opens,
+            behind: Vec::new(),
+            seen: [false; 2],
+        }
+    }
+
+    /// Rounds wait for its end.
+    pub fn is_begun(&self) -> bool {
+        !matches!(self.step, Step::Opens | Step::Ready)
+    }
+
+    /// The new connection may begin.
+    pub fn is_ready(&self) -> bool {
+        self.step == Step::Ready
+    }
+
+    /// The new connection has answered its first query.
+    pub fn readies(&mut self, now: Time) {
+        self.since = now;
+        self.step = Step::Ready;
+    }
+
+    /// Both connections are sent what makes them listen.
+    pub fn begins(&mut self, now: Time) {
+        self.since = now;
+        self.step = Step::Listens(2);
+    }
+
+    /// One of the two is ready again.
+    pub fn answered(&mut self) -> Turn {
+        match self.step {
+            Step::Listens(1) => {
+                self.step = Step::Marks;
+                Turn::Mark
+            }
+            Step::Listens(owed) => {
+                self.step = Step::Listens(owed - 1);
+                Turn::Waits
+            }
+            Step::Marks => {
+                self.step = Step::Marked;
+                self.turn()
+            }
+            _ => Turn::Waits,
+        }
+    }
+
+    /// A connection was notified. Returns what is to be told now.
+    pub fn hears(&mut self, by: ServerId, heard: Notification) -> (Option<Notification>, Turn) {
+        let new = self.heir.is_some_and(|(heir, _)| heir == by);
+        let mark = self.heir.is_some_and(|(_, pid)| pid == heard.pid) && *heard.channel == *MARK;
+        if mark {
+            self.seen[usize::from(new)] = true;
+            return (None, self.turn());
+        }
+        match (new, self.seen) {
+            (false, [false, _]) => return (Some(heard), Turn::Waits),
+            (true, [_, true]) => self.behind.push(heard),
+            _ => {}
+        }
+        (None, Turn::Waits)
+    }
+
+    fn turn(&mut self) -> Turn {
+        match self.step == Step::Marked && self.seen == [true; 2] {
+            true => Turn::Over(std::mem::take(&mut self.behind)),
+            false => Turn::Waits,
+        }
+    }
+}
