@@ -195,6 +195,11 @@ impl Pooler {
             if !self.listener_message(id, &key, message.tag, body, out) {
                 return self.close_server(id, "unknown pkt", Close::Await, out);
             }
+            // Another has taken its place: what it says from there on the other one tells.
+            let state = self.servers.get(id).map(|server| server.state());
+            if !matches!(state, Some(State::Listening { .. })) {
+                return;
+            }
         }
         held.drain(..at);
         if let Some(server) = self.servers.get_mut(id) {
