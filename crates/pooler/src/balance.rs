@@ -14,11 +14,12 @@
 //!    is left alone: PostgreSQL or neighbours have the cores, and another thread would not help.
 //! 3. **Apart, then wider.** The pools with most transactions on a hot worker, half of its work, go to
 //!    a free worker as a whole, if others are left behind with a share worth it ([`SHARE`]). Else the
-//!    first of them gets that worker in addition: up to one for each four of its servers, each two of
-//!    its clients, and never beyond the cores the process may use.
-//! 4. **Each such step is an experiment**, one at a time. If the workers concerned do not do [`GAIN`]
-//!    more transactions a second behind it than before (of many workers, half of what one more can
-//!    give), it is undone, and the pools are left alone for [`PAUSE`], twice as long after each failure.
+//!    first of them gets free workers in addition, as many as it has that are hot: up to one for each
+//!    four of its servers, each two of its clients, and never beyond the cores the process may use.
+//! 4. **Each such step is an experiment**, and a worker is part of one at a time. If the workers
+//!    concerned do not do [`GAIN`] more transactions a second behind it than before (of many workers,
+//!    half of what those added can give), it is undone, and the pools are left alone for [`PAUSE`],
+//!    twice as long after each failure. So many cores are in use after as many steps as one doubles.
 //! 5. **Together.** When nothing was hot for [`CALM_FOR`], the least worker is emptied onto others
 //!    that stay below [`FITS`] with its work: first of a wide pool, then of several pools. One at a
 //!    time, with as long a wait in between.
@@ -214,6 +215,8 @@ struct Experiment {
     /// The workers concerned, and their transactions a second before it.
     workers: Vec<WorkerId>,
     rate: f64,
+    /// How many of them the pools did not have before.
+    added: usize,
     /// When counting begins, and how many transactions there had been.
     counts: Time,
     counted: Option<u64>,
@@ -226,7 +229,7 @@ struct Experiment {
 pub struct Balancer {
     workers: Vec<Worker>,
     pools: BTreeMap<Arc<PoolKey>, Pool>,
-    experiment: Option<Experiment>,
+    experiments: Vec<Experiment>,
     calm_since: Time,
     new_pools: WorkerId,
 }
@@ -237,7 +240,7 @@ impl Balancer {
         Balancer {
             workers: vec![Worker::default(); usize::from(workers.max(1))],
             pools: BTreeMap::new(),
-            experiment: None,
+            experiments: Vec::new(),
             calm_since: Time(0),
             new_pools: WorkerId(0),
         }
@@ -292,21 +295,23 @@ impl Balancer {
         }
         self.seat_new(usable, always, &mut steps);
         if always {
-            self.experiment = None;
+            self.experiments.clear();
         } else {
             let hot = self.hot(now, usable);
-            if !hot.is_empty() || self.experiment.is_some() {
+            if !hot.is_empty() || !self.experiments.is_empty() {
                 self.calm_since = now;
             }
-            if self.experiment.is_some() {
-                self.judge(now, &mut steps);
-            } else if !hot.is_empty() {
-                for worker in hot {
-                    if self.experiment.is_none() {
-                        self.relieve(now, worker, usable, &mut steps);
-                    }
+            // Who is judged now is looked at anew when what comes of that is known.
+            let idle: Vec<_> = { hot.iter() }
+                .filter(|worker| !self.on_trial(**worker))
+                .collect();
+            self.judge(now, &mut steps);
+            for worker in idle {
+                if !self.on_trial(*worker) {
+                    self.relieve(now, *worker, &hot, usable, &mut steps);
                 }
-            } else if now.0.saturating_sub(self.calm_since.0) >= CALM_FOR {
+            }
+            if now.0.saturating_sub(self.calm_since.0) >= CALM_FOR {
                 self.draw_together(now, usable, &mut steps);
             }
             self.welcome_new_pools(now, usable, &mut steps);
@@ -407,19 +412,34 @@ impl Balancer {
         worker.clients > 0 && now.0.saturating_sub(worker.heard.0) >= SILENT
     }
 
-    /// The least busy worker, if it is so little busy that it may take more.
-    fn free(&self, now: Time, usable: u16, most: f64) -> Option<WorkerId> {
+    /// A worker is part of an experiment.
+    fn on_trial(&self, worker: WorkerId) -> bool {
+        let mut experiments = self.experiments.iter();
+        experiments.any(|experiment| experiment.workers.contains(&worker))
+    }
+
+    /// Workers that are so little busy that they may take more, the least busy first.
+    fn free(&self, now: Time, usable: u16, most: f64) -> Vec<WorkerId> {
         let numbers = (0..usable).map(WorkerId);
         let free =
             |number: &WorkerId| self.busy(*number) <= most && !self.stands_still(now, *number);
-        numbers
-            .filter(free)
-            .min_by(|a, b| self.busy(*a).total_cmp(&self.busy(*b)))
+        let mut all: Vec<_> = numbers.filter(free).collect();
+        all.sort_by(|a, b| self.busy(*a).total_cmp(&self.busy(*b)));
+        all
     }
 
     /// The pools that weigh most on a hot worker go to a free one; or one becomes wider.
-    fn relieve(&mut self, now: Time, hot: WorkerId, usable: u16, steps: &mut Vec<Step>) {
-        let Some(free) = self.free(now, usable, ROOM) else {
+    fn relieve(
+        &mut self,
+        now: Time,
+        hot: WorkerId,
+        all_hot: &[WorkerId],
+        usable: u16,
+        steps: &mut Vec<Step>,
+    ) {
+        let mut all_free = self.free(now, usable, ROOM);
+        all_free.retain(|worker| !self.on_trial(*worker));
+        let Some(free) = all_free.first().copied() else {
             return;
         };
         let worker = &self.workers[usize::from(hot.0)];
@@ -445,9 +465,29 @@ impl Balancer {
         if wide {
             // Nothing worth a worker would be left behind.
             goes.truncate(1);
-            goes.retain(|key| self.may_be_wider(key) && self.busy(free) <= FREE);
+            goes.retain(|key| self.may_be_wider(key) > 0 && self.busy(free) <= FREE);
         }
         let Some(first) = goes.first() else { return };
+        let seats = &self.pools[first].seats;
+        let hot_seats = seats.iter().filter(|seat| all_hot.contains(seat)).count();
+        let more = match wide {
+            true => hot_seats.min(self.may_be_wider(first)),
+            false => 1,
+        };
+        all_free.retain(|worker| *worker == free || self.busy(*worker) <= FREE);
+        all_free.retain(|worker| !seats.contains(worker));
+        all_free.truncate(more);
+        let before = goes.iter();
+        let before = before.map(|key| (key.clone(), self.pools[key].seats.clone()));
+        let before: Vec<_> = before.collect();
+        let mut workers = vec![hot];
+        workers.extend(&all_free);
+        workers.extend(before.iter().flat_map(|(_, seats)| seats));
+        workers.sort_unstable();
+        workers.dedup();
+        if workers.iter().any(|worker| self.on_trial(*worker)) {
+            return;
+        }
         let (what, why) = match wide {
             true => ("widened", "it has that worker for itself"),
             false => ("moved", "others are left there"),
@@ -456,8 +496,12 @@ impl Balancer {
             0 => String::new(),
             more => format!(" (and {more} others)"),
         };
+        let besides = match all_free.len() - 1 {
+            0 => String::new(),
+            besides => format!(" and {besides} others"),
+        };
         steps.push(Step::Say(format!(
-            "pool {}/{}{more} is {what} to worker {}: worker {} is busy for {:.0} % of its time, \
+            "pool {}/{}{more} is {what} to worker {}{besides}: worker {} is busy for {:.0} % of its time, \
              waits for a core for {:.0} %, and {why}",
             first.database,
             first.user,
@@ -466,19 +510,13 @@ impl Balancer {
             100.0 * worker.busy,
             100.0 * worker.delay,
         )));
-        let before = goes.iter();
-        let before = before.map(|key| (key.clone(), self.pools[key].seats.clone()));
-        let before: Vec<_> = before.collect();
-        let mut workers = vec![hot, free];
-        workers.extend(before.iter().flat_map(|(_, seats)| seats));
-        workers.sort_unstable();
-        workers.dedup();
         let rates = workers.iter();
         let rate = rates.map(|w| self.workers[usize::from(w.0)].rate()).sum();
-        self.experiment = Some(Experiment {
+        self.experiments.push(Experiment {
             before,
             workers,
             rate,
+            added: all_free.len(),
             counts: Time(now.0 + SETTLES),
             counted: None,
             ends: Time(now.0 + SETTLES + JUDGED),
@@ -487,38 +525,42 @@ impl Balancer {
         for key in goes {
             let mut seats = self.pools[&key].seats.clone();
             seats.retain(|seat| wide || *seat != hot);
-            seats.push(free);
+            seats.extend(&all_free);
             self.set_seats(&key, seats, steps);
         }
     }
 
-    /// A pool has servers and clients enough for a worker more.
-    fn may_be_wider(&self, key: &Arc<PoolKey>) -> bool {
+    /// For so many workers more a pool has servers and clients enough.
+    fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
         let pool = &self.pools[key];
         let all = (0..self.workers.len() as u16).map(WorkerId);
         let clients: u32 = all.map(|worker| self.clients(worker, key)).sum();
-        let wide = pool.seats.len() as u32 + 1;
-        wide <= u32::from(pool.widest) && clients >= 2 * wide
+        let widest = u32::from(pool.widest).min(clients / 2) as usize;
+        widest.saturating_sub(pool.seats.len())
     }
 
-    /// Did it help?
+    /// Did they help?
     fn judge(&mut self, now: Time, steps: &mut Vec<Step>) {
-        let Some(mut experiment) = self.experiment.take() else {
-            return;
-        };
+        for experiment in std::mem::take(&mut self.experiments) {
+            self.judge_one(now, experiment, steps);
+        }
+    }
+
+    fn judge_one(&mut self, now: Time, mut experiment: Experiment, steps: &mut Vec<Step>) {
         if now >= experiment.counts && experiment.counted.is_none() {
             experiment.counted = Some(self.total(&experiment.workers));
             experiment.counts = now;
             experiment.ends = Time(now.0 + JUDGED);
         }
         if now < experiment.ends {
-            self.experiment = Some(experiment);
+            self.experiments.push(experiment);
             return;
         }
         let total = self.total(&experiment.workers);
         let done = total - experiment.counted.unwrap_or(total);
         let rate = done as f64 * 1e9 / (now.0 - experiment.counts.0).max(1) as f64;
-        let most = 1.0 / (experiment.workers.len() - 1).max(1) as f64;
+        let before = experiment.workers.len() - experiment.added;
+        let most = experiment.added as f64 / before.max(1) as f64;
         let helped = rate >= (1.0 + GAIN.min(most / 2.0)) * experiment.rate;
         let outcome = if helped { "stays" } else { "goes back" };
         if let Some((key, _)) = experiment.before.first() {
@@ -609,7 +651,10 @@ impl Balancer {
     fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
         let best = match self.busy(WorkerId(0)) {
             busy if busy <= FITS => WorkerId(0),
-            _ => self.free(now, usable, FITS).unwrap_or(self.new_pools),
+            _ => {
+                let free = self.free(now, usable, FITS);
+                free.first().copied().unwrap_or(self.new_pools)
+            }
         };
         if best != self.new_pools {
             self.new_pools = best;

@@ -220,12 +220,18 @@ impl Pooler {
         self.maybe_end(out);
     }
 
-    /// While clients of several workers wait, each says for how long, often.
+    /// While clients of several workers wait, each says for how long, often. Where they wait no longer
+    /// than was told, that is said again with all else that is done several times a second: under
+    /// load there is always somebody who waits for a moment, on every worker.
     fn say_hunger(&mut self, out: &mut Out) {
         for id in self.pools.ids() {
             self.trim_waiting(id);
             let pool = self.pools.at(id);
-            if pool.need && pool.is_waited_for() && !self.backs_off(id) {
+            if pool.need
+                && pool.is_waited_for()
+                && pool.grows_hungry(self.now)
+                && !self.backs_off(id)
+            {
                 self.tell_need(id, out);
             }
         }

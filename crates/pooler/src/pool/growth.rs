@@ -38,22 +38,22 @@ impl Pooler {
     pub(crate) fn tell_need(&mut self, pool_id: PoolId, out: &mut Out) {
         let now = self.now;
         let worker = self.worker;
-        self.pools.at_mut(pool_id).tells_need();
         let pool = self.pools.at(pool_id);
         // Those who wait for the pool's first server count, too: where all others are busy, no
         // server would ever come by for them.
         let newcomers = pool.newcomers.iter().filter_map(|id| self.clients.get(*id));
         let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
-        let age = newcomers.chain(pool.longest_wait(now)).max();
+        let age = newcomers.chain(pool.longest_wait(now)).max().unwrap_or(0);
         let need = ToBroker::Need {
             worker,
             pool: pool.key.clone(),
-            age: age.unwrap_or(0),
+            age,
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
             opens: !self.backs_off(pool_id),
             bounds: pool.terms.bounds,
         };
+        self.pools.at_mut(pool_id).tells_need(age);
         out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
         self.mind_hunger();
     }

@@ -135,6 +135,8 @@ pub struct Pool {
     pub wants_listener: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
     pub need: bool,
+    /// How long the oldest client had waited then, in nanoseconds.
+    told_age: u64,
     /// The bound that the Broker said holds it back, as long as clients wait here.
     pub held_by: Option<HeldBy>,
     /// Workers whose clients wait.
@@ -196,6 +198,7 @@ impl Pool {
             pinned: 0,
             wants_listener: false,
             need: false,
+            told_age: 0,
             held_by: None,
             hungry: Vec::new(),
             starved: None,
@@ -408,9 +411,18 @@ impl Pool {
         self.makes_room = wants;
     }
 
-    /// The Broker is told that clients wait.
-    pub(crate) fn tells_need(&mut self) {
+    /// The Broker is told that clients wait, the oldest for so many nanoseconds.
+    pub(crate) fn tells_need(&mut self, age: u64) {
         self.need = true;
+        self.told_age = age;
+    }
+
+    /// Who waits here has waited for clearly longer than the Broker was told, or has no server to wait
+    /// for.
+    pub(crate) fn grows_hungry(&self, now: Time) -> bool {
+        let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
+        let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
+        longer || self.servers == 0 || !self.newcomers.is_empty()
     }
 
     /// What was needed has come. True if the Broker was told of the need.
