@@ -104,6 +104,10 @@ impl Pooler {
     /// The worker that a newcomer of a pool goes to.
     pub(crate) fn seat_for(&mut self, key: &PoolKey) -> WorkerId {
         let own = self.worker.0;
+        // Others may have said that they wait for nobody any more: the process would end under it.
+        if self.janitor.is_shutting_down() {
+            return self.worker;
+        }
         match self.config.globals.pool_spread {
             PoolSpread::Load => {
                 let Some(seats) = self.spread.seats.get(key).cloned() else {
