@@ -11,7 +11,7 @@ use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::server::{self, Ending};
 
 impl Pooler {
     /// The client's side moved on: perhaps that was all that kept its server.
@@ -80,6 +80,11 @@ impl Pooler {
                 self.watch_client(client_id);
             }
             return;
+        }
+        if server.ending() == Some(Ending::Crashed) {
+            // The client kept this server, so it was told of the end behind its last answer. What
+            // that answer freed makes no difference any more.
+            return self.server_lost(id, None, out);
         }
         if has_session && self.session_keeps(client_id, id, out) {
             return;
