@@ -47,6 +47,9 @@ def keep_original():
 
 def fresh_copy():
     """The original sources, beside the build of the last mutation."""
+    for path in (COPY / "crates").rglob("*"):
+        if path.is_file() and not (ORIGINAL / path.relative_to(COPY)).exists():
+            path.unlink()
     for path in ORIGINAL.rglob("*"):
         if path.is_file():
             copy(path, COPY / path.relative_to(ORIGINAL))

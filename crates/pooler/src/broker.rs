@@ -3,6 +3,7 @@
 
 mod pins;
 mod places;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +68,8 @@ struct Pool {
 struct Hunger {
     /// Since when somebody waits.
     since: Time,
+    /// How many wait.
+    waiting: u32,
     unwelcomed: bool,
     replication: bool,
     /// It can use a permit; else only a server that is lent.
@@ -115,6 +118,7 @@ impl Broker {
                 worker,
                 pool,
                 age,
+                waiting,
                 unwelcomed,
                 replication,
                 opens,
@@ -128,6 +132,7 @@ impl Broker {
                 let held_by = entry.and_then(|hunger| hunger.held_by);
                 *entry = Some(Hunger {
                     since: Time(now.0.saturating_sub(age)),
+                    waiting,
                     unwelcomed,
                     replication,
                     opens,
@@ -343,6 +348,7 @@ impl Broker {
                 self.silence(key, refusal, post);
                 if !hunger.replication {
                     self.tell_holders(key, worker, hunger, false, post);
+                    self.even_out(key, worker, post);
                 }
                 for from in self.places(key, worker, &refusal, hunger.replication) {
                     if self.evict(key, from, age, post) {
@@ -350,6 +356,19 @@ impl Broker {
                     }
                 }
             }
+        }
+    }
+
+    /// Where another worker has servers to spare, one of them goes to a hungry worker.
+    fn even_out(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
+        let pool = self.pool(key, worker);
+        let hungry = pool.hungry.iter();
+        let waiting: Vec<_> = hungry
+            .map(|hunger| hunger.map_or(0, |hunger| hunger.waiting))
+            .collect();
+        if let Some(giver) = shares::giver(worker, &pool.held, &waiting) {
+            let pool = key.clone();
+            post(giver, Mail::Brokered(FromBroker::Give { pool, to: worker }));
         }
     }
 

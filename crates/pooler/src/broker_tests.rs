@@ -15,6 +15,7 @@ fn need(worker: u16, pool: &Arc<PoolKey>, age: u64, bounds: Bounds) -> ToBroker 
         worker: WorkerId(worker),
         pool,
         age,
+        waiting: 1,
         unwelcomed: false,
         replication: false,
         opens: true,
@@ -52,6 +53,7 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
             } => {
                 format!("{}: {} hungry {age}", worker.0, who.0)
             }
+            FromBroker::Give { to, .. } => format!("{}: give to {}", worker.0, to.0),
             FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
             FromBroker::Evict { pool, from, .. } => {
                 format!("{}: evict {from:?} for {}", worker.0, pool.user)
@@ -64,6 +66,32 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
         });
     });
     said
+}
+
+#[test]
+fn who_has_servers_to_spare_gives_one() {
+    let mut broker = Broker::new(seeded(1));
+    let pool = key("d", "u");
+    let bounds = Bounds {
+        size: 5,
+        ..Bounds::default()
+    };
+    // The other asks those that have servers first.
+    for worker in [0, 1, 1, 1, 1, 1] {
+        assert_eq!(tell(&mut broker, need(worker, &pool, 0, bounds)).len(), 1);
+    }
+    let waits = |worker, clients| {
+        let mut mail = need(worker, &pool, MILLI, bounds);
+        if let ToBroker::Need { waiting, .. } = &mut mail {
+            *waiting = clients;
+        }
+        mail
+    };
+    // Ten clients wait for one server on the one, five for four servers on the other.
+    let said = tell(&mut broker, waits(1, 5));
+    assert_eq!(said, ["0: 1 hungry 1000000"], "the one has none to spare");
+    let said = tell(&mut broker, waits(0, 10));
+    assert_eq!(said, ["1: 0 hungry 1000000", "1: give to 0"]);
 }
 
 #[test]

@@ -165,6 +165,8 @@ pub enum ToBroker {
         pool: Arc<PoolKey>,
         /// How long the oldest has waited, in nanoseconds.
         age: u64,
+        /// How many wait.
+        waiting: u32,
         /// The worker does not know yet what PostgreSQL tells at a login.
         unwelcomed: bool,
         /// A client waits that takes none of the pool's idle servers.
@@ -353,6 +355,14 @@ pub enum FromBroker {
         unwelcomed: bool,
         /// It will get a permit: only a server that is idle now is worth lending.
         idle_only: bool,
+    },
+    /// The worker has more servers for each client that waits than another one: the next that comes
+    /// back goes there.
+    Give {
+        /// Of which pool.
+        pool: Arc<PoolKey>,
+        /// To whom.
+        to: WorkerId,
     },
     /// Logins fail for the worker that said `Need`, and no other has a server that it could lend.
     Alone {

@@ -378,6 +378,7 @@ impl Pooler {
                 unwelcomed,
                 idle_only,
             } => self.hungry(worker, &pool, age, unwelcomed, idle_only, out),
+            FromBroker::Give { pool, to } => self.give(&pool, to, out),
             FromBroker::Alone { pool } => self.alone(&pool, out),
             FromBroker::Evict { pool, from, age } => self.evict(&pool, from, age, out),
             FromBroker::Content { pool } => self.content(&pool),

@@ -9,11 +9,12 @@
 //! measured here. Caches, memory, the kernel's locks and PostgreSQL's are not simulated; they make
 //! each figure smaller, and none of them is the rules' doing.
 //!
-//! The sums that a layout is held against are measured in the same world: what one core does with
-//! more servers than it can use, and what one server does with a worker for itself. To keep the
-//! number of transactions in bounds, large layouts are played on a machine on which everything takes
-//! `slow` times as long. The rules' own times stay as they are, so mail that goes by time weighs
-//! `slow` times as much there.
+//! What a layout is held against is measured in the same world. The bound is the lesser of two sums:
+//! of what each core does with more servers than it can use, and of what each server does with a
+//! worker for itself. Where both sums are near each other, nothing can reach them: a worker is at
+//! times busy while one of its servers waits, and waits at times while all of its servers are busy. So
+//! there is a second measure, the fixed division: as many workers as the rules allow, each from the
+//! start and for good with its part of the servers and of the clients, and nothing to decide.
 
 pub mod costs;
 pub mod driver;
@@ -26,11 +27,9 @@ use net::Tally;
 
 const SECOND: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// Transactions a second that are played, at most.
-const PLAYED: f64 = 60_000.0;
 /// What is measured in the end, in seconds.
 const MEASURED: u64 = 2;
-/// A part of the lesser sum that is to be reached.
+/// A part of the bound, or of the fixed division where that does less, that is to be reached.
 pub const REACHED: f64 = 0.9;
 /// Mails for each transaction that are too many.
 pub const MAILS: f64 = 0.02;
@@ -81,18 +80,20 @@ pub struct Row {
     pub rate: f64,
     /// The lesser of the two sums.
     pub bound: f64,
+    /// What the fixed division does.
+    pub fixed: f64,
     /// Mails from worker to worker for each transaction.
     pub mails: f64,
     /// Of them: servers lent, and clients moved.
     pub lends: f64,
     /// See `lends`.
     pub moves: f64,
-    /// How much slower the machine was.
-    pub slow: u64,
     /// Seconds of virtual time until nine tenths of the bound were first reached.
     pub reached: Option<u64>,
     /// On how many workers a first pool's clients are.
     pub wide: usize,
+    /// How many servers each worker has.
+    pub servers: Vec<u32>,
     /// What the balancer said.
     pub said: Vec<(u64, String)>,
 }
@@ -100,33 +101,52 @@ pub struct Row {
 impl Row {
     /// It is as it should be.
     pub fn passes(&self) -> bool {
-        self.rate >= REACHED * self.bound && self.mails < MAILS
+        self.rate >= REACHED * self.bound.min(self.fixed) && self.mails < MAILS
     }
+}
+
+/// What one core does with so many servers and clients, in transactions a second.
+fn alone(servers: u32, clients: usize) -> f64 {
+    let layout = Layout {
+        cores: 1,
+        pools: 1,
+        servers,
+        clients,
+    };
+    play(&layout, 1, 1, None).rate
 }
 
 /// What one core and one server do.
 pub fn sums() -> Sums {
-    let alone = |servers, clients| {
-        let layout = Layout {
-            cores: 1,
-            pools: 1,
-            servers,
-            clients,
-        };
-        play(&layout, 1, 1, None).rate
-    };
     Sums {
         core: alone(100, 200),
         server: alone(1, 8),
     }
 }
 
-/// Plays a layout for so many seconds; what is measured comes after that.
+/// What the fixed division does. Where servers can't be divided evenly, some workers have one more.
+fn fixed(layout: &Layout) -> f64 {
+    let servers = layout.pools as u32 * layout.servers;
+    let widest = layout.pools as u32 * (layout.servers / 4).max(1);
+    let workers = widest.min(u32::from(layout.cores));
+    let clients = layout.pools * layout.clients / workers as usize;
+    let (each, more) = (servers / workers, servers % workers);
+    let less = f64::from(workers - more) * alone(each, clients);
+    match more {
+        0 => less,
+        more => less + f64::from(more) * alone(each + 1, clients),
+    }
+}
+
+/// Plays a layout for so many seconds on a machine that is `slow` times as slow; what is measured comes
+/// after that. The rules' own times stay as they are, so mail that goes by time weighs `slow` times as
+/// much.
 pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row {
     let servers = layout.pools as f64 * f64::from(layout.servers);
     let bound = sums.map_or(0.0, |sums| {
         (f64::from(layout.cores) * sums.core).min(servers * sums.server)
     });
+    let fixed = sums.map_or(f64::INFINITY, |_| fixed(layout));
     let mut machine = Machine::new(*layout, Costs::MEASURED);
     let begins = Machine::begins(layout);
     machine.net.borrow_mut().begins = begins;
@@ -138,7 +158,7 @@ pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row
         machine.net.borrow_mut().tally = Tally::default();
         machine.run(begins + second * SECOND);
         let rate = machine.net.borrow().tally.transactions as f64 * slow as f64;
-        if rate >= REACHED * bound {
+        if rate >= REACHED * bound.min(fixed) {
             reached = reached.or(Some(second));
         }
     }
@@ -153,12 +173,13 @@ pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row
     Row {
         rate: net.tally.transactions as f64 * slow as f64 / MEASURED as f64,
         bound,
+        fixed,
         mails: each(after.all, before.all),
         lends: each(after.lends, before.lends),
         moves: each(after.moves, before.moves),
-        slow,
         reached,
         wide: by_worker.iter().filter(|clients| **clients > 0).count(),
+        servers: net.servers_by_worker(),
         said: machine
             .said
             .iter()
@@ -348,22 +369,23 @@ fn table(options: &Options) -> bool {
         println!(
             "Virtual cores: this proves the rules, not speed. In this world a core does {:.0} \
              transactions a second,\na server {:.0}. Bound: the lesser of the cores' and the \
-             servers' sum.\n",
+             servers' sum. Fixed: what workers do that have their part of the servers for good.\n",
             sums.core, sums.server
         );
         println!(
-            "{:18} {:>5} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7} {:>5} {:>5} {:>5}",
+            "{:18} {:>5} {:>10} {:>10} {:>10} {:>6} {:>6} {:>7} {:>7} {:>7} {:>5} {:>5}",
             "layout",
             "cores",
             "bound",
+            "fixed",
             "reached",
             "part",
+            "of it",
             "mails",
             "lends",
             "moves",
             "wide",
             "after",
-            "slow"
         );
     }
     for (pools, servers, clients, name) in options.layouts.iter().map(|at| LAYOUTS[*at]) {
@@ -376,17 +398,17 @@ fn table(options: &Options) -> bool {
             };
             let servers = pools as f64 * f64::from(servers);
             let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
-            let slow = (bound / PLAYED).ceil().max(1.0) as u64;
-            let row = play(&layout, slow, options.seconds, Some(sums));
+            let row = play(&layout, 1, options.seconds, Some(sums));
             passes &= row.passes();
-            let part = row.rate / row.bound;
+            let (part, of_fixed) = (row.rate / row.bound, row.rate / row.fixed);
             let reached = row.reached;
             if options.json {
                 println!(
                     "{{\"layout\":\"{name}\",\"cores\":{cores},\"bound\":{bound:.0},\"rate\":{:.0},\
-                     \"part\":{part:.3},\"mails\":{:.4},\"lends\":{:.4},\"moves\":{:.4},\"wide\":{},\
-                     \"seconds\":{},\"slow\":{slow},\"passes\":{}}}",
+                     \"fixed\":{:.0},\"part\":{part:.3},\"of_fixed\":{of_fixed:.3},\"mails\":{:.4},\"lends\":{:.4},\"moves\":{:.4},\"wide\":{},\
+                     \"seconds\":{},\"passes\":{}}}",
                     row.rate,
+                    row.fixed,
                     row.mails,
                     row.lends,
                     row.moves,
@@ -396,8 +418,9 @@ fn table(options: &Options) -> bool {
                 );
             } else {
                 println!(
-                    "{name:18} {cores:>5} {bound:>10.0} {:>10.0} {part:>6.2} {:>7.4} {:>7.4} {:>7.4} \
-                     {:>5} {:>5} {slow:>5}{}",
+                    "{name:18} {cores:>5} {bound:>10.0} {:>10.0} {:>10.0} {part:>6.2} {of_fixed:>6.2} \
+                     {:>7.4} {:>7.4} {:>7.4} {:>5} {:>5}{}",
+                    row.fixed,
                     row.rate,
                     row.mails,
                     row.lends,
@@ -408,6 +431,7 @@ fn table(options: &Options) -> bool {
                 );
             }
             if options.said {
+                println!("    servers by worker: {:?}", row.servers);
                 for (at, text) in &row.said {
                     println!("    {:7.2} s  {text}", *at as f64 / SECOND as f64);
                 }

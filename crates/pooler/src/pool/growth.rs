@@ -48,6 +48,7 @@ impl Pooler {
             worker,
             pool: pool.key.clone(),
             age,
+            waiting: u32::try_from(pool.waiting.len()).unwrap_or(u32::MAX),
             unwelcomed: pool.welcome.is_none(),
             replication: self.wants_replication(pool_id),
             opens: !self.backs_off(pool_id),

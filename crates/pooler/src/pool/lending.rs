@@ -42,7 +42,23 @@ impl Pooler {
                 worker,
                 age,
                 told: self.now,
+                named: false,
             });
+        }
+    }
+
+    /// Another worker has too few servers: one that is idle goes there, or the next that comes back.
+    pub(crate) fn give(&mut self, key: &PoolKey, to: WorkerId, out: &mut Out) {
+        let Some(pool_id) = self.pools.find(key) else {
+            return;
+        };
+        let pool = self.pools.at_mut(pool_id);
+        if !pool.gives() {
+            return;
+        }
+        match pool.idle.pop_front() {
+            Some(server) => self.lend(server, to, out),
+            None => pool.gives_to(to),
         }
     }
 

@@ -494,11 +494,14 @@ impl Pool {
 
     /// The hungry worker that a server given back shall go to, instead of to the oldest waiter
     /// here: one whose oldest waiter has waited longer by more than the slack (2 ms, or an eighth
-    /// of the wait here). Reads only what was told.
+    /// of the wait here), or one that the Broker named. Reads only what was told.
     pub fn hungrier(&mut self, now: Time) -> Option<usize> {
         // Hunger is said anew while it lasts, and its end is not told.
         self.hungry
             .retain(|hungry| now.0.saturating_sub(hungry.told.0) < HUNGER_NS);
+        if let Some(named) = self.hungry.iter().position(|hungry| hungry.named) {
+            return Some(named);
+        }
         let longest = self.hungry.iter().enumerate();
         let (index, Hungry { age, .. }) = longest.max_by_key(|(_, hungry)| hungry.age)?;
         let Some(here) = self.longest_wait(now) else {
@@ -506,6 +509,14 @@ impl Pool {
         };
         let slack = (here / 8).max(2_000_000);
         (*age > here.saturating_add(slack)).then_some(index)
+    }
+
+    /// The next server that comes back goes to that worker, if it still says that it is hungry.
+    pub(crate) fn gives_to(&mut self, worker: WorkerId) {
+        let mut hungry = self.hungry.iter_mut();
+        if let Some(hungry) = hungry.find(|hungry| hungry.worker == worker) {
+            hungry.named = true;
+        }
     }
 
     /// Clients' statements are renamed, so that a server can have many clients' at once.
@@ -527,6 +538,8 @@ pub struct Hungry {
     pub age: u64,
     /// When that was.
     pub told: Time,
+    /// The Broker said that it has too few servers, and that one from here is to go there.
+    pub named: bool,
 }
 
 /// All pools of a worker. Pools are few, so a free slot is simply looked for.

@@ -807,6 +807,7 @@ fn mail_word(mail: &Mail) -> String {
         Mail::Brokered(FromBroker::Pinned { granted, .. }) => format!("pinned {granted}"),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),
+        Mail::Brokered(FromBroker::Give { to, .. }) => format!("give to {}", to.0),
         Mail::Brokered(FromBroker::Alone { .. }) => "alone".into(),
         Mail::Brokered(FromBroker::Evict { .. }) => "evict".into(),
         Mail::Brokered(FromBroker::Keep { keep, .. }) => format!("keep {keep}"),

@@ -25,7 +25,7 @@ pub struct Costs {
     /// `postgres` a lone client's round trip is the 65 us that were measured without a pooler
     /// (15,400 transactions a second).
     pub hop: u64,
-    /// PostgreSQL's own time for a transaction.
+    /// PostgreSQL's own time for a transaction, on average.
     pub postgres: u64,
     /// PostgreSQL's time for a login: a process is started. Assumed.
     pub login: u64,

@@ -14,6 +14,7 @@ use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use super::costs::Costs;
+use crate::chance::Chance;
 
 /// Names a socket.
 pub type SocketId = usize;
@@ -41,6 +42,7 @@ pub struct Net {
     serial: u64,
     /// By worker: what its driver finds next.
     due: Vec<Vec<Due>>,
+    chance: Chance,
     reply: Rc<[u8]>,
     welcome: Rc<[u8]>,
     query: Rc<[u8]>,
@@ -137,6 +139,7 @@ impl Net {
             arrivals: BTreeMap::new(),
             serial: 0,
             due: (0..workers).map(|_| Vec::new()).collect(),
+            chance: Chance::new(1),
             reply: reply.into(),
             welcome: welcome.into(),
             query: query.into(),
@@ -290,7 +293,11 @@ impl Net {
                 let mut rest = bytes;
                 while let Some(Ok(message)) = header(rest) {
                     if message.tag == frontend::QUERY {
-                        free = free.max(now + self.costs.hop) + self.costs.postgres;
+                        // From half to one and a half times of it: where each took the same, all would
+                        // keep step with each other, as nothing does.
+                        let part = self.chance.within(500..=1500) as u64;
+                        let takes = self.costs.postgres * part / 1000;
+                        free = free.max(now + self.costs.hop) + takes;
                         let reply = self.reply.clone();
                         self.arrive(free + self.costs.hop, Arrival::Bytes(id, reply));
                     }
@@ -328,6 +335,19 @@ impl Net {
             if let Some((worker, _)) = self.sockets[client.socket].owner {
                 counts[worker] += 1;
             }
+        }
+        counts
+    }
+
+    /// By worker, how many servers it has.
+    pub fn servers_by_worker(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.due.len()];
+        let servers = self
+            .sockets
+            .iter()
+            .filter(|s| matches!(s.far, Far::Server { .. }));
+        for (worker, _) in servers.filter_map(|socket| socket.owner) {
+            counts[worker] += 1;
         }
         counts
     }
