@@ -70,9 +70,9 @@ STATES = {
         ready(query("select name || '' from numbers")), ready(query("create temp view v as table numbers")),
         ready(query("select name || '' from v")), ready(query("drop table numbers cascade")),
         ready(query("select name || '' from numbers where id = 1")),
-        ready(query("create temp sequence counted; select nextval('counted')")),
-        ready(query("select nextval('counted')")), ready(query("discard all")),
-        ready(query("select nextval('counted')")),
+        ready(query("create temp sequence counted_here; select nextval('counted_here')")),
+        ready(query("select nextval('counted_here')")), ready(query("discard all")),
+        ready(query("select nextval('counted_here')")),
     ],
     "all at once, then nothing": [
         ready(query("set work_mem = '7MB'; create temp table mine (a int); "
