@@ -162,7 +162,7 @@ impl Downstream<'_> {
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
         matches!(reply, Some(Reply::Bind | Reply::Describe))
             && fields.sqlstate().is_some_and(|code| {
-                // Without the right to use it, it is what it was.
+                // 42501: the user may not read the table, which says nothing about its columns.
                 code == b"XX000" || code.starts_with(b"42") && code != b"42501"
             })
     }

@@ -58,7 +58,7 @@ impl Pooler {
         }
         let session = mode == PoolMode::Session || client.replication.any();
         let (has_session, checks) = (client.session.is_some(), server.check.is_some());
-        // It may have listened before a reload changed the mode.
+        // Also in session mode: the client may have listened before a reload changed the mode.
         if client.is_hushed() && !self.has_heard(client_id, id, out) {
             return;
         }
@@ -82,8 +82,8 @@ impl Pooler {
             return;
         }
         if server.ending() == Some(Ending::Crashed) {
-            // The client kept this server, so it was told of the end behind its last answer. What
-            // that answer freed makes no difference any more.
+            // The client kept this server, so PostgreSQL's FATAL was passed on to the client, behind
+            // the client's last answer. Whether that answer freed the server matters no more.
             return self.server_lost(id, None, out);
         }
         if has_session && self.session_keeps(client_id, id, out) {

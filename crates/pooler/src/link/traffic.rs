@@ -199,7 +199,8 @@ impl Pooler {
                 if entry.link.ledger.is_empty() {
                     entry.begins_request(now);
                 }
-                // For a client that keeps its server this is its only chance.
+                // Other servers close surplus statements when they get a client. A server that is
+                // kept gets none, so they are closed here.
                 let most = globals.max_prepared_statements as usize;
                 let rests = entry.status == Status::Idle && client.inbox.at_boundary();
                 if entry.set.has_grown()
@@ -305,7 +306,8 @@ impl Pooler {
         let linked = match *server.state() {
             server::State::Linked(client) => Some(client),
             server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
-            // Its own server is given back settings, and may notify.
+            // The client kept this server. While the client's settings are set on the server again,
+            // a notification for the client may come.
             server::State::Preparing(client)
                 if self.clients.get(client).is_some_and(|c| c.is_pinned()) =>
             {

@@ -52,7 +52,7 @@ impl Pooler {
         }
         let blank = session.pending.is_empty() && session.pinned.is_empty();
         if !blank && server.ending() == Some(Ending::CrashedUnheard) {
-            // Nobody is left to ask what its texts have changed.
+            // The server is gone, so nobody can say what the client's statements have changed.
             self.disconnect(client_id, Fault::ServerGone, out);
             return true;
         }
@@ -116,7 +116,7 @@ impl Pooler {
         }
         self.settle(id, out);
         self.resume(client_id, out);
-        // What came while it was asked.
+        // Notifications that came while PostgreSQL answered the inquiry.
         self.tell_if_idle(client_id, out);
     }
 
