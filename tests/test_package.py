@@ -65,7 +65,10 @@ def test_contents(package, tmp_path, unit):
     for path in ["usr/sbin/howdah", "etc/howdah/howdah.ini", "etc/howdah/userlist.txt",
                  "lib/systemd/system/howdah.service", "usr/lib/howdah/howdah-reload", "usr/share/man/man8/howdah.8.gz",
                  "usr/share/man/man5/howdah.ini.5.gz", "usr/share/doc/howdah/copyright",
-                 "usr/share/doc/howdah/changelog.gz"]:
+                 "usr/share/doc/howdah/changelog.gz", "usr/share/doc/howdah/docs/settings.md",
+                 "usr/share/doc/howdah/docs/seeing-inside.md",
+                 "usr/share/doc/howdah/packaging/grafana-dashboard.json",
+                 "usr/share/doc/howdah/packaging/prometheus-alerts.yml"]:
         assert (tmp_path / path).is_file(), path
     program, config = unit["Service"]["ExecStart"].split()
     assert (tmp_path / program.lstrip("/")).is_file()
