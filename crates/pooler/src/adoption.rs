@@ -102,7 +102,7 @@ impl Pooler {
         let user = self.consoles.name(&passenger.user);
         let login = PoolKey::new(database.clone(), user.clone());
         let client = self.clients.at_mut(id);
-        client.is_unpacked(&mut passenger, database, user);
+        client.unpack(&mut passenger, database, user);
         if passenger.standing.is_of_a_pool() {
             let target = self.config.database(&login.database);
             let target = target.as_ref().map_or(&*login.database, |d| d.target());
@@ -156,7 +156,7 @@ impl Pooler {
         let server_id = self.insert_server(pool_id, *parcel, stale, out);
         let (client, server) = (self.clients.at_mut(id), self.servers.at_mut(server_id));
         link::bind((id, client), (server_id, server));
-        client.is_welcome();
+        client.mark_welcome();
         // Nobody has looked here for what SQL has prepared.
         server.serves_from_before();
         self.keep_key(id, key);
@@ -180,7 +180,7 @@ impl Pooler {
     fn seat(&mut self, id: ClientId, standing: Standing, key: OldKey, out: &mut Out) {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
-            client.is_welcome();
+            client.mark_welcome();
         }
         let Some(pool_id) = self.join_pool(id, out) else {
             return;

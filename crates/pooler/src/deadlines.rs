@@ -111,7 +111,7 @@ impl Pooler {
             ClientDue::Notify => {
                 let detail = self.wait_detail(id);
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.is_notified(true);
+                    client.set_notified(true);
                     let text = "No server connection available in postgres backend, \
                                 client being queued";
                     out.send_with(Peer::Client(id), |buf| {
@@ -237,7 +237,7 @@ impl Pooler {
                 let keeps = self.first_seat(&pool.key) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
                     if let Some(server) = self.servers.get_mut(id) {
-                        server.has_rested_since(self.now);
+                        server.set_rested_since(self.now);
                     }
                     return self.watch_server(id);
                 }

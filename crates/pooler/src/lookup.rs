@@ -136,7 +136,7 @@ impl Pooler {
         }
         self.pools.at_mut(pool_id).client_enters();
         if let Some(client) = self.clients.get_mut(id) {
-            client.is_looked_up(pool_id, self.now);
+            client.begin_lookup(pool_id, self.now);
         }
         self.watch_client(id);
         self.await_server(id, pool_id);

@@ -65,7 +65,7 @@ impl Pooler {
             self.drop_linked(id, Fault::Mistake, cut, out);
             if let Some(server) = self.servers.get_mut(id) {
                 // What it was sent may end in the middle of a message.
-                server.is_cut_off();
+                server.mark_cut_off();
             }
             self.close_server(id, "internal error", Close::Await, out);
         }

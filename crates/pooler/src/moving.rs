@@ -389,7 +389,7 @@ impl Pooler {
             kills,
         } = traveller;
         self.moves.arrived += 1;
-        self.is_busy_again(out);
+        self.tell_busy(out);
         let key = passenger.key.clone();
         let killed = kills < self.janitor.kills_of(&passenger.database);
         self.tell_home(key, Some(left), out);
@@ -402,7 +402,7 @@ impl Pooler {
             return self.disconnect(id, Fault::DatabaseRemoved, out);
         }
         if let Some(client) = self.clients.get_mut(id) {
-            client.is_notified(notified);
+            client.set_notified(notified);
         }
         if let Some(since) = waits {
             self.stand_in_line(id, since);

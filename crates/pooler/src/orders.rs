@@ -150,7 +150,7 @@ impl Pooler {
     }
 
     /// A client came from another worker: the process must not end yet.
-    pub(crate) fn is_busy_again(&mut self, out: &mut Out) {
+    pub(crate) fn tell_busy(&mut self, out: &mut Out) {
         if std::mem::take(&mut self.janitor.told_idle) {
             out.push(Action::Ask(Question::Busy(self.worker)));
         }

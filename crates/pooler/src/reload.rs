@@ -80,7 +80,7 @@ impl Pooler {
         let sessions_end = session(&pool.terms) && !session(&terms);
         let old = &pool.terms.database;
         let forsaken = is_forsaken(key, pool.forsaken(), old, &terms.database);
-        pool.is_forsaken(forsaken);
+        pool.set_forsaken(forsaken);
         let secret = |terms: &Terms| terms.user.as_ref().and_then(|user| user.secret.clone());
         if secret(&pool.terms) != secret(&terms) {
             // The user list has news: what a login told before is not better than that.
@@ -94,7 +94,7 @@ impl Pooler {
             };
             out.push(Action::Post(Self::BROKER, Mail::Broker(bounds)));
         }
-        pool.has_new_terms(terms, schema);
+        pool.set_terms(terms, schema);
         if moved {
             pool.forgets_welcome();
             self.call_in(id, "database configuration changed", out);

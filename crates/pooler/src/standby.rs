@@ -38,7 +38,7 @@ pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
     if let (Some(told), Some(said)) = (client.standby, server.standby)
         && told != said
     {
-        client.is_told_standby(Some(said));
+        client.set_told_standby(Some(said));
         out.send_with(Peer::Client(id), |buf| {
             write::parameter_status(buf, NAME, word(said));
         });

@@ -106,7 +106,7 @@ impl Pooler {
                 return self.carrier_failed(id, &error, out);
             }
         };
-        server.is_at(ends);
+        server.set_ends(ends);
         let target = self.errand(id).map(|errand| errand.target);
         let target = target.and_then(|target| self.servers.get(target));
         if let Some(why) = target.and_then(|target| self.stranger(id, target)) {

@@ -99,7 +99,7 @@ impl Pooler {
             let pool = self.pools.at_mut(pool);
             pool.client_leaves(self.now);
             if pinned {
-                pool.is_unpinned();
+                pool.count_unpin();
             }
         }
         if admitted {
@@ -197,7 +197,7 @@ impl Pooler {
         // outside of it: of several requests all run, as they would with PostgreSQL alone.
         let single = server.link.requests() <= 1;
         if relaying {
-            server.is_cut_off();
+            server.mark_cut_off();
             return self.close_server(id, "client disconnect while sending", Close::Await, out);
         }
         if replication || server.link.streams() {
@@ -245,7 +245,7 @@ impl Pooler {
         let entry = self.clients.at_mut(client);
         link::part(entry, server, self.now);
         if entry.inbox.relaying() {
-            server.is_cut_off();
+            server.mark_cut_off();
         }
         if between && !told {
             return self.disconnect(client, fault, out);

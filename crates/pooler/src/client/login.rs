@@ -403,7 +403,7 @@ impl Pooler {
         pool.client_enters();
         if database.forced_user.is_none() {
             // Who got in by the user list's secret, gets to PostgreSQL by it.
-            pool.is_entered_with(keys, found, !has_secret);
+            pool.learn_login(keys, found, !has_secret);
         }
         let welcomed = pool.welcome.is_some();
         // Where PostgreSQL is only full, other workers may have servers of it, or it has room soon.
@@ -465,8 +465,8 @@ impl Pooler {
         };
         let took = self.now.0.saturating_sub(client.connected.0);
         pool.times.count_login(took);
-        client.is_welcome();
-        client.is_told_standby(standby::among(&welcome.parameters));
+        client.mark_welcome();
+        client.set_told_standby(standby::among(&welcome.parameters));
         let notice = cut_notice(client, &self.shared.tracked);
         let asked = client.params.take().map(|asked| {
             let spelled = canonical(
@@ -485,7 +485,7 @@ impl Pooler {
         client.goes_back_to(asked.filter(|asked| !asked.is_unknown() && !client.replication.any()));
         let params = self.shared.params.intern(wanted);
         client.means(params.meaning(&self.shared.tracked, self.keys.meaning(), client.path()));
-        client.has_params(params.clone());
+        client.set_params(params.clone());
         // Newer versions report more than is tracked.
         let login = client.session.as_ref().and_then(|s| s.login.clone());
         let long = client.long_key;

@@ -224,18 +224,18 @@ impl Client {
     }
 
     /// Who it is, and which database it wants.
-    fn is_called(&mut self, user: Arc<str>, database: Arc<str>) {
+    fn set_names(&mut self, user: Arc<str>, database: Arc<str>) {
         self.user = user;
         self.database = database;
     }
 
     /// What it says comes through TLS, if it has a session of that.
-    pub(crate) fn is_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
+    pub(crate) fn set_secured(&mut self, facts: Option<Arc<TlsFacts>>) {
         self.tls = facts;
     }
 
     /// The Broker counts it.
-    fn is_let_in(&mut self) {
+    fn let_in(&mut self) {
         self.admitted = true;
     }
 
@@ -245,17 +245,17 @@ impl Client {
     }
 
     /// It is told that it is logged in.
-    pub(crate) fn is_welcome(&mut self) {
+    pub(crate) fn mark_welcome(&mut self) {
         self.welcomed = true;
     }
 
     /// The NOTICE of its wait was sent, or it waits no more.
-    pub(crate) fn is_notified(&mut self, notified: bool) {
+    pub(crate) fn set_notified(&mut self, notified: bool) {
         self.notified = notified;
     }
 
     /// Its values of the tracked parameters have become these.
-    pub(crate) fn has_params(&mut self, params: Arc<Params>) {
+    pub(crate) fn set_params(&mut self, params: Arc<Params>) {
         self.params = Some(params);
     }
 
@@ -270,12 +270,12 @@ impl Client {
     }
 
     /// It is told of `in_hot_standby`, if that is known.
-    pub(crate) fn is_told_standby(&mut self, standby: Option<bool>) {
+    pub(crate) fn set_told_standby(&mut self, standby: Option<bool>) {
         self.standby = standby;
     }
 
     /// Its session has settings of its own, and these are of its login.
-    fn has_settings(&mut self, settings: Maybe, login: Maybe) {
+    fn set_settings(&mut self, settings: Maybe, login: Maybe) {
         if settings.is_some() || login.is_some() {
             self.session = Some(Box::new(crate::session::Session {
                 settings,
@@ -395,7 +395,7 @@ impl Client {
     }
 
     /// PostgreSQL is asked for its user, by a server of this pool.
-    pub(crate) fn is_looked_up(&mut self, pool: PoolId, now: Time) {
+    pub(crate) fn begin_lookup(&mut self, pool: PoolId, now: Time) {
         self.state = State::Lookup;
         self.pool = Some(pool);
         self.request = now;
@@ -425,7 +425,7 @@ impl Client {
     }
 
     /// Its end of a link: whatever it sends goes to the server, `held` until that is ready.
-    pub(crate) fn is_bound_to(&mut self, server: ServerId, held: bool) {
+    pub(crate) fn bind_to(&mut self, server: ServerId, held: bool) {
         self.state = match held {
             false => State::Linked(server),
             true => State::Preparing(server),
@@ -576,7 +576,7 @@ impl Client {
     }
 
     /// It is idle, which it is told behind what it has heard. False if it hears nothing.
-    pub(crate) fn is_told_later(&mut self) -> bool {
+    pub(crate) fn keeps_ready_back(&mut self) -> bool {
         if self.listens && !self.leaving {
             self.hush = Hush::Ready;
         }

@@ -49,7 +49,7 @@ impl Client {
     }
 
     /// What is known of it wherever it stands.
-    pub(crate) fn is_unpacked(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
+    pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
         self.tls = from.tls.take();
         self.inbox.held = std::mem::take(&mut from.held);
         self.request = from.request;
@@ -83,7 +83,7 @@ impl Client {
         let shelf = &mut shared.settings;
         let [settings, login] =
             std::mem::take(&mut from.session).map(|settings| session::intern(shelf, settings));
-        self.has_settings(settings, login);
+        self.set_settings(settings, login);
         let statements = &mut shared.statements;
         let unnamed = from.unnamed.take();
         self.unnamed = unnamed.map(|text| statements.adopt(schema, text));

@@ -207,7 +207,7 @@ impl Pooler {
         self.handshakes[0].count(&result);
         match result {
             Ok(facts) => {
-                client.is_secured(Some(Arc::from(facts)));
+                client.set_secured(Some(Arc::from(facts)));
                 client.starts_again();
             }
             Err(why) => self.disconnect(id, Fault::TlsHandshake(why), out),
@@ -454,13 +454,13 @@ impl Pooler {
 
     /// A client came from another worker.
     pub(crate) fn client_arrived(&mut self, parcel: ClientParcel, out: &mut Out) {
-        self.is_busy_again(out);
+        self.tell_busy(out);
         let id = self.new_client(parcel.ends, parcel.number, parcel.connected);
         out.push(Action::Attach(Peer::Client(id), parcel.socket));
         self.watch_client(id);
         self.suspend_client(id, out);
         let client = self.clients.at_mut(id);
-        client.is_secured(parcel.tls);
+        client.set_secured(parcel.tls);
         if self.janitor.takeover.holds() {
             client.inbox.held = parcel.bytes;
             return;
@@ -492,11 +492,11 @@ impl Pooler {
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
-        client.is_called(login.user.clone(), login.database.clone());
-        client.has_params(params);
+        client.set_names(login.user.clone(), login.database.clone());
+        client.set_params(params);
         let settings = wish.settings.shared();
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
-        client.has_settings(settings.clone(), settings);
+        client.set_settings(settings.clone(), settings);
         // It is in nobody's way until the Broker has answered.
         client.awaits_welcome();
         if self.config.globals.log_connections {
@@ -586,7 +586,7 @@ impl Pooler {
             .filter(|client| matches!(client.state(), State::Welcome) && !client.admitted);
         match (alive, answer) {
             (Some(client), Ok(())) => {
-                client.is_let_in();
+                client.let_in();
                 self.begin_login(id, out);
             }
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),

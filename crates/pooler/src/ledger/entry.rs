@@ -189,7 +189,7 @@ impl Entry {
     }
 
     /// Somebody wants to know of the query that it runs, or nobody.
-    pub fn is_watched(&mut self, query: Option<Box<Watched>>) {
+    pub fn watch_for(&mut self, query: Option<Box<Watched>>) {
         if query.is_some() {
             self.effects_mut().watched = query;
         }

@@ -37,9 +37,9 @@ impl Pooler {
         }
         pool.stats.server_assignments += 1;
         if session::check::is_due(pool, self.config.globals.session_state_check) {
-            server.is_to_be_checked();
+            server.schedule_check();
         }
-        client.is_notified(false);
+        client.set_notified(false);
         server.begins_to_serve(now);
         server.serves(client.listens());
         standby::tell(client_id, client, server, out);
@@ -113,7 +113,7 @@ impl Pooler {
             let denied = server.trial() == Trial::Last;
             give(&mut sql, &server.session, &own, denied);
             // Until PostgreSQL has agreed.
-            server.is_soiled(true);
+            server.set_soiled(true);
         }
         if sql.is_empty() {
             return true;
@@ -189,12 +189,12 @@ impl Pooler {
         let client_id = gone!(server.prepares());
         let client = self.clients.at_mut(client_id);
         super::bind((client_id, client), (id, server));
-        server.has_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
-        server.is_soiled(client.is_pinned());
+        server.set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));
+        server.set_soiled(client.is_pinned());
         standby::tell(client_id, client, server, out);
         if let Some(wanted) = &client.params {
             let canonical = wanted.overlaid(&server.params);
-            client.has_params(self.shared.params.intern(canonical));
+            client.set_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);
         // All it had sent may have been cancelled meanwhile.

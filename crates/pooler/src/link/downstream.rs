@@ -345,7 +345,7 @@ impl Downstream<'_> {
     /// A listening client is told that it is idle behind what was notified before.
     fn keeps_back(&mut self) -> bool {
         let client = self.client.as_mut();
-        client.is_some_and(|(_, client)| client.is_told_later())
+        client.is_some_and(|(_, client)| client.keeps_ready_back())
     }
 
     /// A notification that the listener hears for its client, or that is nobody's.
@@ -395,7 +395,7 @@ impl Downstream<'_> {
             let server = &mut self.server;
             server.must_close_too(Ending::QueryInGroup);
         }
-        self.server.is_ready(status);
+        self.server.mark_ready(status);
         self.changes_are_told(status);
         self.server.link.copies_nothing();
         let kept_back = !swallow && status == Status::Idle && self.keeps_back();
@@ -442,7 +442,7 @@ impl Downstream<'_> {
         }
         match command {
             b"DISCARD ALL" if swallow => {
-                self.server.has_settings(None);
+                self.server.set_settings(None);
                 self.server.set.clear_sure();
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
@@ -454,7 +454,7 @@ impl Downstream<'_> {
                 }
                 None => self.server.set.clear_sure(),
             },
-            b"PREPARE" => self.server.has_sql_prepared(true),
+            b"PREPARE" => self.server.set_sql_prepared(true),
             _ => {}
         }
         self.pass(
@@ -482,7 +482,7 @@ impl Downstream<'_> {
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
-            self.server.has_params(self.shared.params.intern(params));
+            self.server.set_params(self.shared.params.intern(params));
             // What comes of a reset is told at its end.
             seen &= whole;
             if let (true, Some((_, client))) = (seen, &mut self.client)
@@ -493,7 +493,7 @@ impl Downstream<'_> {
                 if has_meaning {
                     client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
                 }
-                client.has_params(self.shared.params.intern(params));
+                client.set_params(self.shared.params.intern(params));
                 if has_meaning {
                     self.settings_changed();
                 }
@@ -505,7 +505,7 @@ impl Downstream<'_> {
             self.standby = Some(standby::read(value));
             self.server.tells_standby(self.standby);
             if let (true, Some((_, client))) = (seen, &mut self.client) {
-                client.is_told_standby(self.standby);
+                client.set_told_standby(self.standby);
             }
         }
         self.pass(
@@ -533,7 +533,7 @@ impl Downstream<'_> {
         }
         let params = known.overlaid(&server);
         client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
-        client.has_params(self.shared.params.intern(params));
+        client.set_params(self.shared.params.intern(params));
     }
 
     fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {

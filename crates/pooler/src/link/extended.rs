@@ -171,7 +171,7 @@ impl Upstream<'_> {
     pub(super) fn execute(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let mut entry = Entry::forward(Reply::Execute);
         if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
-            entry.is_watched(self.watch_execute(chunk, header)?);
+            entry.watch_for(self.watch_execute(chunk, header)?);
             self.relay(chunk, header, Some(entry));
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Upstream<'_> {
             Some(portal) => self.take_effect(portal)?,
             None => (entry, Vec::new()),
         };
-        entry.is_watched(self.watch_execute(chunk, header)?);
+        entry.watch_for(self.watch_execute(chunk, header)?);
         self.relay(chunk, header, Some(entry));
         self.set_back(&tail);
         Ok(())

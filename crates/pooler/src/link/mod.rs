@@ -73,20 +73,20 @@ pub struct Link {
 
 /// A client gets a server: both sides know each other, and the client's messages go.
 pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.is_bound_to(server.0, false);
-    server.1.is_bound_to(client.0, false);
+    client.1.bind_to(server.0, false);
+    server.1.bind_to(client.0, false);
 }
 
 /// Likewise, but the client's messages are held until something of ours is answered.
 pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.is_bound_to(server.0, true);
-    server.1.is_bound_to(client.0, true);
+    client.1.bind_to(server.0, true);
+    server.1.bind_to(client.0, true);
 }
 
 /// A link ends: the client rests, and the server is left with what it owes.
 #[inline]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
-    server.is_asked_no_more();
+    server.end_inquiry();
     // Behind a round, and only there, all is heard that it has notified.
     let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
     server.serves(client.listens() && over);

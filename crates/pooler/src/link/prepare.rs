@@ -340,7 +340,7 @@ fn take_effect(effects: Effects, client: Option<&mut Client>, server: &mut Serve
         client.agreed(*op);
     }
     if let Some(op) = effects.unnamed {
-        server.has_unnamed(op.statement);
+        server.set_unnamed(op.statement);
     }
     match effects.set.as_deref() {
         Some(&SetOp { key, add: true }) => server.set.confirm(key),
@@ -357,7 +357,7 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
     if front.is_some_and(|entry| entry.effects().unnamed.is_some() && entry.reply == Reply::Parse) {
         // PostgreSQL dropped the old one before it failed at the new one.
-        server.has_unnamed(None);
+        server.set_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {

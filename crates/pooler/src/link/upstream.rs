@@ -335,7 +335,7 @@ impl Upstream<'_> {
         }
         let mut entry = self.query_entry();
         if self.watch.is_some() {
-            entry.is_watched(self.watch_query(chunk, header)?);
+            entry.watch_for(self.watch_query(chunk, header)?);
         }
         // Nothing that names a statement has to wait for the end of a BEGIN.
         entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);

@@ -83,7 +83,7 @@ impl Upstream<'_> {
             return Err(self.stall());
         }
         server.will_show_channels();
-        server.has_unnamed(None);
+        server.set_unnamed(None);
         server.link.await_query();
         let session = self.client.session.as_deref();
         let own = session.and_then(|session| session.channels.as_deref());
@@ -324,7 +324,7 @@ impl Pooler {
             Ok(()) => {
                 own.granted();
                 if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-                    server.is_heard();
+                    server.mark_heard();
                 }
             }
             Err(Refused::TooMany) => return self.disconnect(id, Fault::TooManyChannels, out),
@@ -343,7 +343,7 @@ impl Pooler {
             return;
         }
         if let Some(server) = client.link().and_then(|id| self.servers.get_mut(id)) {
-            server.is_heard();
+            server.mark_heard();
             // A notice, which comes unasked.
             if client.hush() == Hush::Round && server.inbox.relaying() {
                 return client.hushes(Hush::Message, self.now);

@@ -148,7 +148,7 @@ impl Pooler {
             return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
         }
         let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
-        server.has_rested_since(now);
+        server.set_rested_since(now);
         let served = server.served();
         let (held, starved) = (pool.held, pool.starved.is_some());
         if !held && starved && self.yields(pool_id, served) {
@@ -183,7 +183,7 @@ impl Pooler {
     /// together with ours.
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.has_sql_prepared(false);
+        server.set_sql_prepared(false);
         self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
     }
 }

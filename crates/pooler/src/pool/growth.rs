@@ -64,7 +64,7 @@ impl Pooler {
     pub(crate) fn sated(&mut self, pool_id: PoolId, out: &mut Out) {
         let worker = self.worker;
         let pool = self.pools.at_mut(pool_id);
-        if pool.is_sated() {
+        if pool.take_need() {
             let sated = ToBroker::Sated {
                 worker,
                 pool: pool.key.clone(),

@@ -65,7 +65,7 @@ impl Pooler {
     /// Sends an idle server to another worker, as soon as the driver has let go of it.
     pub(super) fn lend(&mut self, id: ServerId, to: WorkerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.is_lent_to(to);
+        server.lend_to(to);
         out.push(Action::Detach(Peer::Server(id)));
     }
 
@@ -132,7 +132,7 @@ impl Pooler {
             // Nobody wanted the server yet: a journey is no use of it.
             let idle = |server: &&mut Server| matches!(server.state(), server::State::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
-                server.has_rested_since(since);
+                server.set_rested_since(since);
                 self.watch_server(id);
             }
         }

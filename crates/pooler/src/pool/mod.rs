@@ -288,7 +288,7 @@ impl Pool {
     }
 
     /// A client keeps its server from now on, for these reasons.
-    pub(crate) fn is_pinned(&mut self, why: Kinds) {
+    pub(crate) fn count_pin(&mut self, why: Kinds) {
         self.pinned += 1;
         self.stats.pins += 1;
         for (count, (kind, ..)) in self.stats.pins_for.iter_mut().zip(PIN_REASONS) {
@@ -297,7 +297,7 @@ impl Pool {
     }
 
     /// A client keeps its server no more.
-    pub(crate) fn is_unpinned(&mut self) {
+    pub(crate) fn count_unpin(&mut self) {
         self.pinned -= 1;
     }
 
@@ -374,7 +374,7 @@ impl Pool {
 
     /// A client has logged in, by these keys or this secret. `keeps` what was found before, where
     /// nothing was now.
-    pub(crate) fn is_entered_with(
+    pub(crate) fn learn_login(
         &mut self,
         keys: Option<ScramKeys>,
         found: Option<Secret>,
@@ -426,13 +426,13 @@ impl Pool {
     }
 
     /// What was needed has come. True if the Broker was told of the need.
-    pub(crate) fn is_sated(&mut self) -> bool {
+    pub(crate) fn take_need(&mut self) -> bool {
         self.held_by = None;
         std::mem::take(&mut self.need)
     }
 
     /// The Broker says which bound holds it back.
-    pub(crate) fn is_held_by(&mut self, bound: HeldBy) {
+    pub(crate) fn set_held_by(&mut self, bound: HeldBy) {
         self.held_by = Some(bound);
     }
 
@@ -452,12 +452,12 @@ impl Pool {
     }
 
     /// Its clients go to another user's pool, or stay.
-    pub(crate) fn is_forsaken(&mut self, forsaken: bool) {
+    pub(crate) fn set_forsaken(&mut self, forsaken: bool) {
         self.forsaken = forsaken;
     }
 
     /// A reload: logins may succeed under other settings.
-    pub(crate) fn has_new_terms(&mut self, terms: Terms, schema: SchemaId) {
+    pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
         self.terms = terms;
         self.schema = schema;
         self.login_may_succeed();

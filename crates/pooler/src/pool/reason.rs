@@ -119,7 +119,7 @@ impl Pooler {
     /// The Broker says which bound holds a pool back.
     pub(crate) fn held_back(&mut self, key: &PoolKey, by: HeldBy) {
         if let Some(id) = self.pools.find(key) {
-            self.pools.at_mut(id).is_held_by(by);
+            self.pools.at_mut(id).set_held_by(by);
         }
     }
 

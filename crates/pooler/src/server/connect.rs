@@ -103,7 +103,7 @@ impl Pooler {
         }
         match result {
             Ok(ends) => {
-                server.is_connected(ends, self.now);
+                server.set_connected(ends, self.now);
                 self.secure(id, out);
             }
             Err(error) => {

@@ -284,7 +284,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         if let Some(position) = self.shared.tracked.position(name) {
             let params = server.params.with(position, value);
-            server.has_params(self.shared.params.intern(params));
+            server.set_params(self.shared.params.intern(params));
         }
         if let Some(login) = server.login_mut() {
             login.size += name.len() + value.len() + size_of::<Parameter>();

@@ -399,7 +399,7 @@ impl Server {
     }
 
     /// Nobody has used it since then.
-    pub(crate) fn has_rested_since(&mut self, then: Time) {
+    pub(crate) fn set_rested_since(&mut self, then: Time) {
         self.since = then;
     }
 
@@ -410,13 +410,13 @@ impl Server {
     }
 
     /// Its socket is open.
-    pub(crate) fn is_connected(&mut self, ends: Ends, now: Time) {
-        self.is_at(ends);
+    pub(crate) fn set_connected(&mut self, ends: Ends, now: Time) {
+        self.set_ends(ends);
         self.connected = now;
     }
 
     /// Its socket has these ends.
-    pub(crate) fn is_at(&mut self, ends: Ends) {
+    pub(crate) fn set_ends(&mut self, ends: Ends) {
         self.ends = Some(ends);
     }
 
@@ -431,7 +431,7 @@ impl Server {
     }
 
     /// What we say to each other goes through TLS.
-    fn is_secured(&mut self, facts: Box<TlsFacts>) {
+    fn set_secured(&mut self, facts: Box<TlsFacts>) {
         self.tls = Some(Arc::from(facts));
     }
 
@@ -441,7 +441,7 @@ impl Server {
     }
 
     /// Its values of the tracked parameters have become these.
-    pub(crate) fn has_params(&mut self, params: Arc<Params>) {
+    pub(crate) fn set_params(&mut self, params: Arc<Params>) {
         self.params = params;
     }
 
@@ -451,19 +451,19 @@ impl Server {
     }
 
     /// ReadyForQuery.
-    pub(crate) fn is_ready(&mut self, status: Status) {
+    pub(crate) fn mark_ready(&mut self, status: Status) {
         self.status = status;
     }
 
     /// Runs a Query of ours, whose answer nobody is to see.
     pub(crate) fn runs_for_us(&mut self, id: ServerId, query: &[u8], out: &mut Out) {
-        self.has_unnamed(None);
+        self.set_unnamed(None);
         self.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
     }
 
     /// It has a session's settings.
-    pub(crate) fn has_settings(&mut self, settings: Maybe) {
+    pub(crate) fn set_settings(&mut self, settings: Maybe) {
         self.session = settings;
     }
 
@@ -473,17 +473,17 @@ impl Server {
     }
 
     /// A client may have left more than settings; or it has not.
-    pub(crate) fn is_soiled(&mut self, soiled: bool) {
+    pub(crate) fn set_soiled(&mut self, soiled: bool) {
         self.soiled = soiled;
     }
 
     /// Something was found on it that no text had told.
-    pub(crate) fn is_soiled_unseen(&mut self) {
+    pub(crate) fn mark_soiled_unseen(&mut self) {
         self.unseen = true;
     }
 
     /// All that clients have left is being taken away.
-    pub(crate) fn is_cleaned(&mut self) {
+    pub(crate) fn mark_cleaned(&mut self) {
         self.soiled = false;
         self.unseen = false;
         self.numbers = Numbers::Nobody;
@@ -505,7 +505,7 @@ impl Server {
     }
 
     /// It has the values of sequences of this client alone.
-    pub(crate) fn has_numbers_of(&mut self, client: u64) {
+    pub(crate) fn set_numbers_of(&mut self, client: u64) {
         self.numbers = Numbers::Of(client);
     }
 
@@ -515,23 +515,23 @@ impl Server {
     }
 
     /// What its client runs is kept in mind, to be checked.
-    pub(crate) fn is_to_be_checked(&mut self) {
+    pub(crate) fn schedule_check(&mut self) {
         self.check = Some(Box::default());
     }
 
     /// It is asked about its client's session.
-    pub(crate) fn is_asked(&mut self, inquiry: Inquiry) {
+    pub(crate) fn begin_inquiry(&mut self, inquiry: Inquiry) {
         self.inquiry = Some(Box::new(inquiry));
     }
 
     /// Its client's session is nobody's.
-    pub(crate) fn is_asked_no_more(&mut self) {
+    pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
         self.check = None;
     }
 
     /// SQL's PREPARE was used on it, or what that made is gone.
-    pub(crate) fn has_sql_prepared(&mut self, prepared: bool) {
+    pub(crate) fn set_sql_prepared(&mut self, prepared: bool) {
         self.sql_prepared = prepared;
     }
 
@@ -553,12 +553,12 @@ impl Server {
     }
 
     /// It is in no transaction any more.
-    fn is_out_of_transaction(&mut self) {
+    fn mark_out_of_transaction(&mut self) {
         self.rolled_back = false;
     }
 
     /// What it was sent ends in the middle of a message.
-    pub(crate) fn is_cut_off(&mut self) {
+    pub(crate) fn mark_cut_off(&mut self) {
         self.cut_off = true;
     }
 
@@ -623,7 +623,7 @@ impl Server {
     }
 
     /// Its end of a link: it answers that client, once it is ready if that is not yet so (`held`).
-    pub(crate) fn is_bound_to(&mut self, client: ClientId, held: bool) {
+    pub(crate) fn bind_to(&mut self, client: ClientId, held: bool) {
         self.state = match held {
             false => State::Linked(client),
             true => State::Preparing(client),
@@ -657,7 +657,7 @@ impl Server {
     }
 
     /// It goes to another worker.
-    pub(crate) fn is_lent_to(&mut self, worker: WorkerId) {
+    pub(crate) fn lend_to(&mut self, worker: WorkerId) {
         self.state = State::Lent(worker);
     }
 
@@ -717,7 +717,7 @@ impl Server {
     }
 
     /// PostgreSQL has agreed to another unnamed statement, or has none: a Query drops it.
-    pub(crate) fn has_unnamed(&mut self, statement: Option<Arc<Statement>>) {
+    pub(crate) fn set_unnamed(&mut self, statement: Option<Arc<Statement>>) {
         self.unnamed = Unnamed::Known(statement);
     }
 
@@ -759,7 +759,7 @@ impl Server {
     }
 
     /// All of that is heard.
-    pub(crate) fn is_heard(&mut self) {
+    pub(crate) fn mark_heard(&mut self) {
         self.unheard = false;
     }
 

@@ -178,7 +178,7 @@ impl Pooler {
                 };
             }
         };
-        server.is_secured(facts);
+        server.set_secured(facts);
         match *server.state() {
             State::Cancel(_) => self.carrier_ready(id, out),
             State::Securing(_) => self.begin_server_login(id, out),

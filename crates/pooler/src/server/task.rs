@@ -107,7 +107,7 @@ impl Pooler {
                 }
                 // One more of SQL's PREPARE, or whatever a reset query may do, is over now.
                 if server.status == Status::Idle {
-                    server.has_sql_prepared(false);
+                    server.set_sql_prepared(false);
                     self.checkin(id, out);
                 } else {
                     self.close_server(id, "reset query failed", Close::Await, out);
@@ -128,7 +128,7 @@ impl Pooler {
             server.runs_for_us(id, b"ROLLBACK", out);
             return;
         }
-        server.is_out_of_transaction();
+        server.mark_out_of_transaction();
         self.release(id, self.is_session(pool), out);
     }
 

@@ -86,7 +86,7 @@ impl Pooler {
         };
         let inquiry = Inquiry::check(known, without);
         let sql = inquiry.sql();
-        server.is_asked(inquiry);
+        server.begin_inquiry(inquiry);
         server.runs_for_us(id, &sql, out);
         let client = self.clients.at_mut(client_id);
         link::bind_held((client_id, client), (id, server));
@@ -110,7 +110,7 @@ impl Pooler {
         if found.is_empty() {
             return;
         }
-        server.is_soiled_unseen();
+        server.mark_soiled_unseen();
         self.pools.at_mut(server.pool).stats.unseen += 1;
         let text = format!(
             "left behind without its texts telling: {found}; last run: {}",
@@ -123,7 +123,7 @@ impl Pooler {
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            server::State::Linked(_) => server.is_soiled_unseen(),
+            server::State::Linked(_) => server.mark_soiled_unseen(),
             server::State::Idle => {
                 server.must_close_too(server::Ending::Listens);
             }

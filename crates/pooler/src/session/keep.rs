@@ -82,7 +82,7 @@ impl Pooler {
             return self.session_keeps(client_id, id, out);
         }
         let sql = inquiry.sql();
-        server.is_asked(inquiry);
+        server.begin_inquiry(inquiry);
         server.runs_for_us(id, &sql, out);
         link::bind_held((client_id, client), (id, server));
         true
@@ -162,9 +162,9 @@ impl Pooler {
         }
         let pool = self.pools.at_mut(pool);
         if pinned.is_empty() {
-            pool.is_unpinned();
+            pool.count_unpin();
         } else {
-            pool.is_pinned(pinned);
+            pool.count_pin(pinned);
         }
         self.pin_changed(client_id, pinned, out);
     }
@@ -183,7 +183,7 @@ impl Pooler {
         server.soil(!session.pending.is_empty());
         if !session.pinned.is_empty() {
             session.pinned = Kinds::NOTHING;
-            self.pools.at_mut(server.pool).is_unpinned();
+            self.pools.at_mut(server.pool).count_unpin();
         }
         self.give_leave_back(client_id, out);
     }
@@ -194,7 +194,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         if server.session.is_some() {
             let doubted = settings::doubted(&server.session);
-            server.has_settings(super::intern(&mut self.shared.settings, doubted));
+            server.set_settings(super::intern(&mut self.shared.settings, doubted));
         }
     }
 
@@ -203,7 +203,7 @@ impl Pooler {
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         if server.must_be_cleaned() {
-            server.is_cleaned();
+            server.mark_cleaned();
             server.unlistens();
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
             return true;
@@ -218,7 +218,7 @@ impl Pooler {
                 settings::reset(&mut sql, name);
                 left.put(name, None);
             }
-            server.has_settings(super::intern(&mut self.shared.settings, left.shared()));
+            server.set_settings(super::intern(&mut self.shared.settings, left.shared()));
         }
         if sql.is_empty() {
             return false;
@@ -244,7 +244,7 @@ fn settle(
     if pending.discarded {
         session.settings = session.login.clone();
         // They may have been set again behind it.
-        server.has_settings(settings::doubted(&session.login));
+        server.set_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && sticks.any(Kinds::SETS_ANY) {
         sticks = sticks.without(Kinds::SETS_ANY);
@@ -270,7 +270,7 @@ fn settle(
         Some(answer) => {
             session.learn(&mut server.session, &answer.settings);
             session.pinned = answer.left.and(sticks).and(listens);
-            server.has_sql_prepared(answer.left.any(Kinds::PREPARES));
+            server.set_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
             let kinds = pending.kinds.only(Kinds::PINNING).and(session.pinned);
@@ -282,6 +282,6 @@ fn settle(
     if many > limits::SETTINGS || weight > limits::SETTINGS_WEIGHT {
         session.pinned.add(Kinds::SETS_ANY);
     }
-    server.is_soiled(soiled || !session.pinned.is_empty());
+    server.set_soiled(soiled || !session.pinned.is_empty());
     gone
 }

@@ -171,7 +171,7 @@ impl Upstream<'_> {
         if server.numbers() != Numbers::Several || !rests {
             return;
         }
-        server.has_numbers_of(self.client.number);
+        server.set_numbers_of(self.client.number);
         server.runs_for_us(*id, b"DISCARD SEQUENCES", self.out);
     }
 
