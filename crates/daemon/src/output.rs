@@ -32,7 +32,7 @@ impl Output {
     }
 
     /// All that waits leaves as it is.
-    pub(crate) fn is_ready(&mut self) {
+    pub(crate) fn mark_ready(&mut self) {
         self.ready = self.blocks.len();
     }
 

@@ -296,7 +296,7 @@ impl<D: Driver> Sockets<D> {
         connection.flags.secure = true;
         connection.flags.handshake = true;
         if let Some(output) = &mut connection.output {
-            output.is_ready();
+            output.mark_ready();
         }
         let taken = self.sessions.start(key, start);
         self.taken(key, taken);

@@ -319,6 +319,28 @@ fn look_ups_say_whom_they_may_miss() {
     );
 }
 
+/// What begins with `is_` or `has_` answers a question. A method that changes its value and returns
+/// nothing is called by what it does.
+#[test]
+fn what_reads_as_a_question_answers() {
+    let mut asked = 0;
+    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+        for (name, text) in sources(&crates().join(part).join("src")) {
+            let lines = code(&text).collect::<Vec<_>>().join("\n");
+            for question in lines.split("fn ").skip(1) {
+                if !question.starts_with("is_") && !question.starts_with("has_") {
+                    continue;
+                }
+                let signature = &question[..question.find([';', '{']).unwrap()];
+                let answers = !signature.contains("&mut self") || signature.contains("->");
+                assert!(answers, "{part}/{name}: {signature}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "{asked} questions are found");
+}
+
 #[test]
 fn no_file_grows_without_end() {
     for part in ["wire", "auth", "config", "pooler", "daemon"] {
