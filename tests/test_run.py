@@ -96,10 +96,24 @@ def test_to_an_odd_database(own_postgres, system_programs):
     looks_right(said)
 
 
+def test_to_where_tls_is_demanded(own_postgres, authority):
+    """As libpq, by the words of the URL."""
+    own_postgres.sql("create role ann login")
+    own_postgres.use_tls(authority.issue(), hba=["host all postgres 127.0.0.1/32 trust",
+                                                 "hostssl all ann 127.0.0.1/32 trust"])
+    url = f"postgres://ann@127.0.0.1:{own_postgres.port}/postgres?sslmode="
+    code, said = once("--to", f"{url}verify-full&sslrootcert={authority.certificate}")
+    assert code == 0, said
+    looks_right(said)
+    code, said = once("--to", f"{url}disable")
+    assert code == 1 and "no encryption" in said, said
+
+
 @pytest.mark.parametrize("url, said", [
     ("mysql://x@y/z", "postgres://"),
     ("postgres://u@127.0.0.1:x/z", "port"),
-    ("postgres://u@127.0.0.1/z?sslmode=require", "TLS"),
+    ("postgres://u@127.0.0.1/z?sslmode=always", "verify-full"),
+    ("postgres://u@127.0.0.1/z?sslrootcert=/nonexistent/ca.pem", "/nonexistent/ca.pem"),
     ("postgres://u@127.0.0.1:1/z", "refused"),
 ])
 def test_to_where_nobody_is(url, said):

@@ -18,6 +18,7 @@ POOL = 10
 SECONDS = 3
 USER = "demo"
 PASSWORD = "elephant"
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 COLOURS = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
@@ -35,10 +36,12 @@ def say(text):
 class Target:
     """The PostgreSQL behind: where it is and who logs in."""
 
-    def __init__(self, host, port, user, password, database, script=()):
+    def __init__(self, host, port, user, password, database, script=(), sslmode="",
+                 sslrootcert=""):
         self.host, self.port = host, port
         self.user, self.password, self.database = user, password, database
         self.script = list(script)  # pgbench's options that say what to run
+        self.sslmode, self.sslrootcert = sslmode, sslrootcert  # empty: libpq's defaults
 
 
 def throw_away(scratch):
@@ -68,8 +71,12 @@ def users_own(url):
     if parts.scheme not in ("postgres", "postgresql"):
         sys.exit(f"--to wants a URL such as postgres://user:password@host:5432/database, not {url}")
     more = dict(urllib.parse.parse_qsl(parts.query))
-    if more.pop("sslmode", "prefer") not in ("disable", "allow", "prefer"):
-        sys.exit("Howdah cannot yet use TLS to PostgreSQL, which this URL demands.")
+    sslmode = more.pop("sslmode", "")
+    if sslmode and sslmode not in SSL_MODES:
+        sys.exit(f"--to has an sslmode that is none of {', '.join(SSL_MODES)}: {sslmode}")
+    sslrootcert = more.pop("sslrootcert", "")
+    if sslrootcert and not os.path.isfile(sslrootcert):
+        sys.exit(f"--to names an sslrootcert that is not there: {sslrootcert}")
     user = urllib.parse.unquote(parts.username or more.pop("user", "") or os.environ.get("PGUSER")
                                 or machine.unprivileged_user().pw_name)
     password = urllib.parse.unquote(parts.password or os.environ.get("PGPASSWORD", ""))
@@ -79,7 +86,8 @@ def users_own(url):
         port = int(more.pop("port", "") or parts.port or 5432)
     except ValueError:
         sys.exit(f"--to has no port that is a number: {url}")
-    return Target(host, port, user, password, database)
+    return Target(host, port, user, password, database, sslmode=sslmode,
+                  sslrootcert=sslrootcert and os.path.abspath(sslrootcert))
 
 
 def ini_name(name):
@@ -103,6 +111,10 @@ def find_pgbench():
 def pgbench(program, target, port, host, options):
     """Runs pgbench and gives what it printed."""
     environment = {**os.environ, "PGPASSWORD": target.password, "PGSSLMODE": "prefer"}
+    if (host, port) == (target.host, target.port):
+        environment["PGSSLMODE"] = target.sslmode or "prefer"
+        if target.sslrootcert:
+            environment["PGSSLROOTCERT"] = target.sslrootcert
     return machine.run([program, "-h", host, "-p", str(port), "-U", target.user, *options,
                         target.database], as_user=False, env=environment)
 
@@ -159,6 +171,8 @@ def select_one(scratch):
 def start(options, scratch, target, secret):
     """Howdah in front of the target; clients log in as they would at PostgreSQL."""
     where = {"host": target.host, "port": target.port, "dbname": target.database}
+    if target.sslmode:
+        where["sslmode"] = target.sslmode
     entry = " ".join(f"{key}={ini_value(value)}" for key, value in where.items())
     say(f"Starting Howdah: {POOL} server connections, transaction pooling")
     # Without a password there is nothing to ask clients for; only this machine can connect.
@@ -168,6 +182,7 @@ def start(options, scratch, target, secret):
         auth_type="scram-sha-256" if secret else "trust",
         admin_users=f"{ADMIN}, {target.user}",
         default_pool_size=POOL, max_client_conn=1000,
+        server_tls_ca_file=target.sslrootcert or None,
     )
     howdah.secrets = {ADMIN: secrets.token_hex(16), target.user: secret}
     howdah.write()
