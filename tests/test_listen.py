@@ -320,6 +320,50 @@ def test_thousands(pool, workers):
         assert own == [f"{index}.{number}" for number in range(count)]
 
 
+@WORKERS
+def test_the_listener_is_lost_and_clients_are_told(pool, workers, own_postgres):
+    """listen_lost = notice: they go on, and look for what they may have missed."""
+    howdah = pool(3, workers=workers, postgres=own_postgres, listen_lost="notice")
+    with howdah.connect() as idle, howdah.connect() as busy, howdah.connect() as polls, \
+            howdah.connect() as other:
+        clients = [idle, busy, polls]
+        for client in clients:
+            client.rows("listen c")
+        busy.rows("begin")
+        busy.rows("listen d")
+        for _ in range(2):
+            (server,) = listening(howdah)
+            polls.send(query("select 1"))
+            other.rows(f"select pg_terminate_backend({server['remote_pid']})")
+            warned = idle.read()
+            assert (warned.tag, warned.fields()["S"], warned.fields()["C"]) == ("N", "WARNING", "01000")
+            replies = polls.read_until("Z")
+            if "N" not in tags(replies):
+                assert polls.read().tag == "N"
+            assert tags(busy.ask(query("select 1"))) == "TDCZ"
+            other.rows("notify c, 'x'")
+            assert next_heard(idle)[1:] == ("c", "x")
+            assert next_heard(polls)[1:] == ("c", "x")
+        replies = busy.ask(query("commit"))
+        assert tags(replies) in ("CNAAZ", "NAACZ", "NCAAZ") and said(replies) == ["x", "x"]
+        idle.rows("unlisten c")
+        other.rows("notify c, 'y'; notify d, 'z'")
+        assert [next_heard(busy)[1:], next_heard(busy)[1:]] == [("c", "y"), ("d", "z")]
+        assert said(idle.ask(query("select 1"))) == []
+        assert pinned(howdah) == 0
+
+
+@WORKERS
+def test_the_listener_is_lost_for_good(pool, workers, own_postgres):
+    """Where there can be no other listener, nobody waits for one."""
+    howdah = pool(1, workers=workers, postgres=own_postgres, listen_lost="notice")
+    with howdah.connect() as one:
+        one.rows("listen c")
+        own_postgres.stop()
+        (error,) = [reply for reply in one.read_to_end() if reply.tag == "E"]
+        assert error.fields()["C"] == "57P01"
+
+
 def test_a_client_leaves(pool):
     howdah = pool(2, server_idle_timeout=1)
     with howdah.connect() as two:
@@ -348,6 +392,39 @@ def test_pause_reconnect_and_resume(pool):
         assert one.quiet()
         howdah.console("RESUME")
         assert tags(one.read_until("Z")) == "CZ"
+
+
+def test_suspend(pool):
+    """Nothing is told meanwhile, and nothing is missed."""
+    howdah = pool(2)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("listen c")
+        with wire.connect((howdah.postgres.host, howdah.postgres.port)) as direct, howdah.connect(
+                user="admin", database="pgbouncer", password="secret") as console:
+            console.rows("SUSPEND")
+            direct.rows("notify c, 'x'")
+            assert one.quiet()
+            console.rows("RESUME")
+        assert next_heard(one)[2] == "x"
+        two.rows("notify c, 'y'")
+        assert next_heard(one)[2] == "y"
+
+
+@WORKERS
+def test_kill(pool, workers):
+    """Who listens is disconnected like all others, and may listen again."""
+    howdah = pool(2, workers=workers)
+    with howdah.connect() as one:
+        one.rows("listen c")
+        howdah.console("KILL postgres")
+        (error,) = [reply for reply in one.read_to_end() if reply.tag == "E"]
+        assert error.fields()["C"] == "57P01"
+    machine.wait_until(lambda: not listening(howdah), "the listener to go")
+    howdah.console("RESUME postgres")
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("listen c")
+        two.rows("notify c, 'x'")
+        assert next_heard(one)[2] == "x"
 
 
 @WORKERS
@@ -462,10 +539,74 @@ def test_unlisten_in_a_block_by_the_extended_protocol(pool):
                         "commit"]:
             assert "E" not in tags(ask(one, command))
         assert tell("a", "b", "c") == ["b", "c"]
-        ask(one, "begin")
+        for command in ["begin", "unlisten *", "rollback"]:
+            assert "E" not in tags(ask(one, command))
+        assert tell("b", "c") == ["b", "c"]
+        for command in ["begin", "unlisten *", "listen c", "commit"]:
+            assert "E" not in tags(ask(one, command))
+        assert tell("b", "c") == ["c"]
+        for command in ["begin", "unlisten *", "commit"]:
+            assert "E" not in tags(ask(one, command))
+        assert tell("b", "c") == []
+        assert pinned(howdah) == 0
+
+
+def test_unlisten_and_the_end_of_a_block_in_one_query(pool):
+    """What drivers send when a connection goes back to their own pool, in whatever state."""
+    howdah = pool(1)
+    with howdah.connect() as one, howdah.connect() as two:
+        def hears():
+            two.rows("notify a, 'a'")
+            return said(one.ask(query("select 1"))) == ["a"]
+
+        for before in (["begin"], ["begin", "select 1/0"], ["begin", "listen b"]):
+            one.rows("listen a")
+            for command in before:
+                one.ask(query(command))
+            assert tags(one.ask(query("rollback; unlisten *; reset all"))) == "CCCZ"
+            assert not hears()
+        one.rows("listen a")
+        one.rows("begin; unlisten a; commit")
+        assert not hears()
+        one.rows("listen a")
+        assert "E" in tags(one.ask(query("begin; unlisten a; select 1/0; commit")))
+        one.rows("rollback")
+        assert hears()
+        assert pinned(howdah) == 0
+        # Whether it was undone nobody could tell.
         with pytest.raises(wire.Refused) as refused:
-            ask(one, "unlisten *")
+            one.rows("begin; unlisten a; rollback")
         assert refused.value.code == "0A000"
+
+
+def test_a_query_in_an_open_group(pool):
+    """A client that listens is told that it is idle where no Sync has ended a group yet."""
+    howdah = pool(1)
+    with howdah.connect() as one:
+        one.rows("listen c")
+        replies = one.ask(parse("select 1"), bind(), query("select 2"))
+        assert tags(replies) == "12TDCZ"
+        assert tags(one.ask(sync())) == "Z"
+        assert one.rows("select 3") == [["3"]]
+
+
+def test_a_copy_that_fails_in_the_middle_of_a_message(pool):
+    howdah = pool(1)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("listen c")
+        two.rows("create table if not exists copied_once (a int primary key)")
+        data = wire.copy_data(b"1\n1\n" + b"".join(b"%d\n" % number for number in range(9, 200_000)))
+        one.send(query("copy copied_once from stdin"))
+        one.read_until("G")
+        half = len(data) // 2
+        one.send(data[:half])
+        one.send(data[half:-1])
+        # The error comes while a message of the client is not whole.
+        one.send(data[-1:], wire.copy_done())
+        assert "E" in tags(one.read_until("Z"))
+        two.rows("notify c, 'x'")
+        assert one.rows("select 1") == [["1"]] or next_heard(one)[2] == "x"
+        two.rows("drop table copied_once")
 
 
 def test_channels_are_told(pool):
@@ -605,13 +746,15 @@ def next_command(chance, in_block, number):
     ]
     if in_block:
         commands += ["commit", "commit", "rollback", "savepoint s", "rollback to s", "release s"] * 2
+        commands += ["rollback; unlisten *", f"commit; unlisten {channel}"]
     else:
         commands += ["begin", "begin", "begin", "discard all", "select pg_listening_channels()",
                      "create temp table if not exists t (a int)", "drop table if exists t",
                      f"unlisten *; listen {channel}", f"listen {channel}; select 1/0",
-                     f"unlisten {channel}; select 1/0", f"begin; listen {channel}; commit"]
+                     f"unlisten {channel}; select 1/0", f"begin; listen {channel}; commit",
+                     f"begin; unlisten {channel}; commit"]
     command = chance.choice(commands + ["unlisten *"])
-    several = ";" in command.replace("; end $$", "") or command == "unlisten *"
+    several = ";" in command.replace("; end $$", "")
     way = "simple" if several else chance.choice(["simple", "extended"])
     return command, way
 
@@ -662,7 +805,7 @@ def test_scripts_end_as_directly(pool, own_database, seed, size, workers):
         blocks_at.append(blocks.get(who))
         if command == "begin":
             blocks[who] = True
-        elif command in ("commit", "rollback"):
+        elif command.split(";")[0] in ("commit", "rollback"):
             blocks[who] = False
     for who in sorted(names, key=lambda who: not blocks.get(who)):
         script += [(who, "rollback", "simple"), (who, "select 1", "simple")]
@@ -683,7 +826,7 @@ def test_scripts_end_as_directly(pool, own_database, seed, size, workers):
         assert all(not own and channel in new[who] for own, channel, _ in early), problem
         assert [heard for heard in one[5] if heard not in early] == other[5], problem
         assert one[:5] + one[6:] == other[:5] + other[6:], problem
-        if command in ("commit", "rollback"):
+        if command.split(";")[0] in ("commit", "rollback"):
             new[who] = set()
 
 

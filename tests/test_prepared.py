@@ -273,26 +273,72 @@ def test_one_text_with_another_datestyle(howdah):
             client.ask(close(f"s{days}"), sync())
 
 
-def test_constants_of_other_settings_are_refused(make_howdah):
-    """A server that lacks a statement reads its constants under the settings of its Parse or not at
-    all; drivers parse it anew at the error. Texts without such constants are parsed there."""
-    text = "select '01/02/2020'::date - '2020-01-01'::date"
+def test_constants_are_read_under_the_settings_of_their_parse(make_howdah):
+    """Whatever its client has set since, and whichever server runs it."""
+    text = "select '01/02/2020'::date - '2020-01-01'::date, '2020-06-01 00:00'::timestamptz::text"
     howdah = make_howdah(default_pool_size=2)
     with howdah.connect() as one, howdah.connect() as two, howdah.connect() as busy:
         for client in (one, two):
+            client.rows("set timezone to 'Asia/Tokyo'")
             client.ask(parse(text, "s"), parse("select 'open', $1::date::text", "plain"), sync())
         one.rows("set datestyle to 'ISO, DMY'")
+        one.rows("set timezone to 'UTC'")
         busy.ask(query("begin"))
         # On another server, which has neither.
-        error = one.ask(bind("s"), execute(), sync())[0].fields()
-        assert (error["C"], error["R"]) == ("0A000", "RevalidateCachedQuery")
+        then = [["1", "2020-05-31 15:00:00+00"]]
+        assert rows(one.ask(bind("s"), execute(), sync())) == then
         assert rows(one.ask(bind("plain", ["03/02/2020"]), execute(), sync())) == [
             ["open", "2020-02-03"]]
-        assert rows(two.ask(bind("s"), execute(), sync())) == [["1"]]
-        assert rows(one.ask(parse(text, "t"), bind("t"), execute(), sync())) == [["31"]]
+        assert one.value("show timezone") == "UTC"
+        assert rows(two.ask(bind("s"), execute(), sync())) == [["1", "2020-06-01 00:00:00+09"]]
+        assert rows(one.ask(parse(text, "t"), bind("t"), execute(), sync())) == [
+            ["31", "2020-06-01 00:00:00+00"]]
+        # In a transaction that is undone, or has failed.
+        one.ask(parse("select '02/03/2020'::date::text", "u"), sync())
         one.rows("set datestyle to 'ISO, MDY'")
-        assert rows(one.ask(bind("s"), execute(), sync())) == [["1"]]
         busy.ask(query("commit"))
+        two.ask(query("begin"))
+        one.rows("begin")
+        assert rows(one.ask(bind("u"), execute(), sync())) == [["2020-03-02"]]
+        assert one.value("show datestyle") == "ISO, MDY"
+        one.rows("rollback")
+        assert one.value("show datestyle") == "ISO, MDY"
+        one.rows("begin")
+        one.error(query("select 1/0"))
+        assert one.error(bind("u"), execute(), sync())["C"] == "25P02"
+        one.rows("rollback")
+        assert rows(one.ask(bind("u"), execute(), sync())) == [["2020-03-02"]]
+        two.ask(query("rollback"))
+
+
+def test_sql_finds_what_was_prepared_by_message(howdah):
+    """EXECUTE of a name that the protocol has given, as a Query."""
+    with howdah.connect() as one, howdah.connect() as two:
+        one.ask(parse("select $1::int + 1 as next", "add"), sync())
+        two.ask(parse("select 'other'", "add"), sync())
+        for _ in range(2):
+            assert one.rows("execute add(1)") == [["2"]]
+            assert two.rows("EXECUTE add") == [["other"]]
+        one.rows("begin")
+        assert one.rows("execute add(2)") == [["3"]]
+        with pytest.raises(wire.Refused) as refused:
+            one.rows("execute add('x')")
+        assert refused.value.code == "22P02"
+        assert one.error(query("execute add(2)"))["C"] == "25P02"
+        one.rows("rollback")
+        with pytest.raises(wire.Refused) as refused:
+            one.rows("execute nobody")
+        assert refused.value.code == "26000"
+        one.rows("deallocate add")
+        with pytest.raises(wire.Refused) as refused:
+            one.rows("execute add(1)")
+        assert refused.value.code == "26000"
+        assert two.rows("execute add") == [["other"]]
+        # Only its own Query has the name on the server.
+        assert two.value("select count(*) from pg_prepared_statements where name = 'add'") == "0"
+        # Nor is it found in place of SQL's own.
+        one.rows("prepare mine as select 'sql'")
+        assert one.rows("execute mine") == [["sql"]]
 
 
 @pytest.mark.parametrize("of", ["statement", "portal"])

@@ -279,6 +279,161 @@ def test_what_only_a_role_may_set(pool, postgres, size):
         client.rows("begin; set role plain_admin; set log_statement = 'all'; reset role; commit")
         with howdah.connect(user="plain_user") as other:
             assert show(other, "log_statement") == "none"
+    with howdah.connect(user="plain_user") as client:
+        client.rows("begin; set role plain_admin; set log_statement = 'all'; reset log_statement; "
+                    "reset role; commit")
+        disturb_as(howdah, "plain_user", size)
+        assert client.value("select 1") == "1"
+
+
+def disturb_as(howdah, user, count):
+    """Somebody else of this user runs something on each server at once."""
+    others = [howdah.connect(user=user) for _ in range(count)]
+    for other in others:
+        other.rows("begin")
+    for other in others:
+        other.rows("set local work_mem = '9MB'")
+    for other in others:
+        other.rows("commit")
+        other.close()
+
+
+REFUSED = {
+    "a-right": ["set log_statement = 'all'"],
+    "at-the-start-only": ["set shared_buffers = '1GB'"],
+    "never-run": ["select 1/0; set log_statement = 'all'"],
+    "rolled-back": ["begin", "set work_mem = '7MB'", "rollback"],
+    "rolled-back-to": ["begin", "savepoint s", "set work_mem = '7MB'", "rollback to s", "commit"],
+    "no-such-value": ["set work_mem = 'much'"],
+    "in-a-failed-block": ["begin", "select 1/0", "set log_statement = 'all'", "commit"],
+    "an-extended-one": [parse("set log_statement = 'all'") + bind() + execute() + sync()],
+}
+
+
+@POOLS
+@pytest.mark.parametrize("way", REFUSED)
+def test_what_postgresql_has_refused_is_nobodys(pool, way, size):
+    """A SET that came to nothing is not tried again on other servers."""
+    howdah = pool(size, secrets={"plain_user": "secret"})
+    with howdah.connect(user="plain_user") as client:
+        for command in REFUSED[way]:
+            client.ask(command if isinstance(command, bytes) else query(command))
+        for _ in range(size):
+            disturb_as(howdah, "plain_user", size)
+            assert client.value("select 1") == "1"
+        client.rows("set work_mem = '5MB'")
+        disturb_as(howdah, "plain_user", size)
+        assert show(client, "work_mem") == "5MB"
+
+
+@POOLS
+@pytest.mark.parametrize("does", [
+    "set search_path = nowhere", "set role plain_user", "reset search_path", "reset all", "discard all",
+    "set work_mem = '7MB'", "create temp table pg_temp.t (a int)", "select pg_advisory_lock(7)"])
+def test_connect_query_lasts(pool, postgres, does, size):
+    """Whatever a client sets, takes back or leaves: what connect_query did is there for the next."""
+    target = f"host={postgres.host} port={postgres.port}"
+    howdah = pool(size, databases={
+        "*": f"{target} connect_query='set search_path to from_connect_query'"})
+
+    def looks():
+        others = [howdah.connect() for _ in range(size)]
+        for other in others:
+            other.rows("begin")
+        for other in others:
+            assert show(other, "search_path") == "from_connect_query"
+        for other in others:
+            other.rows("commit")
+            other.close()
+
+    looks()
+    with howdah.connect() as client:
+        client.rows(does)
+        # Behind this it is known whether the server is kept.
+        client.rows("select 1")
+        if not howdah.pool()["sv_pinned"]:
+            looks()
+            client.rows("select 1")
+            looks()
+    machine.wait_until(lambda: howdah.pool()["sv_active"] == 0, "all to be free")
+    looks()
+
+
+def test_who_changes_over_to_keep_gets_clean_servers(pool):
+    """Nobody has followed what clients left there before."""
+    howdah = pool(2, session_state="share")
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("set work_mem = '7MB'; create temp table numbers (nothing int)")
+        howdah.write(session_state="keep")
+        howdah.reload()
+        for _ in range(3):
+            for client in (one, two):
+                assert show(client, "work_mem") == "4MB"
+                assert client.value("select count(*) from numbers") == "100"
+
+
+@POOLS
+def test_values_of_a_bind_say_what_is_set(pool, size):
+    """As helpers for tenants call it: nothing of that keeps a server."""
+    howdah = pool(size)
+    call = "select set_config($1, $2, $3)"
+    with howdah.connect() as client, howdah.connect() as other:
+        client.rows("begin")
+        assert extended(client, call, ["app.tenant", "mine", "true"]) == [[b"mine"]]
+        assert client.value("select current_setting('app.tenant')") == "mine"
+        client.rows("commit")
+        assert howdah.pool()["sv_pinned"] == 0
+        disturb(howdah, size)
+        assert client.value("select coalesce(current_setting('app.tenant', true), '')") == ""
+        extended(client, call, ["app.tenant", "mine", "false"])
+        client.ask(parse(call, "named"), sync())
+        client.ask(bind("named", ["work_mem", "7MB", "f"]), execute(), sync())
+        assert howdah.pool()["sv_pinned"] == 0
+        for _ in range(2):
+            disturb(howdah, size)
+            assert client.value("select current_setting('app.tenant')") == "mine"
+            assert show(client, "work_mem") == "7MB"
+        assert show(other, "work_mem") == "4MB"
+        # The name is not told, so nobody can ask for its value.
+        extended(client, "select set_config($1 || 'x', $2, $3)", ["app.", "y", "false"])
+        machine.wait_until(lambda: howdah.pool()["sv_pinned"] == 1, "it to be kept")
+
+
+def test_reset_all_leaves_the_role_beside_unknown_settings(pool):
+    howdah = pool(2)
+    with howdah.connect() as client:
+        extended(client, "select set_config('app.' || $1, 'y', false)", ["x"])
+        machine.wait_until(lambda: howdah.pool()["sv_pinned"] == 1, "it to be kept")
+        client.rows("set role plain_user")
+        client.rows("begin; reset all; rollback")
+        assert client.value("select current_setting('app.x')") == "y"
+        client.rows("reset all")
+        machine.wait_until(lambda: howdah.pool()["sv_pinned"] == 0, "it to be free")
+        for _ in range(2):
+            disturb(howdah, 2)
+            assert client.value("select current_user") == "plain_user"
+
+
+def test_a_schema_for_each_role(pool, postgres):
+    """One text is another statement for another role, where the path leads by its name."""
+    postgres.sql("""
+        drop schema if exists role_one cascade; drop schema if exists role_two cascade;
+        drop role if exists role_one; drop role if exists role_two;
+        create role role_one superuser; create role role_two superuser;
+        create schema role_one; create schema role_two;
+        create table role_one.owned (a int); create table role_two.owned (a text, b int);
+        insert into role_one.owned values (1); insert into role_two.owned values ('two', 2)""")
+    howdah = pool(1)
+    with howdah.connect() as one, howdah.connect() as two:
+        one.rows("set role role_one")
+        two.rows("set role role_two")
+        expected = {one: [[b"1"]], two: [[b"two", b"2"]]}
+        for client in (one, two):
+            replies = client.ask(parse("select * from owned", "s"), describe("s"), sync())
+            assert "E" not in [reply.tag for reply in replies]
+        for client in (one, two, one, two):
+            replies = client.ask(bind("s"), execute(), sync())
+            assert [reply.row() for reply in replies if reply.tag == "D"] == expected[client]
 
 
 def test_transaction_timeout_and_prefixes(pool):
@@ -395,7 +550,7 @@ def test_what_leaves_nothing_keeps_nothing(pool, way, size):
 ])
 @pytest.mark.parametrize("ends", ["discard", "leaves", "breaks"])
 def test_what_keeps_its_server(pool, way, still, ends):
-    howdah = pool(2)
+    howdah = pool(2, listen="pin")
     with howdah.connect() as client, howdah.connect() as other:
         client.rows(way)
         for _ in range(2):
@@ -544,7 +699,7 @@ def test_listen(pool):
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_ones_own_notifications_bear_ones_own_process_id(pool, mode):
     """The one that was told at login, which drivers compare."""
-    howdah = pool(2, pool_mode=mode)
+    howdah = pool(2, pool_mode=mode, listen="pin")
     with howdah.connect() as listener, howdah.connect() as other:
         server = listener.value("listen news; select pg_backend_pid()")
         for payload in ("", "x" * 7000):

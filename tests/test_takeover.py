@@ -755,3 +755,29 @@ def test_two_successors_at_once(make_howdah):
             output, _ = child.communicate(timeout=60)
             assert child.returncode == 0, output
             assert client.value(f"select {turn}") == str(turn)
+
+
+def test_who_listens_follows_when_it_listens_no_more(make_howdah):
+    """What a client listens to is heard by the old process, until the client listens no more."""
+    howdah = make_howdah(default_pool_size=2, listen="share")
+    with howdah.connect() as one, howdah.connect() as other:
+        one.rows("listen c")
+        mark = howdah.log_mark()
+        old = begin_takeover(howdah)
+        howdah.wait_for_log("process up", since=mark, seconds=30)
+        for number in range(5):
+            other.rows(f"notify c, '{number}'")
+            assert one.read().body.endswith(f"c\0{number}\0".encode())
+            assert one.value("select 1") == "1"
+        assert old.poll() is None
+        with howdah.connect() as new:
+            new.rows("listen c")
+            other.rows("notify c, 'both'")
+            assert new.read().tag == one.read().tag == "A"
+            one.rows("unlisten *")
+            # It is at rest now, and follows in one of the next rounds.
+            assert old.wait(60) == 0
+            assert one.value("select 1") == "1"
+            one.rows("listen d")
+            other.rows("notify d, 'new'")
+            assert one.read().body.endswith(b"d\0new\0")

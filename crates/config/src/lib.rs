@@ -41,8 +41,8 @@ pub use table::Globals;
 pub use tls::TlsInForce;
 pub use user::User;
 pub use value::{
-    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, LoadBalance, LogFormat, PoolMode,
-    PoolSpread, SessionState, Share, SslMode, SslNegotiation,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LoadBalance, LogFormat,
+    PoolMode, PoolSpread, SessionState, Share, SslMode, SslNegotiation,
 };
 
 /// A setting's time in nanoseconds; 0 for none.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use howdah_auth::{ChannelBinding, RequireAuth};
 
 use super::value::{
-    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, LogFormat, PoolMode, PoolSpread,
-    SessionState, Share, SslMode, Value,
+    AuthType, Facility, HttpUrl, IoDriver, Kind, List, Listen, ListenLost, LogFormat, PoolMode,
+    PoolSpread, SessionState, Share, SslMode, Value,
 };
 use crate::ldap::LdapText;
 
@@ -245,14 +245,19 @@ globals! {
         "How to talk to the kernel: io_uring, epoll, or the best that works here.";
     job_name: String = "pgbouncer", G, G, fixed, Built,
         "The name of the Windows service; means nothing elsewhere.";
-    listen: Listen = "pin", GDU, NOWHERE, reload, Built,
-        "What LISTEN does in transaction mode with `session_state = keep`. `pin`: the client keeps its \
-         server. `share`: one connection listens for all clients of the database and user, and \
-         those keep no server. See docs/session-state.md.";
+    listen: Listen = "share", GDU, NOWHERE, reload, Built,
+        "What LISTEN does in transaction mode with `session_state = keep`. `share`: one connection \
+         listens for all clients of the database and user, and those keep no server. `pin`: the client \
+         keeps its server. See docs/session-state.md.";
     listen_addr: List = "", G, G, fixed, Built,
         "Addresses to listen on for TCP; `*` means all, nothing means unix sockets only.";
     listen_backlog: u32 = "128", G, G, fixed, Built,
         "How many connections may wait in the kernel to be accepted.";
+    listen_lost: ListenLost = "disconnect", G, NOWHERE, reload, Built,
+        "What becomes of clients that listen by a shared connection (`listen = share`) when that is lost. \
+         `disconnect`: they are disconnected with 57P01, as they may have missed something. `notice`: they \
+         get a warning (01000) once another one listens, and go on; where there can be none, they are \
+         disconnected.";
     listen_port: u16 = "6432", G, G, fixed, Built,
         "The port to listen on, and the suffix of the unix socket's name.";
     listen_user: String = "", GD, NOWHERE, reload, Built,

@@ -400,6 +400,16 @@ words! {
 }
 
 words! {
+    /// What becomes of clients whose listening connection is lost.
+    ListenLost {
+        /// They are disconnected.
+        Disconnect = "disconnect",
+        /// They are told, and heard for by the next one.
+        Notice = "notice",
+    }
+}
+
+words! {
     /// How lines of the log are written.
     LogFormat {
         /// As PgBouncer does.

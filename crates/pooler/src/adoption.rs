@@ -14,6 +14,7 @@ use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
+use crate::session::Tracking;
 
 impl Pooler {
     /// This process goes on where another was.
@@ -34,7 +35,8 @@ impl Pooler {
         match parcel {
             Parcel::Pool(lore) => self.adopt_pool(*lore, out),
             Parcel::Server { parcel, database } => {
-                if !self.leads_there(&parcel.pool, database) || self.is_too_open(&parcel) {
+                let fits = self.leads_there(&parcel.pool, database) && !self.is_too_open(&parcel);
+                if !fits || self.is_unfollowed(&parcel) {
                     return out.push(Action::Discard(parcel.socket));
                 }
                 let (worker, pool) = (self.worker, parcel.pool.clone());
@@ -66,6 +68,13 @@ impl Pooler {
         let mode = demanded.and_then(|database| database.sslmode);
         let mode = mode.unwrap_or(self.config.tls.servers);
         parcel.tls.is_none() && over_network && mode.is_required()
+    }
+
+    /// Its clients' sessions were not followed, and here they are: what is left there nobody knows.
+    fn is_unfollowed(&self, parcel: &ServerParcel) -> bool {
+        let follows = |database| self.terms(&parcel.pool, database).tracking != Tracking::Nothing;
+        let database = self.config.database(&parcel.pool.database);
+        !parcel.followed && database.is_some_and(follows)
     }
 
     pub(crate) fn adopt_pool(&mut self, lore: PoolLore, out: &mut Out) {
@@ -144,7 +153,9 @@ impl Pooler {
         key: OldKey,
         out: &mut Out,
     ) {
-        let same = self.leads_there(&parcel.pool, fingerprint) && !self.is_too_open(&parcel);
+        let same = self.leads_there(&parcel.pool, fingerprint)
+            && !self.is_too_open(&parcel)
+            && !self.is_unfollowed(&parcel);
         let Some(pool_id) = self.join_pool(id, out) else {
             return out.push(Action::Discard(parcel.socket));
         };

@@ -153,8 +153,8 @@ impl Params {
     }
 
     /// What a statement's text means under these values; `hasher` is
-    /// [`crate::cancel::Keys::meaning`], and `path` the `search_path` of a session, where that is not
-    /// among them.
+    /// [`crate::cancel::Keys::meaning`], and `path` what a session has besides by which names are
+    /// looked for.
     pub fn meaning(&self, tracked: &Tracked, hasher: Seeded, path: Option<&[u8]>) -> Meaning {
         let (mut names, mut constants) = (Vec::new(), Vec::new());
         names.extend_from_slice(path.unwrap_or_default());
@@ -180,6 +180,17 @@ impl Params {
         }
     }
 
+    /// Of what is missing on a server, that by which constants are read.
+    pub fn constants_missing_on<'a>(
+        &'a self,
+        tracked: &Tracked,
+        server: &'a Params,
+    ) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let path = tracked.position(b"search_path");
+        let missing = self.missing_on(server);
+        missing.filter(move |(position, _)| Self::has_meaning(*position) && Some(*position) != path)
+    }
+
     /// True if the parameter at a position is among those.
     pub fn has_meaning(position: usize) -> bool {
         position != WITHOUT_MEANING
@@ -196,6 +207,17 @@ pub fn set_statement<'a>(
     for (position, value) in missing {
         set_one(&mut sql, &tracked.names[position], value, of, false);
     }
+    sql
+}
+
+/// A SELECT that sets a parameter for the rest of the transaction. `of` is the set that its value is
+/// from.
+pub fn select_local(name: &str, value: &[u8], of: &Params) -> Vec<u8> {
+    let mut sql = b"SELECT pg_catalog.set_config('".to_vec();
+    sql.extend_from_slice(name.as_bytes());
+    sql.extend_from_slice(b"',");
+    literal::expression(&mut sql, value, &of.encoding());
+    sql.extend_from_slice(b",true)");
     sql
 }
 

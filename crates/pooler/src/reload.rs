@@ -12,6 +12,7 @@ use crate::pool::route::is_forsaken;
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Server};
+use crate::session::Tracking;
 
 impl Pooler {
     /// The configuration was read anew.
@@ -78,6 +79,8 @@ impl Pooler {
         let moved = !pool.terms.database.same_servers(&terms.database);
         let session = |terms: &Terms| terms.mode == PoolMode::Session;
         let sessions_end = session(&pool.terms) && !session(&terms);
+        let follows = |terms: &Terms| terms.tracking != Tracking::Nothing;
+        let unfollowed = !follows(&pool.terms) && follows(&terms);
         let old = &pool.terms.database;
         let forsaken = is_forsaken(key, pool.forsaken(), old, &terms.database);
         pool.set_forsaken(forsaken);
@@ -101,6 +104,9 @@ impl Pooler {
         } else if sessions_end {
             // Sessions leave locks and the like, and between transactions nothing is reset.
             self.call_in(id, "pool mode changed", out);
+        } else if unfollowed {
+            // What clients have left there nobody knows.
+            self.call_in(id, "session_state changed", out);
         }
         if forsaken {
             self.move_waiting(id, out);

@@ -328,6 +328,7 @@ fn select(rest: &str) -> Option<Sql> {
     }
     let asks = [
         "pg_catalog.encode(",
+        "CASE WHEN (SELECT source",
         "EXISTS(",
         "(SELECT pg_catalog.string_agg(",
     ];

@@ -484,7 +484,11 @@ impl Pooler {
         // A replication client's server was logged in with them.
         client.goes_back_to(asked.filter(|asked| !asked.is_unknown() && !client.replication.any()));
         let params = self.shared.params.intern(wanted);
-        client.means(params.meaning(&self.shared.tracked, self.keys.meaning(), client.path()));
+        client.means(params.meaning(
+            &self.shared.tracked,
+            self.keys.meaning(),
+            client.path().as_deref(),
+        ));
         client.set_params(params.clone());
         // Newer versions report more than is tracked.
         let login = client.session.as_ref().and_then(|s| s.login.clone());

@@ -524,10 +524,21 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
-    /// Its session's own `search_path`, if PostgreSQL does not report that.
-    pub fn path(&self) -> Option<&[u8]> {
+    /// Its session's own settings by which names are looked for, if it has any: `search_path`, where
+    /// PostgreSQL does not report that, and those that say what `"$user"` is in it.
+    pub fn path(&self) -> Option<Vec<u8>> {
         let session = self.session.as_deref()?;
-        crate::session::settings::value(&session.settings, b"search_path")
+        let settings = session.settings.as_deref()?;
+        let mut path = Vec::new();
+        for name in [&b"search_path"[..], b"role", b"session_authorization"] {
+            if let Some(value) = settings.get(name) {
+                path.extend_from_slice(name);
+                path.push(0);
+                path.extend_from_slice(value);
+                path.push(0);
+            }
+        }
+        (!path.is_empty()).then_some(path)
     }
 
     /// It asked at login for settings that are not among the tracked parameters.

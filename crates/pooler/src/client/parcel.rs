@@ -10,7 +10,7 @@ use crate::inbox::Fate;
 use crate::params::Params;
 use crate::parcel::{Passenger, Standing};
 use crate::session;
-use crate::statement::SchemaId;
+use crate::statement::{Constants, SchemaId};
 
 impl Client {
     /// All that travels of it, but for its server.
@@ -89,6 +89,10 @@ impl Client {
         self.unnamed = unnamed.map(|text| statements.adopt(schema, text));
         for (name, mut named) in std::mem::take(&mut from.names) {
             named.statement = statements.adopt(schema, named.statement);
+            // Another process tells only the settings of now.
+            let constants = named.statement.constants;
+            let same = constants != Constants::Fixed && constants.fit(self.meaning);
+            named.under = named.under.or_else(|| self.params.clone().filter(|_| same));
             self.names.insert(name, named);
         }
         let named = self.names.values().map(|named| &named.statement);

@@ -18,7 +18,47 @@ pub struct Channels {
     pub unlistens: Vec<Box<[u8]>>,
     /// It listens to none of before any longer.
     pub unlistens_all: bool,
+    /// It begins or ends transactions, and where all of it succeeds its UNLISTEN commands are committed
+    /// at its end.
+    pub commits: bool,
 }
+
+/// Where the commands of a text stand in transactions.
+#[derive(Default)]
+struct Blocks {
+    /// An UNLISTEN has come.
+    unlistened: bool,
+    /// The last of BEGIN, COMMIT and the like has begun a block.
+    open: Option<bool>,
+    /// Whether UNLISTEN is committed can't be told.
+    unclear: bool,
+}
+
+impl Blocks {
+    /// A command begins with this word, and these follow.
+    fn read(&mut self, word: &[u8], behind: Tokens<'_>) {
+        let is = |keywords: &[&[u8]]| keywords.iter().any(|k| word.eq_ignore_ascii_case(k));
+        let commits = is(&[b"commit", b"end"]);
+        let undoes = is(&[b"rollback", b"abort"]);
+        if is(&[b"begin", b"start"]) {
+            self.open = Some(true);
+        } else if commits || undoes {
+            let words = behind.take_while(|token| *token != Token::Sign(b';'));
+            let odd = |token| matches!(token, Token::Word(word) if OTHER_ENDS.iter().any(|o| word.eq_ignore_ascii_case(o)));
+            self.unclear |= words.into_iter().any(odd) || undoes && self.unlistened;
+            self.open = Some(false);
+        } else if is(&[b"prepare"]) {
+            self.unclear = true;
+        }
+    }
+
+    fn commit(&self) -> bool {
+        self.open == Some(false) && !self.unclear
+    }
+}
+
+/// Words behind COMMIT or ROLLBACK with which those do not just end the transaction block.
+const OTHER_ENDS: [&[u8]; 3] = [b"to", b"chain", b"prepared"];
 
 /// The channels of a text of these kinds. `None` where a name, or what runs at all, is not certain:
 /// in the body of a DO, in a PREPARE, in names that are not plain ASCII or are cut off, and where a
@@ -33,6 +73,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<Channels>> {
     let mut found = Channels::default();
     let mut tokens = Tokens::new(text, Reading::default());
     let mut begins = true;
+    let mut blocks = Blocks::default();
     while let Some(token) = tokens.next() {
         let first = std::mem::replace(&mut begins, token == Token::Sign(b';'));
         let Token::Word(word) = token else { continue };
@@ -46,15 +87,19 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<Channels>> {
         if is(b"listen") {
             found.listens.push(name(&mut tokens)?);
         } else if is(b"unlisten") {
+            blocks.unlistened = true;
             match tokens.sign(b'*') {
                 true => found.unlistens_all = true,
                 false => found.unlistens.push(name(&mut tokens)?),
             }
+        } else {
+            blocks.read(word, tokens);
         }
         if found.listens.len() + found.unlistens.len() > CHANNELS_MAX {
             return None;
         }
     }
+    found.commits = blocks.commit();
     let tells = |kind, told| !kinds.any(kind) || told;
     let listens = tells(Kinds::LISTENS, !found.listens.is_empty());
     let unlistens = found.unlistens_all || !found.unlistens.is_empty();
@@ -91,6 +136,29 @@ mod tests {
             gone.push('*');
         }
         Some((join(&channels.listens), gone))
+    }
+
+    #[test]
+    fn whether_unlisten_is_committed_is_told_where_it_is_certain() {
+        for (text, expected) in [
+            ("rollback; unlisten *; reset all", true),
+            ("COMMIT; unlisten a", true),
+            ("begin; unlisten a; end", true),
+            ("begin; select 'rollback'; unlisten a; commit work", true),
+            ("unlisten a", false),
+            ("begin; unlisten a", false),
+            ("begin; unlisten a; rollback", false),
+            (
+                "begin; savepoint s; unlisten a; rollback to s; commit",
+                false,
+            ),
+            ("unlisten a; commit and chain", false),
+            ("unlisten a; commit prepared 'x'", false),
+            ("commit; begin; unlisten a", false),
+        ] {
+            let channels = effects(text.as_bytes()).channels;
+            assert_eq!(channels.map(|c| c.commits), Some(expected), "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a text may do, as a value.
 
 use super::Channels;
+use super::bound::Call;
 use crate::limits;
 
 /// Kinds of effects, a set.
@@ -52,6 +53,8 @@ impl Kinds {
     pub const DROPS_AT_END: Kinds = Kinds(1 << 19);
     /// `pg_listening_channels`.
     pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
+    /// It sets what its Bind says, or nothing: see [`Effects::bound`].
+    pub const SETS_BOUND: Kinds = Kinds(1 << 21);
 
     /// What is likely to keep a server for its client behind the transaction.
     const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);
@@ -152,6 +155,8 @@ pub struct Effects {
     pub settings: Vec<Mention>,
     /// Which channels its LISTEN and UNLISTEN commands name, if that is certain.
     pub channels: Option<Box<Channels>>,
+    /// Calls of `set_config` whose arguments its Bind says.
+    pub calls: Vec<Call>,
 }
 
 impl Effects {
@@ -181,7 +186,8 @@ impl Effects {
 
     /// It may keep its server, on some search path or from the next transaction on.
     pub fn may_keep_server(&self) -> bool {
-        self.kinds.any(Kinds::SCHEMA.and(Kinds::SEQUENCES)) || self.keeps_server()
+        let may = Kinds::SCHEMA.and(Kinds::SEQUENCES).and(Kinds::SETS_BOUND);
+        self.kinds.any(may) || self.keeps_server()
     }
 
     pub(super) fn mention(&mut self, mention: Mention) {
@@ -215,6 +221,9 @@ impl Effects {
     /// Adds those of another text, or of another reading.
     pub(super) fn extend(&mut self, more: Effects) {
         self.kinds.add(more.kinds);
+        for call in more.calls {
+            self.calls(call);
+        }
         for mention in more.settings {
             if !self.settings.contains(&mention) {
                 self.mention(mention);

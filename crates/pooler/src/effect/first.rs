@@ -90,11 +90,20 @@ pub struct First {
     pub alters: Alters,
     /// What it makes, changes or drops.
     pub object: Option<Object>,
+    /// `EXECUTE name`.
+    pub executes: Option<Box<[u8]>>,
     /// PostgreSQL plans it, and refuses it once its rows are others than when it was parsed; utility
     /// commands (FETCH, EXECUTE, SHOW) give whatever rows there are.
     pub planned: bool,
     /// It is a BEGIN, and nothing else stands in the text: that changes nothing.
     pub only_begins: bool,
+}
+
+impl First {
+    /// It is a BEGIN or the like: no sequence is asked for a number.
+    pub fn draws_no_numbers(&self) -> bool {
+        self.only_begins || self.setting.is_some()
+    }
 }
 
 /// A first look at a text: false for nearly all whose first command needs no reading, because nothing
@@ -105,7 +114,7 @@ pub fn may_matter(text: &[u8]) -> bool {
     };
     match [a | 0x20, b | 0x20, c | 0x20] {
         [b'b', b'e', b'g'] | [b's', b't', b'a'] => true,
-        [b'd', b'e', b'a'] | [b'd', b'i', b's'] => true,
+        [b'd', b'e', b'a'] | [b'd', b'i', b's'] | [b'e', b'x', b'e'] => true,
         [b's', b'e', b't'] | [b'r', b'e', b's'] => true,
         [b'c', b'r', b'e'] | [b'a', b'l', b't'] | [b'd', b'r', b'o'] => true,
         // Blanks or a comment.
@@ -126,6 +135,10 @@ pub fn first(text: &[u8]) -> First {
         b'd' if is(b"discard") => discard(tokens),
         b'd' if is(b"deallocate") => First {
             forgets: deallocate(tokens),
+            ..First::default()
+        },
+        b'e' if is(b"execute") => First {
+            executes: name(&mut tokens),
             ..First::default()
         },
         b'b' if is(b"begin") => begin(tokens),
@@ -440,10 +453,26 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_execute() {
+        for (text, expected) in [
+            ("execute a", Some("a")),
+            ("/* x */ EXECUTE Foo (1, 'x');", Some("foo")),
+            ("execute \"Foo\"", Some("Foo")),
+            ("execute", None),
+            ("explain execute a", None),
+        ] {
+            let found = first(text.as_bytes()).executes;
+            let name = found.map(|name| String::from_utf8_lossy(&name).into_owned());
+            assert_eq!(name.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn the_first_look_passes_over_nothing_that_matters() {
         for text in [
             "begin",
             "START transaction",
+            "execute a(1)",
             "deallocate a",
             "Discard all",
             "set a to b",

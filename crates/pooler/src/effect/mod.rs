@@ -8,6 +8,7 @@
 //! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places
 //! where an effect could stand.
 
+mod bound;
 mod channels;
 mod effects;
 pub mod first;
@@ -486,9 +487,14 @@ impl<'a> Reader<'a> {
         if sets_temporary(self.tokens) {
             self.makes_temporary();
         }
+        let of_text =
+            !self.at.loose && !self.at.body && self.at.prepares.is_none() && self.depth == 0;
+        if let Some(call) = bound::Call::read(self.tokens).filter(|_| of_text) {
+            return self.found.calls(call);
+        }
         match set_config_name(self.tokens) {
             SetConfig::Local => {}
-            SetConfig::Of(name) => self.found.mention(Mention::Set(name)),
+            SetConfig::Of(name) => self.found.sets(name),
             SetConfig::Any => self.found.kinds.add(Kinds::SETS_ANY),
         }
     }

@@ -157,7 +157,7 @@ impl Pooler {
             for query in [&b"SET statement_timeout=0"[..], b"DISCARD ALL"] {
                 server.runs_for_us(id, query, out);
             }
-            return;
+            return self.connect_again(id, out);
         }
         server.tries(match server.trial() {
             Trial::Denied => Trial::Last,

@@ -342,10 +342,13 @@ impl Downstream<'_> {
         }
     }
 
-    /// A listening client is told that it is idle behind what was notified before.
+    /// A listening client is told that it is idle behind what was notified before. Not where it is in
+    /// the middle of a message (of a COPY that has failed) or of a group (a Query without a Sync before
+    /// it): nothing can be asked on its server then, and its next bytes must go there.
     fn keeps_back(&mut self) -> bool {
-        let client = self.client.as_mut();
-        client.is_some_and(|(_, client)| client.keeps_ready_back())
+        let group_open = self.server.link.ledger.group_open();
+        let client = self.client.as_mut().filter(|_| !group_open);
+        client.is_some_and(|(_, client)| !client.inbox.relaying() && client.keeps_ready_back())
     }
 
     /// A notification that the listener hears for its client, or that is nobody's.
@@ -421,6 +424,9 @@ impl Downstream<'_> {
             self.counts.transactions += u32::from(status == Status::Idle);
         }
         self.answered();
+        if status == Status::Idle {
+            self.server.link.rests_at_ready();
+        }
         if status == Status::Idle && !self.server.link.portals.is_empty() {
             // Portals end with their transaction.
             let over = self.server.link.ledger.groups_over();
@@ -455,6 +461,7 @@ impl Downstream<'_> {
                 None => self.server.set.clear_sure(),
             },
             b"PREPARE" => self.server.set_sql_prepared(true),
+            b"ROLLBACK" => self.note_rollback(),
             _ => {}
         }
         self.pass(
@@ -491,7 +498,11 @@ impl Downstream<'_> {
                 let params = params.with(position, value);
                 let has_meaning = Params::has_meaning(position);
                 if has_meaning {
-                    client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
+                    client.means(params.meaning(
+                        &self.shared.tracked,
+                        self.meaning,
+                        client.path().as_deref(),
+                    ));
                 }
                 client.set_params(self.shared.params.intern(params));
                 if has_meaning {
@@ -532,7 +543,7 @@ impl Downstream<'_> {
             });
         }
         let params = known.overlaid(&server);
-        client.means(params.meaning(&self.shared.tracked, self.meaning, client.path()));
+        client.means(params.meaning(&self.shared.tracked, self.meaning, client.path().as_deref()));
         client.set_params(self.shared.params.intern(params));
     }
 
@@ -564,8 +575,9 @@ impl Downstream<'_> {
         }
         let refusal = self.refusal(fields);
         let ours = self.server.link.ledger.front().is_some_and(|entry| {
-            // It failed because the client's command had.
-            entry.part == Part::Rest && fields.sqlstate() == Some(b"25P02")
+            // It failed because the client's command had, or as that will.
+            let named = entry.swallow && entry.reply == Reply::Parse;
+            entry.part == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
         });
         let reply = self.server.link.ledger.front().map(|entry| entry.reply);
         let copy = self.server.link.copy;
@@ -637,14 +649,26 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// What a listening client has sent fails.
+    /// What a client has sent fails: what its session has may be less than its texts told.
     fn note_failure(&mut self) {
-        if let Some((_, client)) = &mut self.client
-            && client.listens()
-            && let Some(session) = &mut client.session
-            && let Some(own) = &mut session.channels
-        {
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
+        let listens = client.listens();
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        session.pending.fails();
+        if let Some(own) = session.channels.as_mut().filter(|_| listens) {
             own.failed = true;
+        }
+    }
+
+    /// Something is rolled back.
+    fn note_rollback(&mut self) {
+        let session = self.client.as_mut().and_then(|(_, c)| c.session.as_mut());
+        if let Some(session) = session {
+            session.pending.fails();
         }
     }
 

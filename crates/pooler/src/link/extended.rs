@@ -10,6 +10,7 @@ use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
 use super::upstream::{Flow, Step, Upstream, is_long_parse, whole};
+use crate::effect::Kinds;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
 use crate::limits;
@@ -173,6 +174,7 @@ impl Upstream<'_> {
         if self.linked().link.portals.is_empty() || header.total() > limits::FRONT {
             entry.watch_for(self.watch_execute(chunk, header)?);
             self.relay(chunk, header, Some(entry));
+            self.mark_unlisten();
             return Ok(());
         }
         let body = whole(chunk, header).ok_or(Flow::Partial)?;
@@ -184,12 +186,14 @@ impl Upstream<'_> {
         entry.watch_for(self.watch_execute(chunk, header)?);
         self.relay(chunk, header, Some(entry));
         self.set_back(&tail);
+        self.mark_unlisten();
         Ok(())
     }
 
     pub(super) fn bind(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
             self.watch_bind_as_is(chunk, header)?;
+            self.linked().link.works();
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         }
@@ -205,7 +209,7 @@ impl Upstream<'_> {
             self.relay(chunk, header, Some(Entry::forward(Reply::Bind)));
             return Ok(());
         };
-        let found = match self.bound(names) {
+        let found = match self.bound(names, chunk, header) {
             Ok(found) => found,
             Err(flow) => {
                 self.counts.binds -= 1;
@@ -233,10 +237,24 @@ impl Upstream<'_> {
     }
 
     /// What a Bind names, and what its portal will do.
-    fn bound(&mut self, names: BindNames<'_>) -> Result<Found, Flow> {
+    fn bound(
+        &mut self,
+        names: BindNames<'_>,
+        chunk: &Chunk<'_>,
+        header: Header,
+    ) -> Result<Found, Flow> {
+        let mut with_values = None;
         if self.client.names_keep() {
             let statement = self.lookup(names.statement);
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
+                if effects.kinds.any(Kinds::SETS_BOUND) {
+                    let bind = whole(chunk, header);
+                    if bind.is_none() && header.total() <= limits::FRONT {
+                        return Err(Flow::Partial);
+                    }
+                    with_values = Some(effects.bound(bind.map(|bind| &bind[names.size()..])));
+                }
+                let effects = with_values.as_ref().unwrap_or(effects);
                 self.await_leave(effects)?;
                 self.may_ask_numbers(effects);
                 // Before anything else of its group is sent.
@@ -261,11 +279,22 @@ impl Upstream<'_> {
         {
             check.note(statement.text());
         }
-        if let Some(effects) = found.statement.as_ref().and_then(|s| s.effects.as_deref())
-            && self.note_first(effects, false)? == Verdict::Refused
-        {
+        let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
+        let verdict = match (with_values.as_ref().or(effects), &found.statement) {
+            (Some(effects), _) => self.note_first(effects, false)?,
+            (None, Some(statement)) => self.note_harmless(statement.text(), false)?,
+            (None, None) => Verdict::Runs,
+        };
+        if verdict == Verdict::Refused {
             self.linked().link.binds(None);
             return Ok(Found::refused(Refusal::Pins));
+        }
+        if !found
+            .statement
+            .as_ref()
+            .is_some_and(|s| s.first.draws_no_numbers())
+        {
+            self.linked().link.works();
         }
         let effect = match &found.statement {
             Some(statement) => self.has_effect(statement),

@@ -74,7 +74,10 @@ impl Upstream<'_> {
     /// Nothing was sent, no transaction is open, and nothing keeps its server, so that can be given
     /// back. (A client that keeps it may yet wait to be told whether it may.)
     fn rests(&self) -> bool {
-        if self.client.is_pinned() {
+        // What is to be asked of its session can be asked of this server only.
+        let session = self.client.session.as_ref();
+        let asks = session.is_some_and(|session| !session.pending.is_empty());
+        if self.client.is_pinned() || asks {
             return false;
         }
         let server = self.server.as_ref();

@@ -65,6 +65,8 @@ pub struct Link {
     changes: Changes,
     /// Something that answers a request has come since the last ReadyForQuery.
     answering: bool,
+    /// Something else than BEGIN or SET was sent since the server was last idle.
+    worked: bool,
     /// For how long its client waited for it, in nanoseconds, until a query that is watched has that.
     pub(crate) waited: u64,
     /// Texts of queries, where somebody wants to know of those.
@@ -144,6 +146,23 @@ impl Link {
     /// Its client gets the server after a wait, in nanoseconds.
     fn begins(&mut self, wait: u64) {
         self.waited = wait;
+    }
+
+    /// Something is sent that may draw numbers from sequences.
+    pub(crate) fn works(&mut self) {
+        self.worked = true;
+    }
+
+    /// No number was drawn from a sequence in the transaction that is open.
+    pub(crate) fn has_drawn_nothing(&self) -> bool {
+        !self.worked
+    }
+
+    /// The server is idle.
+    fn rests_at_ready(&mut self) {
+        if self.ledger.is_empty() && !self.ledger.group_open() {
+            self.worked = false;
+        }
     }
 
     /// A portal is bound: kept in mind if its client may learn from its description.

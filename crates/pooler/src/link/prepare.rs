@@ -9,9 +9,11 @@ use howdah_wire::write;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
+use crate::effect::Kinds;
 use crate::effect::first::Forgets;
 use crate::event::{Out, Peer};
-use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Refusal, Reply, SetOp};
+use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Part, Refusal, Reply, SetOp};
+use crate::params::{self, Params};
 use crate::server::{Server, Unnamed};
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
@@ -67,6 +69,7 @@ impl Upstream<'_> {
                 statement: self.client.unnamed.clone()?,
                 number: 0,
                 told: None,
+                under: None,
             }),
             None => self.client.names.get(name).cloned(),
         }
@@ -89,7 +92,7 @@ impl Upstream<'_> {
                 ..Found::default()
             });
         };
-        let Some(there) = self.ensure(&named.statement)? else {
+        let Some(there) = self.ensure(&named.statement, named.under.as_deref())? else {
             return Ok(Found::refused(Refusal::Settings));
         };
         let key = there.key;
@@ -103,6 +106,48 @@ impl Upstream<'_> {
             named: named.number,
             key,
         })
+    }
+
+    /// The statement that an `EXECUTE name` of SQL's runs, if it is one that was parsed by message, which
+    /// has another name on the server.
+    pub(super) fn executed_by_sql(&mut self, name: &[u8]) -> Result<Option<Arc<Statement>>, Flow> {
+        let of_sql = |kinds: Kinds| kinds.any(Kinds::PREPARES);
+        let session = self.client.session.as_ref();
+        let by_sql = session.is_some_and(|s| of_sql(s.pinned) || of_sql(s.pending.kinds));
+        let server = self.linked();
+        let free = server.not_failed() && !server.link.group_open();
+        if !self.renames || by_sql || !free || statement::is_ours(name) {
+            return Ok(None);
+        }
+        self.wait_for(name)?;
+        self.settle_meaning()?;
+        let statement = self.lookup(name);
+        Ok(statement.filter(|statement| self.may_be_parsed_late(statement)))
+    }
+
+    /// Gives a statement its client's name on the server, for one Query. What PostgreSQL says against
+    /// that it says again to the Query.
+    pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::parse(buf, name, &statement.definition);
+            write::empty(buf, frontend::SYNC);
+        });
+        let mut parse = Entry::swallow(Reply::Parse);
+        parse.part = Part::Rest;
+        self.push(parse);
+        self.push(Entry::swallow(Reply::Sync));
+    }
+
+    /// Takes that name away behind it.
+    pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
+        let to = self.to();
+        self.out.send_with(to, |buf| {
+            write::of_statement(buf, frontend::CLOSE, name);
+            write::empty(buf, frontend::SYNC);
+        });
+        self.push(Entry::swallow(Reply::Close));
+        self.push(Entry::swallow(Reply::Sync));
     }
 
     /// Remembers a portal that does something to its client when it is executed. `DEALLOCATE name`
@@ -119,7 +164,7 @@ impl Upstream<'_> {
                 let void =
                     self.interner
                         .intern(self.schema, self.client.meaning, VOID_DEALLOCATION);
-                let there = self.ensure(&void)?;
+                let there = self.ensure(&void, None)?;
                 found.name = there.map(|there| ServerName::Of(server_name(there.key)));
             }
         }
@@ -174,23 +219,36 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server has a statement. None if it lacks it and would read its constants
-    /// otherwise than they were read at its client's Parse.
-    pub(super) fn ensure(&mut self, statement: &Arc<Statement>) -> Result<Option<There>, Flow> {
+    /// otherwise than they were read at its client's Parse, and the settings of then (`under`) are not
+    /// known.
+    pub(super) fn ensure(
+        &mut self,
+        statement: &Arc<Statement>,
+        under: Option<&Params>,
+    ) -> Result<Option<There>, Flow> {
         let (key, held) = self.linked().set.find(statement);
+        let mut before = None;
         if matches!(held, None | Some(Held::Going(_))) {
+            let (schema, mut meaning) = (self.schema, self.client.meaning);
             if !self.may_be_parsed_late(statement) {
-                return Ok(None);
+                let settled = self.linked().link.changes.are_settled();
+                let (Constants::Of(constants), Some(under), true) =
+                    (statement.constants, under, settled)
+                else {
+                    return Ok(None);
+                };
+                meaning.constants = constants;
+                before = Some(under);
             }
             // Under another search path PostgreSQL would look for its names again.
-            let (schema, meaning) = (self.schema, self.client.meaning);
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 let (key, held) = self.linked().set.find(&late);
-                self.await_or_add(key, held, &late)?;
+                self.await_or_add(key, held, &late, before)?;
                 return Ok(Some(There { key, late: true }));
             }
         }
-        self.await_or_add(key, held, statement)?;
+        self.await_or_add(key, held, statement, before)?;
         Ok(Some(There { key, late: false }))
     }
 
@@ -201,12 +259,14 @@ impl Upstream<'_> {
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
-    /// Waits for what is on its way under a key, or has it parsed.
+    /// Waits for what is on its way under a key, or has it parsed, under settings of `before` if these
+    /// are given.
     fn await_or_add(
         &mut self,
         key: u128,
         held: Option<Held>,
         statement: &Arc<Statement>,
+        before: Option<&Params>,
     ) -> Result<(), Flow> {
         let group = self.linked().link.ledger.group();
         match held {
@@ -216,9 +276,27 @@ impl Upstream<'_> {
             Some(Held::Going(when)) if when != group => Err(self.stall()),
             Some(Held::Going(_)) | None => {
                 let definition = statement.definition.clone();
+                let now = self.client.params.clone();
+                let change = before.zip(now.as_deref());
+                if let Some((before, now)) = change {
+                    self.run_under(before, now);
+                }
                 self.add(key, statement, &definition, Entry::swallow(Reply::Parse));
+                if let Some((before, now)) = change {
+                    self.run_under(now, before);
+                }
                 Ok(())
             }
+        }
+    }
+
+    /// What is parsed behind this is parsed under the settings of `then`, where those are others than
+    /// `now`, until the transaction ends or they are set back.
+    fn run_under(&mut self, then: &Params, now: &Params) {
+        let tracked = self.tracked;
+        for (position, value) in then.constants_missing_on(tracked, now) {
+            let sql = params::select_local(&tracked.names()[position], value, then);
+            self.run_for_us(&sql, Part::Whole);
         }
     }
 

@@ -233,6 +233,7 @@ impl Pooler {
             tracking: pool.terms.tracking,
             limits_pins: pool.terms.bounds.pins > 0,
             shares_listen: pool.terms.shares_listen,
+            connects_by_query: pool.terms.database.connect_query.is_some(),
             mark: None,
             tracked: &self.shared.tracked,
             watch,

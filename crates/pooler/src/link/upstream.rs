@@ -19,7 +19,7 @@ use crate::listen::Name;
 use crate::params::Tracked;
 use crate::queries::Watching;
 use crate::server::{Server, Unnamed};
-use crate::statement::{self, Interner, Named, SchemaId, Statement};
+use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
 /// Why working through a client's bytes ended.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ pub struct Upstream<'a> {
     pub limits_pins: bool,
     /// LISTEN is for the listener.
     pub shares_listen: bool,
+    /// There is a `connect_query`.
+    pub connects_by_query: bool,
     /// What is to be run behind the Query that is sent now.
     pub mark: Option<Vec<u8>>,
     /// Which parameters are tracked.
@@ -207,6 +209,7 @@ impl Upstream<'_> {
             tag::FUNCTION_CALL => {
                 let mut entry = self.query_entry();
                 entry.barrier = true;
+                self.linked().link.works();
                 self.relay(chunk, header, Some(entry));
                 Ok(())
             }
@@ -327,9 +330,20 @@ impl Upstream<'_> {
         {
             return self.deallocate(chunk, header, name.clone());
         }
+        let executed = first.as_ref().and_then(|first| first.executes.as_deref());
+        let executed = match executed {
+            Some(name) => self.executed_by_sql(name)?,
+            None => None,
+        };
         self.front_to_watch(chunk, header)?;
-        let verdict = self.note_query(chunk, header)?;
+        let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
+            Some(effects) => self.note_first(effects, true)?,
+            None => self.note_query(chunk, header)?,
+        };
         let tail = self.query_resets(chunk, header, first.as_ref())?;
+        if !first.as_ref().is_some_and(First::draws_no_numbers) {
+            self.linked().link.works();
+        }
         if let Some(check) = &mut self.linked().check {
             check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
         }
@@ -342,10 +356,19 @@ impl Upstream<'_> {
         entry.alters = self.query_alters(first.as_ref());
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
+        let named = first.and_then(|first| first.executes).zip(executed);
         match tail {
             _ if verdict == Verdict::Refused => self.refuse_to_keep(chunk, header, entry),
             Some(tail) => self.query_that_resets(chunk, header, entry, &tail),
-            None => self.relay(chunk, header, Some(entry)),
+            None => {
+                if let Some((name, statement)) = &named {
+                    self.name_for_sql(name, statement);
+                }
+                self.relay(chunk, header, Some(entry));
+                if let Some((name, _)) = &named {
+                    self.unname_for_sql(name);
+                }
+            }
         }
         if let Some(mark) = self.mark.take() {
             self.set_mark(&mark);
@@ -436,11 +459,15 @@ impl Upstream<'_> {
         } else {
             self.client.numbers_name()
         };
-        let statement = statement.clone();
+        let under = match statement.constants {
+            Constants::Of(_) => self.client.params.clone(),
+            Constants::Fixed | Constants::Unknown => None,
+        };
         let named = Named {
-            statement,
+            statement: statement.clone(),
             number,
             told: None,
+            under,
         };
         self.name_op(name.into(), Change::Define(named))
     }

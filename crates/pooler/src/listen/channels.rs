@@ -47,6 +47,12 @@ pub struct Channels {
     pub failed: bool,
     /// All is heard that was committed before its next message.
     pub sure: bool,
+    /// The listener was lost: another one is to hear these.
+    pub anew: Option<Vec<Name>>,
+    /// It is to be told that notifications may have been missed.
+    pub missed: bool,
+    /// What sets the mark of an `UNLISTEN *` that is bound, behind its Execute.
+    pub mark: Option<Vec<u8>>,
     /// UNLISTENs whose transaction is not over.
     unlistens: Vec<Unlisten>,
     /// How many marks there ever were.
@@ -86,6 +92,9 @@ impl Channels {
             alone: false,
             failed: false,
             sure: false,
+            anew: None,
+            missed: false,
+            mark: None,
             unlistens: Vec::new(),
             marks: 0,
             waits: VecDeque::new(),
@@ -100,7 +109,8 @@ impl Channels {
 
     /// It hears nothing, wishes for nothing, and has nothing to be told.
     pub fn are_over(&self) -> bool {
-        self.names.is_empty() && self.wished.is_empty() && self.waits.is_empty()
+        let waits = !self.waits.is_empty() || self.anew.is_some() || self.missed;
+        self.names.is_empty() && self.wished.is_empty() && !waits
     }
 
     /// It hears this channel.
@@ -205,7 +215,7 @@ impl Channels {
 
     /// Nothing waits.
     pub fn is_silent(&self) -> bool {
-        self.waits.is_empty()
+        self.waits.is_empty() && !self.missed
     }
 
     /// It listens to this channel.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::Shared;
 use crate::client;
+use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
@@ -135,32 +136,46 @@ impl Upstream<'_> {
         let server = self.linked();
         let (in_block, fails) = (server.status != Status::Idle, !server.not_failed());
         let ends = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        let session = self.client.session.as_mut();
-        let own = session.and_then(|session| session.channels.as_mut());
-        let (Some(own), Some(told)) = (own, &found.channels) else {
-            return Err(Flow::Broken(Fault::UnlistenUnclear));
-        };
-        // Behind the mark, `UNLISTEN *` takes it away as well.
-        if ends || in_block && !simple && told.unlistens_all {
-            return Err(Flow::Broken(Fault::UnlistenUnclear));
-        }
-        if fails {
-            return Ok(());
-        }
-        let Some(mark) = own.unlisten(told, in_block) else {
+        let Some(session) = self.client.session.as_deref_mut() else {
             return Ok(());
         };
-        if let Some(session) = &mut self.client.session {
-            session.pending.kinds.add(Kinds::LISTENS);
+        let (Some(own), Some(told)) = (&mut session.channels, &found.channels) else {
+            return Err(Flow::Broken(Fault::UnlistenUnclear));
+        };
+        if ends && !told.commits {
+            return Err(Flow::Broken(Fault::UnlistenUnclear));
         }
-        self.linked().will_unlisten();
+        if fails && !ends {
+            return Ok(());
+        }
+        let Some(mark) = own.unlisten(told, in_block && !ends) else {
+            return Ok(());
+        };
         let mut sql = Vec::new();
         listen(&mut sql, mark.as_bytes());
+        session.pending.kinds.add(Kinds::LISTENS);
+        // In front of it, `UNLISTEN *` would take its mark away as well.
+        let behind = !simple && told.unlistens_all;
+        own.mark = behind.then(|| sql.clone());
+        self.linked().will_unlisten();
         match simple {
             true => self.mark = Some(sql),
+            false if behind => {}
             false => self.run_for_us(&sql, Part::Whole),
         }
         Ok(())
+    }
+
+    /// Behind an Execute of `UNLISTEN *` its mark is set.
+    pub(crate) fn mark_unlisten(&mut self) {
+        if !self.client.listens() {
+            return;
+        }
+        let session = self.client.session.as_mut();
+        let own = session.and_then(|session| session.channels.as_mut());
+        if let Some(sql) = own.and_then(|own| own.mark.take()) {
+            self.run_for_us(&sql, Part::Whole);
+        }
     }
 
     /// Behind a Query with UNLISTEN its mark is set.
@@ -185,7 +200,6 @@ impl Pooler {
             return;
         };
         let user = self.config.listen_user(&pool.terms.database);
-        let known = user.is_none_or(|user| *user == *pool.key.user);
         let key = PoolKey {
             database: pool.key.database.clone(),
             user: user.map_or_else(|| pool.key.user.clone(), Arc::from),
@@ -198,12 +212,30 @@ impl Pooler {
             .channels
             .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
         own.wished = channels.clone();
-        let listener = own.listener.clone();
         let encoding = encoding_of(&self.shared, client.params.as_deref());
         let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
         if own.is_empty() {
             own.encoding = encoding.clone();
         }
+        self.ask_to_hear(id, channels, encoding, out);
+    }
+
+    /// Asks a client's listener to hear channels for it.
+    fn ask_to_hear(
+        &mut self,
+        id: ClientId,
+        channels: Vec<Name>,
+        encoding: Option<Box<[u8]>>,
+        out: &mut Out,
+    ) {
+        let client = self.clients.at(id);
+        let session = client.session.as_ref();
+        let own = session.and_then(|session| session.channels.as_ref());
+        let (Some(own), Some(pool)) = (own, client.pool) else {
+            return;
+        };
+        let (pool, listener) = (self.pools.at(pool), own.listener.clone());
+        let known = *listener.user == *pool.key.user;
         let ends = client.link().and_then(|server| {
             let server = self.servers.get(server)?;
             server.ends.as_ref()
@@ -222,6 +254,45 @@ impl Pooler {
         let to = self.listener_at(&wish.listener);
         let wish = ToListener::Hear(Box::new(wish));
         out.push(Action::Post(to, Mail::ToListener(wish)));
+    }
+
+    /// The listener of a client is lost: something may have been missed.
+    fn misses(&mut self, id: ClientId, out: &mut Out) {
+        let told = self.config.globals.listen_lost == ListenLost::Notice;
+        let client = gone!(self.clients.get_mut(id));
+        let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
+        let leaving = client.leaving;
+        let session = client.session.as_mut();
+        let own = session.and_then(|session| session.channels.as_mut());
+        let Some(own) = own.filter(|_| told && !leaving) else {
+            return self.disconnect(id, Fault::ListenerLost, out);
+        };
+        let (all, encoding) = (own.all(), own.encoding.clone());
+        own.anew = Some(all.clone());
+        self.ask_to_hear(id, all, encoding, out);
+        if waits {
+            // Nobody answers what the old one was asked.
+            let hush = self.clients.at(id).hush();
+            self.await_pass(id, hush, out);
+        }
+    }
+
+    /// Another listener hears what a client listens to, in place of one that was lost.
+    fn heard_anew(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let session = client.session.as_mut();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
+            return;
+        };
+        own.missed = true;
+        // What it has stopped listening to meanwhile.
+        let gone = |name: &Name| !own.has(name) && !own.wished.contains(name);
+        let gone: Vec<Name> = asked.into_iter().filter(gone).collect();
+        let listener = own.listener.clone();
+        if !gone.is_empty() {
+            self.leave_channels(id, listener, gone, false, out);
+        }
+        self.tell_if_idle(id, out);
     }
 
     /// What was committed by now has to be heard before a client goes on.
@@ -303,7 +374,7 @@ impl Pooler {
             }
             FromListener::Lost(clients) => {
                 for client in clients {
-                    self.disconnect(client, Fault::ListenerLost, out);
+                    self.misses(client, out);
                 }
             }
         }
@@ -312,9 +383,18 @@ impl Pooler {
     /// A client hears what it has wished for, or can't.
     fn hears(&mut self, id: ClientId, result: Result<(), Refused>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if client.hush() != Hush::Wishes {
+        let wishes = client.hush() == Hush::Wishes;
+        let session = client.session.as_mut();
+        let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
+        };
+        if let Some(asked) = own.anew.take() {
+            match result {
+                Ok(()) => self.heard_anew(id, asked, out),
+                Err(_) => return self.disconnect(id, Fault::ListenerLost, out),
+            }
         }
+        let client = gone!(self.clients.get_mut(id).filter(|_| wishes));
         let session = client.session.as_mut();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
@@ -435,7 +515,14 @@ impl Pooler {
         if own.is_silent() {
             return;
         }
+        let missed = std::mem::take(&mut own.missed);
         let heard = own.take();
+        if missed {
+            let text = Fault::ListenerLost.to_string();
+            out.send_with(Peer::Client(id), |buf| {
+                write::notice(buf, "WARNING", "01000", &text, None);
+            });
+        }
         let login = login_pid(&self.keys, &self.peering, id, self.clients.at(id));
         for Heard { notification, own } in heard {
             let pid = if own { login } else { notification.pid };

@@ -148,7 +148,8 @@ impl Listener {
     /// It is connected: who has wished for it that it is no use to.
     pub fn connected(&mut self, server: ServerId, suits: impl Fn(&Demand) -> bool) -> Vec<Hearer> {
         self.server = Some(server);
-        let unfit = self.waiting.extract_if(.., |wait| !suits(&wait.demand));
+        let unfit = |wait: &mut Wait| !wait.wants.is_empty() && !suits(&wait.demand);
+        let unfit = self.waiting.extract_if(.., unfit);
         unfit.map(|wait| wait.hearer).collect()
     }
 

@@ -317,6 +317,7 @@ impl Writer {
         self.number(server.connected.0);
         self.number(server.since.0);
         self.byte(server.served.into());
+        self.byte(server.followed.into());
     }
 
     fn client(&mut self, client: &Passenger) {
@@ -494,6 +495,7 @@ impl Reader<'_> {
             statement,
             number,
             told,
+            under: None,
         })
     }
 
@@ -628,6 +630,7 @@ impl Reader<'_> {
             connected: self.time()?,
             since: self.time()?,
             served: self.flag()?,
+            followed: self.flag()?,
             standby: None,
             welcome: None,
             epoch: u64::MAX,

@@ -65,6 +65,7 @@ fn freight() -> Freight {
         status: Status::Idle,
         connected: Time(1),
         served: true,
+        followed: true,
         since: Time(2),
         standby: None,
         welcome: None,
@@ -78,6 +79,7 @@ fn freight() -> Freight {
         statement: statement.clone(),
         number: 1,
         told: Some(Arc::new(told)),
+        under: None,
     };
     let mut with_tls = LooseSocket::new(13);
     with_tls.set_packed_session(b"keys".to_vec());

@@ -19,7 +19,7 @@ use crate::statement::{Named, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of what both processes do.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// All that travels.
 #[derive(Debug)]

@@ -157,7 +157,8 @@ pub struct Server {
     pub session: Maybe,
     /// A client may have left more than that: it is cleaned before another gets it.
     soiled: bool,
-    /// Something was found there that no text had told: likewise.
+    /// Something was found there that no text had told, or what `connect_query` has set was taken
+    /// back: likewise.
     unseen: bool,
     /// A client's LISTEN ran there that the listener hears for it: it is to listen to nothing when
     /// another client gets it.
@@ -477,7 +478,7 @@ impl Server {
         self.soiled = soiled;
     }
 
-    /// Something was found on it that no text had told.
+    /// It is to be cleaned before anybody else gets it, whatever its client's session has.
     pub(crate) fn mark_soiled_unseen(&mut self) {
         self.unseen = true;
     }

@@ -9,6 +9,7 @@ use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
 use crate::params::Params;
 use crate::pool::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
+use crate::session::Tracking;
 use crate::standby;
 use crate::statement::{Held, ServerSet, Shape, Statement};
 use crate::tls::TlsFacts;
@@ -44,6 +45,8 @@ pub struct ServerParcel {
     pub since: Time,
     /// It has served somebody.
     pub served: bool,
+    /// What its clients have left there is known.
+    pub followed: bool,
     /// What it last said of `in_hot_standby`.
     pub standby: Option<bool>,
     /// What PostgreSQL told at the login of its pool's last server.
@@ -104,6 +107,7 @@ impl Pooler {
             connected: server.connected,
             since: server.since(),
             served: server.served(),
+            followed: pool.terms.tracking != Tracking::Nothing,
             standby: server.standby,
             welcome: None,
             epoch: self.janitor.epoch(),

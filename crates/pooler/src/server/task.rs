@@ -144,7 +144,7 @@ impl Pooler {
             return self.checkin(id, out);
         }
         // DISCARD ALL leaves nothing to reset.
-        let discards = server.must_be_cleaned();
+        let discards = self.discards_all(id);
         if fit && (session || resets) {
             self.doubt_session(id);
         }

@@ -1,5 +1,6 @@
 //! What PostgreSQL is asked behind a text that may have changed its session, and its answer.
 
+use super::settings::{self, Maybe};
 use super::{Session, Suspect};
 use crate::effect::Kinds;
 use crate::params::{Params, Tracked};
@@ -81,7 +82,8 @@ const CHANNELS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.encode(pg_catal
 impl Inquiry {
     /// What is to be asked of a session: the settings that may have changed, those that PostgreSQL
     /// reports left out, and what may be left.
-    pub fn of(session: &Session, tracked: &Tracked, reported: &Params) -> Inquiry {
+    /// `there` are the settings that its server had before.
+    pub fn of(session: &Session, there: &Maybe, tracked: &Tracked, reported: &Params) -> Inquiry {
         let is_reported = |name: &[u8]| {
             let position = tracked.position(name);
             position.is_some_and(|position| reported.get(position).is_some())
@@ -89,20 +91,37 @@ impl Inquiry {
         let pending = &session.pending;
         let mut names: Vec<Suspect> = pending.names.clone();
         if pending.all_back && !pending.discarded {
-            for (name, _) in session.settings.iter().flat_map(|own| own.iter()) {
+            let own = session.settings.iter().flat_map(|own| own.iter());
+            for (name, _) in own.filter(|(name, _)| settings::reset_by_all(name)) {
                 if !names.iter().any(|known| *known.name == *name) {
                     names.push(Suspect {
                         name: name.into(),
                         set: false,
                         back: true,
+                        unsure: false,
                     });
                 }
             }
         }
         names.retain(|suspect| !is_reported(&suspect.name));
-        if session.pinned.any(Kinds::SETS_ANY) && !pending.all_back {
-            // Its settings are not followed any more: they need not go anywhere.
-            names.clear();
+        for suspect in &mut names {
+            let fresh = settings::value(there, &suspect.name).is_none();
+            suspect.unsure = fresh && suspect.set && (pending.doubtful || suspect.back);
+        }
+        if session.pinned.any(Kinds::SETS_ANY) {
+            if !pending.all_back {
+                // Its settings are not followed any more, as they need not go anywhere, but for what
+                // RESET ALL does not take back.
+                names.retain(|suspect| !settings::reset_by_all(&suspect.name));
+            } else if !names.iter().any(|suspect| *suspect.name == *b"role") {
+                // Any setting may have been set, the role among them.
+                names.push(Suspect {
+                    name: b"role"[..].into(),
+                    set: true,
+                    back: true,
+                    unsure: false,
+                });
+            }
         }
         let before = match pending.discarded {
             // Nothing that was there is left.
@@ -164,12 +183,21 @@ impl Inquiry {
         let mut columns = Vec::new();
         for suspect in &self.names {
             let name = String::from_utf8_lossy(&suspect.name);
-            columns.push(format!(
+            let value = format!(
                 "pg_catalog.encode(pg_catalog.substr(pg_catalog.convert_to(\
                  pg_catalog.current_setting('{name}',true),\
                  pg_catalog.getdatabaseencoding()),1,{}),'hex')",
                 VALUE_MAX + 1
-            ));
+            );
+            columns.push(match suspect.unsure {
+                // Takes about a millisecond, so only where it may matter.
+                true => format!(
+                    "CASE WHEN (SELECT source OPERATOR(pg_catalog.<>) 'session' FROM \
+                     pg_catalog.pg_settings WHERE pg_catalog.lower(name) \
+                     OPERATOR(pg_catalog.=) '{name}') THEN NULL ELSE {value} END"
+                ),
+                false => value,
+            });
         }
         for (_, question) in self.asked() {
             columns.push(format!("EXISTS{question}"));
@@ -289,7 +317,48 @@ mod tests {
         session.pending = pending;
         let tracked = Tracked::new([]);
         let reported = Params::unknown(&tracked).with(1, b"ISO");
-        Inquiry::of(&session, &tracked, &reported)
+        Inquiry::of(&session, &None, &tracked, &reported)
+    }
+
+    #[test]
+    fn a_set_that_may_have_failed_is_asked_for() {
+        let asked = |text: &str, doubtful: bool, there: &str| {
+            let mut session = Session::default();
+            session
+                .pending
+                .add(&crate::effect::effects(text.as_bytes()));
+            session.pending.doubtful = doubtful;
+            let mut own = settings::Settings::default();
+            own.set(there.as_bytes(), b"1");
+            let tracked = Tracked::new([]);
+            let reported = Params::unknown(&tracked);
+            let inquiry = Inquiry::of(&session, &own.shared(), &tracked, &reported);
+            inquiry.names.iter().any(|suspect| suspect.unsure)
+        };
+        assert!(asked("set log_statement = 'all'", true, "x"));
+        assert!(asked("set work_mem = 1; reset work_mem", false, "x"));
+        assert!(!asked("set log_statement = 'all'", false, "x"));
+        assert!(!asked("reset work_mem", true, "x"));
+        // What the server had already, the question tells.
+        assert!(!asked("set work_mem = 1", true, "work_mem"));
+    }
+
+    #[test]
+    fn what_reset_all_leaves_is_asked_for_beside_unknown_settings() {
+        let session = || Session {
+            pinned: Kinds::SETS_ANY,
+            ..Session::default()
+        };
+        let names = |text: &str| {
+            let names = inquiry(text, session()).names;
+            let names = names
+                .iter()
+                .map(|s| String::from_utf8_lossy(&s.name).into_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names("set work_mem = 1; set role x"), ["role"]);
+        assert_eq!(names("reset all"), ["role"]);
+        assert_eq!(names("select 1"), [""; 0]);
     }
 
     #[test]

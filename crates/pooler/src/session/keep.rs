@@ -75,7 +75,12 @@ impl Pooler {
                 return true;
             }
         }
-        let inquiry = Inquiry::of(session, &self.shared.tracked, &server.params);
+        let inquiry = Inquiry::of(
+            session,
+            &server.session,
+            &self.shared.tracked,
+            &server.params,
+        );
         session.asked = now;
         if inquiry.is_empty() {
             self.learn_session(client_id, id, Some(Answer::default()), out);
@@ -151,7 +156,7 @@ impl Pooler {
         client.forgets_blank_session();
         if let Some(params) = client.params.clone() {
             let (tracked, hasher) = (&self.shared.tracked, self.keys.meaning());
-            client.means(params.meaning(tracked, hasher, client.path()));
+            client.means(params.meaning(tracked, hasher, client.path().as_deref()));
         }
         let pool = server.pool;
         if let Some(listener) = listener.filter(|_| !gone.is_empty()) {
@@ -198,16 +203,35 @@ impl Pooler {
         }
     }
 
+    /// What clients have left on a server goes by DISCARD ALL. So do settings where `connect_query` may
+    /// have set some, as a RESET would not go back to those.
+    pub(crate) fn discards_all(&self, id: ServerId) -> bool {
+        let server = self.servers.at(id);
+        let database = &self.pools.at(server.pool).terms.database;
+        server.must_be_cleaned() || server.session.is_some() && database.connect_query.is_some()
+    }
+
+    /// Behind a DISCARD ALL of ours, what `connect_query` has done is done again.
+    pub(crate) fn connect_again(&mut self, id: ServerId, out: &mut Out) {
+        let server = self.servers.at_mut(id);
+        let database = &self.pools.at(server.pool).terms.database;
+        if let Some(query) = database.connect_query.as_ref().filter(|q| !q.is_empty()) {
+            server.runs_for_us(id, query.as_bytes(), out);
+        }
+    }
+
     /// Cleans a server before anybody else gets it, where a client has left something. True if that
     /// is under way.
     pub(crate) fn clean_session(&mut self, id: ServerId, out: &mut Out) -> bool {
-        let server = self.servers.at_mut(id);
-        if server.must_be_cleaned() {
+        if self.discards_all(id) {
+            let server = self.servers.at_mut(id);
             server.mark_cleaned();
             server.unlistens();
             self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
+            self.connect_again(id, out);
             return true;
         }
+        let server = self.servers.at_mut(id);
         let mut sql = Vec::new();
         if server.unlistens() {
             sql.extend_from_slice(b"UNLISTEN *;");
@@ -239,14 +263,14 @@ fn settle(
 ) -> Vec<Name> {
     let pending = std::mem::take(&mut session.pending);
     let mut sticks = session.pinned.only(STICKS);
-    // Cleaned once more, as whether that RESET was rolled back nobody has asked.
+    // Cleaned once more, as functions may have set what no RESET ALL takes back.
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();
         // They may have been set again behind it.
         server.set_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
-    } else if pending.all_back && sticks.any(Kinds::SETS_ANY) {
+    } else if pending.all_back && !pending.doubtful && sticks.any(Kinds::SETS_ANY) {
         sticks = sticks.without(Kinds::SETS_ANY);
         soiled = true;
     }

@@ -61,6 +61,8 @@ pub struct Pending {
     pub all_back: bool,
     /// DISCARD ALL ran.
     pub discarded: bool,
+    /// Something failed, or was rolled back: a SET among it may have come to nothing.
+    pub doubtful: bool,
 }
 
 /// A setting that may have changed.
@@ -72,12 +74,19 @@ pub struct Suspect {
     pub set: bool,
     /// The last of what was said of it is a reset.
     pub back: bool,
+    /// Its server had the value of its login, and may have that still: then it is not the client's.
+    pub unsure: bool,
 }
 
 impl Pending {
     /// Nothing is to be asked.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty() && self.names.is_empty() && !self.all_back && !self.discarded
+    }
+
+    /// Something has failed, or was rolled back.
+    pub fn fails(&mut self) {
+        self.doubtful |= !self.is_empty();
     }
 
     /// Adds what a text may do.
@@ -115,6 +124,7 @@ impl Pending {
                 name: name.into(),
                 set,
                 back: !set,
+                unsure: false,
             });
         } else {
             self.kinds.add(Kinds::SETS_ANY);

@@ -7,6 +7,7 @@ use super::{Tracking, settings};
 use crate::effect::{Effects, Kinds, Mention, read_effects};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
+use crate::ledger::Part;
 use crate::limits;
 use crate::link::leave::Verdict;
 use crate::link::upstream::{Flow, Upstream};
@@ -28,9 +29,10 @@ impl Upstream<'_> {
             return self.note_front(front, there == header.total());
         }
         let text = chunk.rest().get(HEADER..header.total());
-        match read_effects(text.ok_or(Flow::Partial)?) {
+        let text = text.ok_or(Flow::Partial)?;
+        match read_effects(text) {
             Some(found) => self.note_first(&found, true),
-            None => Ok(Verdict::Runs),
+            None => self.note_harmless(text, true),
         }
     }
 
@@ -39,6 +41,9 @@ impl Upstream<'_> {
     pub(crate) fn note_first(&mut self, found: &Effects, simple: bool) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
+        }
+        if found.kinds.any(Kinds::SETS_BOUND) {
+            return self.note_first(&found.bound(None), simple);
         }
         self.hear_first(found, simple)?;
         let verdict = self.may_keep_server(found)?;
@@ -116,6 +121,9 @@ impl Upstream<'_> {
 
     /// Notes what running a text may do.
     pub(crate) fn note(&mut self, found: &Effects) -> Result<(), Flow> {
+        if found.kinds.any(Kinds::SETS_BOUND) {
+            return self.note(&found.bound(None));
+        }
         let creates = found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
         if !creates && !found.touches_session() || self.tracking == Tracking::Nothing {
             return Ok(());
@@ -126,6 +134,7 @@ impl Upstream<'_> {
             .any(found.kinds);
         let sets = |mention: &Mention| matches!(mention, Mention::Set(_));
         let leaves = leaves || creates || found.settings.iter().any(sets);
+        self.note_reset(found);
         if !leaves && self.client.session.is_none() {
             // It takes away what is not there.
             return Ok(());
@@ -134,6 +143,10 @@ impl Upstream<'_> {
             server.soil(leaves);
         }
         if self.tracking == Tracking::Cleans {
+            // Others' values are forgotten before it asks.
+            if found.kinds.any(Kinds::SEQUENCES) {
+                self.forget_numbers();
+            }
             return Ok(());
         }
         let pins = Kinds::PINNING.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
@@ -153,26 +166,64 @@ impl Upstream<'_> {
         Ok(())
     }
 
+    /// What `connect_query` has set is gone by a RESET or the like: it runs again before anybody else
+    /// gets the server.
+    fn note_reset(&mut self, found: &Effects) {
+        let back = |mention: &Mention| !matches!(mention, Mention::Set(_));
+        let resets = found.kinds.any(Kinds::DISCARDS_ALL) || found.settings.iter().any(back);
+        if let Some((_, server)) = self
+            .server
+            .as_mut()
+            .filter(|_| resets && self.connects_by_query)
+        {
+            server.mark_soiled_unseen();
+        }
+    }
+
     /// A statement is parsed or bound: before anything of its group is sent, what others have left
     /// can be forgotten.
     pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
-        if found.kinds.any(Kinds::SEQUENCES) && self.tracking == Tracking::Keeps {
+        let tells = matches!(self.tracking, Tracking::Keeps | Tracking::Cleans);
+        if found.kinds.any(Kinds::SEQUENCES) && tells {
             self.forget_numbers();
         }
     }
 
-    /// Before a transaction that asks for values of sequences, those that others have left are
-    /// forgotten. (Within one they can't be told from its own.)
+    /// Before values of sequences are asked for, those that others have left are forgotten. (Where the
+    /// transaction may have drawn some itself, they can't be told apart.)
     fn forget_numbers(&mut self) {
+        const FORGET: &[u8] = b"DISCARD SEQUENCES";
+        let number = self.client.number;
         let Some((id, server)) = &mut self.server else {
             return;
         };
         let rests = server.link.rests() && server.status == Status::Idle;
-        if server.numbers() != Numbers::Several || !rests {
+        let fresh = server.link.has_drawn_nothing() && server.not_failed();
+        if server.numbers() != Numbers::Several || !rests && !fresh {
             return;
         }
-        server.set_numbers_of(self.client.number);
-        server.runs_for_us(*id, b"DISCARD SEQUENCES", self.out);
+        server.set_numbers_of(number);
+        match server.link.group_open() && !rests {
+            true => self.run_for_us(FORGET, Part::Whole),
+            false => server.runs_for_us(*id, FORGET, self.out),
+        }
+    }
+
+    /// Notes what a text may do that does nothing by itself: `SELECT ... INTO t` makes something
+    /// temporary where its client's search path has `pg_temp`.
+    pub(crate) fn note_harmless(&mut self, text: &[u8], simple: bool) -> Result<Verdict, Flow> {
+        if self.client.session.is_none() || !self.creates_temporary() {
+            return Ok(Verdict::Runs);
+        }
+        let mut words = text.windows(4);
+        if !words.any(|word| word.eq_ignore_ascii_case(b"into")) {
+            return Ok(Verdict::Runs);
+        }
+        let found = Effects {
+            kinds: Kinds::TEMPORARY,
+            ..Effects::default()
+        };
+        self.note_first(&found, simple)
     }
 
     /// Its search path has `pg_temp`, where CREATE makes something temporary.

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Seeded;
 use crate::effect::{Effects, First, effects, first};
+use crate::params::Params;
 use crate::queries::text::{QueryText, Texts};
 
 mod constants;
@@ -176,6 +177,9 @@ pub struct Named {
     pub number: u64,
     /// What its client was told that it is, if it had it, or a portal of it, described.
     pub told: Option<Arc<Told>>,
+    /// The settings under which its constants were read, if it has any. After a takeover they are known
+    /// if they were the client's still.
+    pub under: Option<Arc<Params>>,
 }
 
 impl Named {

@@ -1,0 +1,291 @@
+//! Calls of `set_config` whose arguments are parameters: what they set, their Bind says.
+
+use howdah_wire::frame::{cstr, u16_be, u32_be};
+
+use super::token::{Token, Tokens};
+use super::{Effects, Kinds, Mention, name_of};
+
+/// How many such calls of one text are kept apart.
+const CALLS_MAX: usize = 16;
+
+/// An argument.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Argument<T> {
+    /// It stands in the text.
+    Known(T),
+    /// It is this parameter, from 0.
+    Bound(usize),
+}
+
+/// A call of `set_config` with parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    name: Argument<Box<[u8]>>,
+    local: Argument<bool>,
+}
+
+impl Call {
+    /// The call whose arguments are next; `None` where they have no parameters that matter, or others
+    /// than these.
+    pub(super) fn read(mut tokens: Tokens<'_>) -> Option<Call> {
+        if !tokens.sign(b'(') {
+            return None;
+        }
+        let name = match parameter(&mut tokens) {
+            Some(at) => Argument::Bound(at),
+            None => Argument::Known(constant_name(&mut tokens)?),
+        };
+        if !tokens.sign(b',') {
+            return None;
+        }
+        pass_argument(&mut tokens)?;
+        let local = match parameter(&mut tokens) {
+            Some(at) => Argument::Bound(at),
+            None if tokens.word(b"true") => Argument::Known(true),
+            None if tokens.word(b"false") => Argument::Known(false),
+            None => return None,
+        };
+        let bound = matches!(name, Argument::Bound(_)) || matches!(local, Argument::Bound(_));
+        (tokens.sign(b')') && bound).then_some(Call { name, local })
+    }
+
+    /// What it sets with these parameters.
+    fn sets(&self, values: &Values<'_>) -> Sets {
+        let local = match &self.local {
+            Argument::Known(local) => Some(*local),
+            Argument::Bound(at) => values.get(*at).and_then(boolean),
+        };
+        if local == Some(true) {
+            return Sets::Nothing;
+        }
+        let name = match &self.name {
+            Argument::Known(name) => Some(name.clone()),
+            Argument::Bound(at) => values.get(*at).and_then(name_of),
+        };
+        name.map_or(Sets::Any, Sets::Named)
+    }
+}
+
+enum Sets {
+    Nothing,
+    Named(Box<[u8]>),
+    Any,
+}
+
+impl Effects {
+    /// A call is found.
+    pub(super) fn calls(&mut self, call: Call) {
+        if self.calls.contains(&call) {
+            return;
+        }
+        match self.calls.len() < CALLS_MAX {
+            true => {
+                self.kinds.add(Kinds::SETS_BOUND);
+                self.calls.push(call);
+            }
+            false => self.kinds.add(Kinds::SETS_ANY),
+        }
+    }
+
+    /// What its Bind says is known: the body of that behind its two names. Without it, any setting may
+    /// be set.
+    #[must_use]
+    pub fn bound(&self, bind: Option<&[u8]>) -> Effects {
+        let mut found = self.clone();
+        found.kinds = found.kinds.without(Kinds::SETS_BOUND);
+        let values = bind.and_then(Values::read);
+        for call in std::mem::take(&mut found.calls) {
+            match values
+                .as_ref()
+                .map_or(Sets::Any, |values| call.sets(values))
+            {
+                Sets::Nothing => {}
+                Sets::Named(name) => found.sets(name),
+                Sets::Any => found.kinds.add(Kinds::SETS_ANY),
+            }
+        }
+        found
+    }
+
+    /// It sets a setting by `set_config`. Some can't be set so that they last, or can't be read back.
+    pub(super) fn sets(&mut self, name: Box<[u8]>) {
+        match &*name {
+            b"seed" => self.kinds.add(Kinds::STAYS),
+            name if super::OF_TRANSACTIONS.contains(&name) => {}
+            _ => self.mention(Mention::Set(name)),
+        }
+    }
+}
+
+/// `$n`, perhaps with a cast: the parameter's number from 0.
+fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
+    let mut ahead = *tokens;
+    if !ahead.sign(b'$') {
+        return None;
+    }
+    let rest = ahead.rest();
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let number: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    ahead.pass_word();
+    cast(&mut ahead)?;
+    *tokens = ahead;
+    number.checked_sub(1)
+}
+
+/// A constant that names a setting, perhaps with a cast.
+fn constant_name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
+    let Some(Token::Text {
+        inside,
+        plain: true,
+        ..
+    }) = tokens.next()
+    else {
+        return None;
+    };
+    cast(tokens)?;
+    name_of(inside)
+}
+
+/// Passes over a cast that changes no value, if one is next; `None` for another one.
+fn cast(tokens: &mut Tokens<'_>) -> Option<()> {
+    const TYPES: [&[u8]; 4] = [b"text", b"varchar", b"bool", b"boolean"];
+    if !tokens.sign(b':') {
+        return Some(());
+    }
+    let known = tokens.sign(b':') && TYPES.iter().any(|name| tokens.word(name));
+    known.then_some(())
+}
+
+/// Passes over an argument and the comma behind it.
+fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
+    let mut depth = 0u32;
+    for token in tokens.by_ref() {
+        match token {
+            Token::Sign(b'(' | b'[') => depth += 1,
+            Token::Sign(b')' | b']') => depth = depth.checked_sub(1)?,
+            Token::Sign(b',') if depth == 0 => return Some(()),
+            Token::Sign(b';') => return None,
+            // It is read on its own; so each is read once.
+            Token::Word(word) if word.eq_ignore_ascii_case(b"set_config") => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The values of a Bind's parameters, as they are sent.
+struct Values<'a>(Vec<Option<&'a [u8]>>);
+
+impl<'a> Values<'a> {
+    fn read(bind: &'a [u8]) -> Option<Values<'a>> {
+        let (formats, rest) = u16_be(bind)?;
+        let rest = rest.get(2 * usize::from(formats)..)?;
+        let (count, mut rest) = u16_be(rest)?;
+        let mut values = Vec::new();
+        for _ in 0..count {
+            let (length, behind) = u32_be(rest)?;
+            let length = match length {
+                u32::MAX => None,
+                length => Some(length as usize),
+            };
+            let (value, behind) = behind.split_at_checked(length.unwrap_or(0))?;
+            values.push(length.map(|_| value));
+            rest = behind;
+        }
+        Some(Values(values))
+    }
+
+    /// A value; `None` if there is none, or it is NULL. (Text is the same in both formats.)
+    fn get(&self, at: usize) -> Option<&'a [u8]> {
+        let value = (*self.0.get(at)?)?;
+        // PostgreSQL reads a text up to a zero at most.
+        Some(cstr(value).map_or(value, |_| b"\0"))
+    }
+}
+
+/// A boolean, in either format; `None` if that can't be told.
+fn boolean(value: &[u8]) -> Option<bool> {
+    match value {
+        [1] => Some(true),
+        value => {
+            let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+            (is(b"true") || is(b"t") || is(b"on") || is(b"yes") || is(b"1")).then_some(true)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::effects;
+    use super::*;
+
+    /// What a text does with these values, in short.
+    fn told(text: &str, values: &[Option<&[u8]>]) -> (bool, Vec<String>) {
+        let mut bind = vec![0, 0];
+        bind.extend((values.len() as u16).to_be_bytes());
+        for value in values {
+            let length = value.map_or(u32::MAX, |value| value.len() as u32);
+            bind.extend(length.to_be_bytes());
+            bind.extend_from_slice(value.unwrap_or_default());
+        }
+        let found = effects(text.as_bytes()).bound(Some(&bind));
+        let name = |mention: &Mention| String::from_utf8_lossy(mention.name().unwrap()).into();
+        let names = found.settings.iter().map(name).collect();
+        assert!(!found.kinds.any(Kinds::SETS_BOUND));
+        (found.kinds.any(Kinds::SETS_ANY), names)
+    }
+
+    #[test]
+    fn a_bind_tells_what_is_set() {
+        let all = "select set_config($1, $2, $3)";
+        let (name, value): (Option<&[u8]>, Option<&[u8]>) = (Some(b"App.Tenant"), Some(b"x"));
+        assert_eq!(told(all, &[name, value, Some(b"true")]), (false, vec![]));
+        assert_eq!(told(all, &[name, value, Some(&[1])]), (false, vec![]));
+        let tenant = vec!["app.tenant".to_string()];
+        for lasts in [&b"false"[..], b"f", &[0], b"0", b"?"] {
+            assert_eq!(
+                told(all, &[name, value, Some(lasts)]),
+                (false, tenant.clone())
+            );
+        }
+        assert_eq!(told(all, &[name, value, None]), (false, tenant.clone()));
+        assert_eq!(told(all, &[None, value, None]), (true, vec![]));
+        assert_eq!(told(all, &[name]), (false, tenant.clone()));
+        assert_eq!(told(all, &[]), (true, vec![]));
+        assert_eq!(told(all, &[Some(b"odd name"), value, None]), (true, vec![]));
+        let cast = "select pg_catalog.set_config($1::text, lower(coalesce($2, 'x')), $3::boolean)";
+        assert_eq!(told(cast, &[name, value, Some(b"t")]), (false, vec![]));
+        let named = "select set_config('app.tenant', $1, $2)";
+        assert_eq!(told(named, &[value, Some(b"on")]), (false, vec![]));
+        assert_eq!(told(named, &[value, Some(b"off")]), (false, tenant.clone()));
+        let lasting = "select set_config($1, $2, false)";
+        assert_eq!(told(lasting, &[name, value]), (false, tenant));
+        let two = "select set_config($1, $2, true), set_config($3, $4, false)";
+        let values = [name, value, Some(&b"work_mem"[..]), value];
+        assert_eq!(told(two, &values), (false, vec!["work_mem".to_string()]));
+        assert_eq!(
+            told("select set_config('seed', $1, $2)", &[value, None]),
+            (false, vec![])
+        );
+    }
+
+    #[test]
+    fn what_no_bind_tells_may_be_anything() {
+        for text in [
+            "select set_config($1 || 'x', $2, $3)",
+            "select set_config($1, $2, not $3)",
+            "select set_config($1::name, $2, $3)",
+            "do $$ begin perform set_config($1, $2, $3); end $$",
+            "prepare p as select set_config($1, $2, $3)",
+            "select set_config($1, set_config($2, $3, true), $4)",
+        ] {
+            let values: [Option<&[u8]>; 4] =
+                [Some(b"a.b"), Some(b"true"), Some(b"true"), Some(b"true")];
+            assert!(told(text, &values).0, "{text}");
+        }
+        let whole = effects(b"select set_config($1, $2, $3)");
+        assert!(whole.kinds.any(Kinds::SETS_BOUND) && !whole.kinds.any(Kinds::SETS_ANY));
+        assert!(whole.bound(None).kinds.any(Kinds::SETS_ANY));
+        assert!(whole.bound(Some(b"\0")).kinds.any(Kinds::SETS_ANY));
+    }
+}
