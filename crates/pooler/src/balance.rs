@@ -23,8 +23,9 @@
 //! 5. **Together.** When nothing was hot for [`CALM_FOR`], the least worker is emptied onto others
 //!    that stay below [`FITS`] with its work: first of a wide pool, then of several pools. One at a
 //!    time, with as long a wait in between.
-//! 6. **Even.** Within a pool, each worker has its share of clients; who is elsewhere, or too many,
-//!    goes to the worker with the fewest.
+//! 6. **Even.** Within a pool, each worker has its share of the clients that were active lately; who
+//!    is too many goes to the worker with the fewest. Idle clients are no work, and stay where they
+//!    are, but for those on a worker that the pool has left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,6 +120,8 @@ pub struct PoolLoad {
     pub pool: Arc<PoolKey>,
     /// Its clients.
     pub clients: u32,
+    /// Of those, who were active lately.
+    pub active: u32,
     /// Transactions since the worker last told.
     pub transactions: u64,
     /// On how many workers it may be.
@@ -142,6 +145,8 @@ pub enum Step {
         pool: Arc<PoolKey>,
         /// How many.
         clients: u32,
+        /// Those who do nothing go, too; else only who was active lately.
+        idle: bool,
     },
     /// For the log.
     Say(String),
@@ -161,7 +166,16 @@ impl Step {
                 to,
                 pool,
                 clients,
-            } => vec![(from, Mail::Shed { pool, to, clients })],
+                idle,
+            } => {
+                let mail = Mail::Shed {
+                    pool,
+                    to,
+                    clients,
+                    idle,
+                };
+                vec![(from, mail)]
+            }
             Step::Say(_) => Vec::new(),
         }
     }
@@ -177,18 +191,26 @@ struct Worker {
     clients: u32,
     /// Transactions of which it has told.
     total: u64,
-    /// Of its pools: clients, and transactions a second.
-    pools: BTreeMap<Arc<PoolKey>, (u32, f64)>,
+    pools: BTreeMap<Arc<PoolKey>, Part>,
+}
+
+/// What a worker has of a pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    clients: u32,
+    active: u32,
+    /// Transactions a second.
+    rate: f64,
 }
 
 impl Worker {
     fn rate(&self) -> f64 {
-        self.pools.values().map(|(_, rate)| rate).sum()
+        self.pools.values().map(|part| part.rate).sum()
     }
 
     /// How much of its work a pool is.
     fn share(&self, pool: &PoolKey) -> f64 {
-        let own = self.pools.get(pool).map_or(0.0, |(_, rate)| *rate);
+        let own = self.pools.get(pool).map_or(0.0, |part| part.rate);
         own / self.rate().max(1e-9)
     }
 }
@@ -264,9 +286,13 @@ impl Balancer {
         let old = std::mem::take(&mut worker.pools);
         for share in &load.pools {
             let rate = share.transactions as f64 / seconds;
-            let before = old.get(&share.pool).map_or(0.0, |(_, rate)| *rate);
-            let known = (share.clients, blend(before, rate));
-            worker.pools.insert(share.pool.clone(), known);
+            let before = old.get(&share.pool).map_or(0.0, |part| part.rate);
+            let part = Part {
+                clients: share.clients,
+                active: share.active,
+                rate: blend(before, rate),
+            };
+            worker.pools.insert(share.pool.clone(), part);
             worker.total += share.transactions;
             let pool = self.pools.entry(share.pool.clone());
             let pool = pool.or_insert_with(|| Pool {
@@ -356,9 +382,9 @@ impl Balancer {
         totals.map(|w| self.workers[usize::from(w.0)].total).sum()
     }
 
-    fn clients(&self, worker: WorkerId, pool: &PoolKey) -> u32 {
+    fn part(&self, worker: WorkerId, pool: &PoolKey) -> Part {
         let worker = &self.workers[usize::from(worker.0)];
-        worker.pools.get(pool).map_or(0, |(clients, _)| *clients)
+        worker.pools.get(pool).copied().unwrap_or_default()
     }
 
     fn busy(&self, worker: WorkerId) -> f64 {
@@ -374,7 +400,7 @@ impl Balancer {
                 let seats: Vec<_> = all().take(usize::from(pool.widest.max(1))).collect();
                 self.set_seats(&key, seats, steps);
             } else if pool.seats.is_empty() || pool.seats.iter().any(|seat| seat.0 >= usable) {
-                let most = all().max_by_key(|w| (self.clients(*w, &key), std::cmp::Reverse(*w)));
+                let most = all().max_by_key(|w| (self.part(*w, &key).clients, std::cmp::Reverse(*w)));
                 self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))], steps);
             } else if pool.seats.len() > usize::from(pool.widest.max(1)) {
                 // A reload made it smaller.
@@ -534,8 +560,8 @@ impl Balancer {
     fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
         let pool = &self.pools[key];
         let all = (0..self.workers.len() as u16).map(WorkerId);
-        let clients: u32 = all.map(|worker| self.clients(worker, key)).sum();
-        let widest = u32::from(pool.widest).min(clients / 2) as usize;
+        let active: u32 = all.map(|worker| self.part(worker, key).active).sum();
+        let widest = u32::from(pool.widest).min(active / 2) as usize;
         widest.saturating_sub(pool.seats.len())
     }
 
@@ -662,12 +688,12 @@ impl Balancer {
         }
     }
 
-    /// Each of a pool's workers has its share of clients.
+    /// Each of a pool's workers has its share of the active clients, and nobody is elsewhere.
     fn even_out(&mut self, now: Time, steps: &mut Vec<Step>) {
-        let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, u32)>> = BTreeMap::new();
+        let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, Part)>> = BTreeMap::new();
         for (number, worker) in self.workers.iter().enumerate() {
-            for (key, (clients, _)) in &worker.pools {
-                let place = (WorkerId(number as u16), *clients);
+            for (key, part) in &worker.pools {
+                let place = (WorkerId(number as u16), *part);
                 places.entry(key).or_default().push(place);
             }
         }
@@ -678,44 +704,10 @@ impl Balancer {
             if now < pool.moving || pool.seats.is_empty() || pool.seats.iter().any(stands) {
                 continue;
             }
-            let total: u32 = places.iter().map(|(_, clients)| clients).sum();
-            let fair = total.div_ceil(pool.seats.len() as u32);
-            let room = |seat: &WorkerId| {
-                let there = places.iter().find(|(place, _)| place == seat);
-                (
-                    *seat,
-                    fair.saturating_sub(there.map_or(0, |(_, clients)| *clients)),
-                )
-            };
-            let mut wants: Vec<_> = pool.seats.iter().map(room).collect();
-            // A few more here or there do no harm.
-            let slack = fair / 8 + 1;
-            let uneven = wants.iter().any(|(_, room)| *room > slack) || { places.iter() }
-                .any(|(_, clients)| *clients > fair + slack);
-            for (from, clients) in places.iter().copied() {
-                let too_many = match pool.seats.contains(&from) {
-                    false => clients,
-                    true if !uneven => 0,
-                    true => clients.saturating_sub(fair),
-                };
-                // To one at a time: the next turn comes when these have moved.
-                if let Some((to, room)) = wants.iter_mut().max_by_key(|(_, room)| *room)
-                    && too_many > 0
-                    && *room > 0
-                    && *to != from
-                {
-                    let clients = too_many.min(*room);
-                    *room -= clients;
-                    let (to, pool) = (*to, key.clone());
-                    let shed = Step::Shed {
-                        from,
-                        to,
-                        pool,
-                        clients,
-                    };
-                    steps.push(shed);
-                }
-            }
+            let (seated, elsewhere): (Vec<_>, Vec<_>) =
+                { places.into_iter() }.partition(|(at, _)| pool.seats.contains(at));
+            gather_in(key, &pool.seats, &seated, &elsewhere, steps);
+            even_among(key, &pool.seats, &seated, steps);
         }
         let told: Vec<_> = { steps.iter() }
             .filter_map(|step| match step {
@@ -727,6 +719,82 @@ impl Balancer {
             if let Some(pool) = self.pools.get_mut(&key) {
                 pool.moving = Time(now.0 + COUNTS_LAG);
             }
+        }
+    }
+}
+
+/// What some workers have of a pool.
+type Places = [(WorkerId, Part)];
+
+/// How much less than its share each seat has, of what `count` counts.
+fn wants(
+    seats: &[WorkerId],
+    seated: &Places,
+    fair: u32,
+    count: impl Fn(&Part) -> u32,
+) -> Vec<(WorkerId, u32)> {
+    let room = |seat: &WorkerId| {
+        let there = seated.iter().find(|(at, _)| at == seat);
+        let has = there.map_or(0, |(_, part)| count(part));
+        (*seat, fair.saturating_sub(has))
+    };
+    seats.iter().map(room).collect()
+}
+
+/// All of a pool's clients that are on other workers than its own go there.
+fn gather_in(
+    key: &Arc<PoolKey>,
+    seats: &[WorkerId],
+    seated: &Places,
+    elsewhere: &Places,
+    steps: &mut Vec<Step>,
+) {
+    let all = seated.iter().chain(elsewhere);
+    let total: u32 = all.map(|(_, part)| part.clients).sum();
+    let fair = total.div_ceil(seats.len() as u32);
+    let wants = wants(seats, seated, fair, |part| part.clients);
+    let too_many = elsewhere.iter().map(|(at, part)| (*at, part.clients));
+    hand_over(key, too_many, wants, true, steps);
+}
+
+/// Each of a pool's workers gets its share of the active clients.
+fn even_among(key: &Arc<PoolKey>, seats: &[WorkerId], seated: &Places, steps: &mut Vec<Step>) {
+    let total: u32 = seated.iter().map(|(_, part)| part.active).sum();
+    let fair = total.div_ceil(seats.len() as u32);
+    let wants = wants(seats, seated, fair, |part| part.active);
+    // A few more here or there do no harm.
+    let slack = fair / 8 + 1;
+    let uneven = wants.iter().any(|(_, room)| *room > slack)
+        || { seated.iter() }.any(|(_, part)| part.active > fair + slack);
+    if uneven {
+        let over = |part: &Part| part.active.saturating_sub(fair);
+        let too_many = seated.iter().map(|(at, part)| (*at, over(part)));
+        hand_over(key, too_many, wants, false, steps);
+    }
+}
+
+/// Who is too many goes to where most are wanted.
+fn hand_over(
+    key: &Arc<PoolKey>,
+    too_many: impl Iterator<Item = (WorkerId, u32)>,
+    mut wants: Vec<(WorkerId, u32)>,
+    idle: bool,
+    steps: &mut Vec<Step>,
+) {
+    for (from, many) in too_many {
+        // To one at a time: the next turn comes when these have moved.
+        if let Some((to, room)) = wants.iter_mut().max_by_key(|(_, room)| *room)
+            && many.min(*room) > 0
+        {
+            let clients = many.min(*room);
+            *room -= clients;
+            steps.push(Step::Shed {
+                from,
+                to: *to,
+                pool: key.clone(),
+                clients,
+                idle,
+            });
         }
     }
 }

@@ -33,8 +33,9 @@ struct Machine {
 struct Demand {
     key: Arc<PoolKey>,
     widest: u16,
-    /// Clients by worker.
+    /// Clients by worker, and those who do nothing.
     clients: Vec<u32>,
+    idle: Vec<u32>,
     /// Transactions a second that a client wants.
     wants: f64,
 }
@@ -65,6 +66,7 @@ impl Machine {
             key: key(name),
             widest: crate::spread::widest(servers, self.usable),
             clients: all,
+            idle: vec![0; workers],
             wants,
         });
         self
@@ -87,10 +89,11 @@ impl Machine {
         for (worker, could) in could.iter().enumerate() {
             let part = could * scale / wanted(worker).max(1e-9);
             let pools: Vec<_> = { self.pools.iter() }
-                .filter(|pool| pool.clients[worker] > 0)
+                .filter(|pool| pool.clients[worker] + pool.idle[worker] > 0)
                 .map(|pool| PoolLoad {
                     pool: pool.key.clone(),
-                    clients: pool.clients[worker],
+                    clients: pool.clients[worker] + pool.idle[worker],
+                    active: pool.clients[worker],
                     transactions: (f64::from(pool.clients[worker]) * pool.wants * part / 10.0)
                         as u64,
                     widest: pool.widest,
@@ -126,15 +129,21 @@ impl Machine {
                     to,
                     pool,
                     clients,
+                    idle,
                 } => {
                     let pool = self.pools.iter_mut().find(|p| p.key == pool).unwrap();
                     let (from, to) = (usize::from(from.0), usize::from(to.0));
                     if self.stuck == Some(from) {
                         continue;
                     }
-                    assert!(pool.clients[from] >= clients && from != to);
-                    pool.clients[from] -= clients;
-                    pool.clients[to] += clients;
+                    // Those who do something set out first.
+                    let active = clients.min(pool.clients[from]);
+                    pool.clients[from] -= active;
+                    pool.clients[to] += active;
+                    let others = clients - active;
+                    assert!((idle || others == 0) && pool.idle[from] >= others && from != to);
+                    pool.idle[from] -= others;
+                    pool.idle[to] += others;
                 }
                 Step::Seat(..) | Step::NewPools(_) => {}
             }
@@ -178,6 +187,38 @@ fn a_pool_alone_is_widened_within_a_second() {
         machine.said
     );
     assert!(machine.said[1].contains("d/u stays"), "{:?}", machine.said);
+}
+
+#[test]
+fn clients_that_do_nothing_are_not_counted() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 9_000.0);
+    machine.pools[0].idle[0] = 400;
+    machine.run(10);
+    assert_eq!(machine.clients(0), [10, 10, 10, 10]);
+    assert_eq!(
+        machine.pools[0].idle,
+        [400, 0, 0, 0],
+        "nobody has moved for nothing"
+    );
+}
+
+#[test]
+fn busy_clients_that_came_together_on_one_worker_part() {
+    let mut machine = Machine::new(2).pool("d", 20, 40, 4_000.0);
+    machine.run(5);
+    // As many on each worker, but all the work is on one of them.
+    machine.pools[0].clients = vec![40, 0];
+    machine.pools[0].idle = vec![460, 500];
+    machine.run(5);
+    assert_eq!(machine.clients(0), [20, 20]);
+}
+
+#[test]
+fn who_does_nothing_leaves_a_worker_that_its_pool_has_left() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 100.0);
+    machine.pools[0].idle = vec![0, 0, 300, 0];
+    machine.run(5);
+    assert_eq!(machine.pools[0].idle[2] + machine.clients(0)[2], 0);
 }
 
 #[test]
@@ -387,6 +428,7 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
         pools: vec![PoolLoad {
             pool: key("cron"),
             clients: 0,
+            active: 0,
             transactions: 1,
             widest: 2,
         }],

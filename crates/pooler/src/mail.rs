@@ -28,6 +28,8 @@ pub enum Mail {
         to: WorkerId,
         /// How many.
         clients: u32,
+        /// Those who do nothing go, too; else only who was active lately.
+        idle: bool,
     },
     /// Where newcomers of a pool go.
     Seats(Arc<PoolKey>, Arc<[WorkerId]>),

@@ -36,6 +36,7 @@
 //! - **The end of the process**: nothing sets out. If C had nothing to wait for any more, it says
 //!   that it has again ([`crate::event::Question::Busy`]) before B may forget its note.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand_chacha::rand_core::RngCore;
@@ -107,10 +108,13 @@ struct Shed {
     pool: Arc<PoolKey>,
     to: WorkerId,
     left: u32,
+    /// Those who do nothing go, too.
+    idle: bool,
     until: Time,
     /// When clients that can go are looked for next.
     next: Time,
-    /// How often nobody could go.
+    /// How many went this time, and how often nobody could.
+    gone: u32,
     vain: u32,
 }
 
@@ -127,6 +131,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub struct Moves {
     sheds: Vec<Shed>,
+    /// When all clients were last looked at, for all who are to go.
+    looked: Time,
     next_shed: Option<Time>,
     next_whim: Option<Time>,
     /// Since when the client that is just coming has waited elsewhere.
@@ -144,6 +150,17 @@ impl Moves {
     /// When clients are looked for that may go.
     pub fn next(&self) -> Option<Time> {
         [self.next_shed, self.next_whim].into_iter().flatten().min()
+    }
+
+    /// When all clients may be looked at again.
+    fn looks_next(&self) -> Time {
+        Time(self.looked.0 + SHED_NS)
+    }
+
+    /// When that is wanted.
+    fn plan(&mut self) {
+        let next = self.sheds.iter().map(|shed| shed.next).min();
+        self.next_shed = next.map(|next| next.max(self.looks_next()));
     }
 
     /// Clients of ours of which their homes do not know yet where they are.
@@ -195,13 +212,21 @@ impl Moves {
 }
 
 impl Pooler {
-    /// So many clients of a pool are to go to another worker. A later wish for the same pool
-    /// takes the place of an earlier one.
-    pub(crate) fn shed(&mut self, pool: Arc<PoolKey>, to: WorkerId, clients: u32, out: &mut Out) {
+    /// So many clients of a pool are to go to another worker, those who do nothing only if `idle`
+    /// says so. A later wish for the same pool takes the place of an earlier one.
+    pub(crate) fn shed(
+        &mut self,
+        pool: Arc<PoolKey>,
+        to: WorkerId,
+        (clients, idle): (u32, bool),
+        out: &mut Out,
+    ) {
         let until = Time(self.now.0 + SHED_FOR_NS);
         let same = |shed: &Shed| shed.pool == pool && shed.to == to;
         let earlier = self.moves.sheds.iter().find(|shed| same(shed));
-        let (next, vain) = earlier.map_or((self.now, 0), |shed| (shed.next, shed.vain));
+        // All wishes of a moment are seen to together.
+        let soon = self.now.max(self.moves.looks_next());
+        let (next, vain) = earlier.map_or((soon, 0), |shed| (shed.next, shed.vain));
         self.moves.sheds.retain(|shed| shed.pool != pool);
         if to == self.worker || to.0 >= self.workers || clients == 0 {
             return;
@@ -210,11 +235,16 @@ impl Pooler {
             pool,
             to,
             left: clients,
+            idle,
             until: until.max(Time(next.0 + 1)),
             next,
+            gone: 0,
             vain,
         });
-        self.shed_some(out);
+        match next <= self.now {
+            true => self.shed_some(out),
+            false => self.moves.plan(),
+        }
     }
 
     /// The time has come to look for clients that may go.
@@ -257,45 +287,69 @@ impl Pooler {
     pub(crate) fn shed_some(&mut self, out: &mut Out) {
         let now = self.now;
         let mut sheds = std::mem::take(&mut self.moves.sheds);
-        sheds.retain_mut(|shed| {
-            if shed.next <= now {
-                let gone = self.shed_of(shed, out);
-                shed.left -= gone;
-                // Sessions that are bound to their servers may stay for hours: they are asked less
-                // and less often.
-                shed.vain = match gone {
-                    0 => shed.vain.saturating_add(1),
-                    _ => 0,
-                };
-                let pause = SHED_NS << (shed.vain / VAIN_TRIES).min(7);
-                shed.next = Time(now.0 + pause);
-            }
-            shed.left > 0 && shed.until > now
-        });
-        self.moves.next_shed = sheds.iter().map(|shed| shed.next).min();
+        let spent = self.shed_of(&mut sheds, out);
+        for shed in sheds.iter_mut().filter(|shed| shed.next <= now) {
+            // Sessions that are bound to their servers may stay for hours: they are asked less
+            // and less often.
+            shed.vain = match std::mem::take(&mut shed.gone) {
+                0 if !spent => shed.vain.saturating_add(1),
+                _ => 0,
+            };
+            shed.next = Time(now.0 + (SHED_NS << (shed.vain / VAIN_TRIES).min(7)));
+        }
+        sheds.retain(|shed| shed.left > 0 && shed.until > now);
+        self.moves.looked = now;
         self.moves.sheds = sheds;
+        self.moves.plan();
     }
 
-    /// How many of a pool's clients set out.
-    fn shed_of(&mut self, shed: &Shed, out: &mut Out) -> u32 {
-        let Some(pool_id) = self.pools.find(&shed.pool) else {
-            return 0;
-        };
-        let (mut weight, mut gone) = (0, 0);
-        for id in self.clients.keys() {
-            if gone == shed.left || weight >= SHED_WEIGHT {
-                break;
-            }
-            let Some(client) = self.clients.get(id).filter(|c| c.pool == Some(pool_id)) else {
-                continue;
-            };
-            let names = client.names.len();
-            if self.depart(id, shed.to, out) {
-                weight += CLIENT_WEIGHT + names;
-                gone += 1;
+    /// Has clients of pools whose time has come set out: those who were active lately first, for
+    /// with them goes the work. True if the budget was spent.
+    fn shed_of(&mut self, sheds: &mut [Shed], out: &mut Out) -> bool {
+        let mut due: BTreeMap<PoolId, &mut Shed> = BTreeMap::new();
+        for shed in sheds.iter_mut().filter(|shed| shed.next <= self.now) {
+            if let Some(pool) = self.pools.find(&shed.pool) {
+                due.insert(pool, shed);
             }
         }
-        gone
+        let (mut weight, mut quiet) = (0, Vec::new());
+        let lately = self.lately();
+        for id in self.clients.keys() {
+            let client = self.clients.at(id);
+            let pool = client.pool.filter(|pool| due.contains_key(pool));
+            let Some(pool) = pool else { continue };
+            if !client.is_active(lately) {
+                quiet.push((id, pool));
+            } else if let Some(shed) = due.get_mut(&pool) {
+                weight += self.send_off(id, shed, out);
+            }
+            if weight >= SHED_WEIGHT {
+                return true;
+            }
+        }
+        for (id, pool) in quiet {
+            if let Some(shed) = due.get_mut(&pool).filter(|shed| shed.idle) {
+                weight += self.send_off(id, shed, out);
+            }
+            if weight >= SHED_WEIGHT {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A client sets out, if it can, and as many are still to go. Returns what it weighs.
+    fn send_off(&mut self, id: ClientId, shed: &mut Shed, out: &mut Out) -> usize {
+        if shed.left == 0 {
+            return 0;
+        }
+        let names = self.clients.get(id).map_or(0, |client| client.names.len());
+        if !self.depart(id, shed.to, out) {
+            return 0;
+        }
+        shed.left -= 1;
+        shed.gone += 1;
+        CLIENT_WEIGHT + names
     }
 
     /// Has the driver let go of a client, so that it goes to another worker. False if it can't go.

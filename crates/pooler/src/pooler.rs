@@ -308,7 +308,12 @@ impl Pooler {
         match mail {
             Mail::Client(parcel) => self.client_arrived(*parcel, out),
             Mail::Move(traveller) => self.moved_in(*traveller, out),
-            Mail::Shed { pool, to, clients } => self.shed(pool, to, clients, out),
+            Mail::Shed {
+                pool,
+                to,
+                clients,
+                idle,
+            } => self.shed(pool, to, (clients, idle), out),
             Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::Seeded;
-use crate::balance::{Load, PoolLoad, Signals};
+use crate::balance::{FREE, Load, PoolLoad, Signals};
 use crate::config::PoolSpread;
 use crate::event::{Action, Out, Question, Time, WorkerId};
 use crate::pool::PoolKey;
@@ -24,6 +24,9 @@ pub const SERVERS_PER_WORKER: u32 = 4;
 /// How often a worker tells what it had to do, in nanoseconds: while there was something, and else.
 const LOAD_NS: u64 = 100_000_000;
 const IDLE_LOAD_NS: u64 = 1_000_000_000;
+/// For how long a client counts that was active, in nanoseconds. Applications that take the
+/// connection first that came back last have many that do nothing.
+const ACTIVE_NS: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -74,6 +77,11 @@ impl Spread {
         self.next_load
     }
 
+    /// It may matter which clients are active: a pool is on several workers, or may soon be.
+    fn asks_who_is_active(&self) -> bool {
+        self.signals.busy() >= FREE || self.seats.values().any(|seats| seats.len() > 1)
+    }
+
     /// What the thread did, as last measured; nothing if it has no clients.
     pub(crate) fn signals(&self) -> Signals {
         self.next_load
@@ -86,8 +94,9 @@ impl Spread {
     }
 
     fn next(&mut self, count: usize) -> usize {
-        self.turn = self.turn.wrapping_add(1);
-        usize::from(self.turn - 1) % count
+        let turn = self.turn;
+        self.turn = turn.wrapping_add(1);
+        usize::from(turn) % count
     }
 }
 
@@ -142,6 +151,7 @@ impl Pooler {
     /// Tells it. When the last client has left, once more.
     pub(crate) fn tell_load(&mut self, out: &mut Out) {
         let (mut pools, mut busy) = (Vec::new(), false);
+        let active = self.active_clients();
         for id in self.pools.ids() {
             let widest = self.width(&self.pools.at(id).key.clone());
             let pool = self.pools.at_mut(id);
@@ -151,6 +161,7 @@ impl Pooler {
                 pools.push(PoolLoad {
                     pool: pool.key.clone(),
                     clients: pool.clients(),
+                    active: { active.get(id.0 as usize).copied() }.unwrap_or(pool.clients()),
                     transactions,
                     widest,
                 });
@@ -165,6 +176,27 @@ impl Pooler {
         out.push(Action::Ask(Question::Load(Box::new(load))));
         let soon = if busy { LOAD_NS } else { IDLE_LOAD_NS };
         self.spread.next_load = (clients > 0).then_some(Time(self.now.0 + soon));
+    }
+
+    /// Who was active since then was so lately.
+    pub(crate) fn lately(&self) -> Time {
+        Time(self.now.0.saturating_sub(ACTIVE_NS))
+    }
+
+    /// By pool, how many clients were active lately; none where it does not matter, for all clients
+    /// are looked at.
+    fn active_clients(&self) -> Vec<u32> {
+        if !self.spread.asks_who_is_active() {
+            return Vec::new();
+        }
+        let slots = { self.pools.iter() }.map(|(id, _)| id.0 as usize + 1).max();
+        let (mut counts, since) = (vec![0; slots.unwrap_or(0)], self.lately());
+        for (_, client) in self.clients.iter() {
+            if let Some(pool) = client.pool.filter(|_| client.is_active(since)) {
+                counts[pool.0 as usize] += 1;
+            }
+        }
+        counts
     }
 
     /// What the worker's thread did since it was last asked for a load, and how many mails it has

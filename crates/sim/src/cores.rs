@@ -46,13 +46,14 @@ usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--json] [--sa
   --step          only the step in load
 ";
 
-/// Pools, servers of each, clients of each, and what that is called.
-const LAYOUTS: [(usize, u32, usize, &str); 5] = [
-    (1, 20, 80, "a pool of 20"),
-    (1, 40, 160, "a pool of 40"),
-    (1, 100, 400, "a pool of 100"),
-    (10, 20, 80, "10 pools of 20"),
-    (1000, 4, 8, "1,000 pools of 4"),
+/// Pools, servers of each, clients of each, idle clients of each, and what that is called.
+const LAYOUTS: [(usize, u32, usize, usize, &str); 6] = [
+    (1, 20, 80, 0, "a pool of 20"),
+    (1, 40, 160, 0, "a pool of 40"),
+    (1, 100, 400, 0, "a pool of 100"),
+    (10, 20, 80, 0, "10 pools of 20"),
+    (1000, 4, 8, 0, "1,000 pools of 4"),
+    (1, 20, 80, 400, "20, 400 idle"),
 ];
 
 struct Options {
@@ -112,6 +113,7 @@ fn alone(servers: u32, clients: usize) -> f64 {
         pools: 1,
         servers,
         clients,
+        idle: 0,
     };
     play(&layout, 1, 1, None).rate
 }
@@ -220,6 +222,7 @@ pub fn step(cores: u16) -> Stepped {
         pools: 1,
         servers: 40,
         clients: 160,
+        idle: 0,
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
     let begins = Machine::begins(&layout);
@@ -264,6 +267,7 @@ pub fn stall(cores: u16, worker: usize) -> Stalled {
         pools: 1,
         servers: 40,
         clients: 160,
+        idle: 0,
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
     let begins = Machine::begins(&layout);
@@ -388,13 +392,14 @@ fn table(options: &Options) -> bool {
             "after",
         );
     }
-    for (pools, servers, clients, name) in options.layouts.iter().map(|at| LAYOUTS[*at]) {
+    for (pools, servers, clients, idle, name) in options.layouts.iter().map(|at| LAYOUTS[*at]) {
         for cores in options.cores.iter().copied() {
             let layout = Layout {
                 cores,
                 pools,
                 servers,
                 clients,
+                idle,
             };
             let servers = pools as f64 * f64::from(servers);
             let bound = (f64::from(cores) * sums.core).min(servers * sums.server);

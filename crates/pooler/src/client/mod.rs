@@ -206,6 +206,11 @@ impl Client {
         self.quiet
     }
 
+    /// It has wanted something, or was given it, since then; or waits for it.
+    pub(crate) fn is_active(&self, since: Time) -> bool {
+        self.waits() || self.request.max(self.quiet) >= since
+    }
+
     /// What it wants done, it wants since `at`.
     pub(crate) fn asks(&mut self, at: Time) {
         self.request = at;

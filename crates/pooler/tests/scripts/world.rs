@@ -332,12 +332,21 @@ impl World {
     }
 
     fn shed(&mut self, what: &str) {
+        let (what, idle) = match what.strip_suffix(" active") {
+            Some(what) => (what, false),
+            None => (what, true),
+        };
         let mut numbers = what.split(' ').map(|word| word.parse::<u16>().unwrap());
         let mut next = || numbers.next().unwrap();
         let (from, to, clients) = (next(), WorkerId(next()), next().into());
         let (database, user) = ("d".into(), "u".into());
         let pool = Arc::new(PoolKey::new(database, user));
-        let mail = Mail::Shed { pool, to, clients };
+        let mail = Mail::Shed {
+            pool,
+            to,
+            clients,
+            idle,
+        };
         self.handle(usize::from(from), Event::Mail(mail), &[]);
     }
 

@@ -29,8 +29,10 @@ pub struct Layout {
     pub pools: usize,
     /// Servers of each.
     pub servers: u32,
-    /// Clients of each.
+    /// Clients of each that send one statement after the other.
     pub clients: usize,
+    /// And clients that have logged in before them, and send nothing.
+    pub idle: usize,
 }
 
 /// Mails from worker to worker, and of them.
@@ -139,12 +141,15 @@ impl Machine {
             workers.push(Worker::new(worker, decisions, driver, mailbox, outside));
             cores.push(core);
         }
+        let all = layout.idle + layout.clients;
         for pool in 0..layout.pools {
-            for client in 0..layout.clients {
-                let number = (pool * layout.clients + client) as u64;
+            for client in 0..all {
+                let number = (pool * all + client) as u64;
                 // Ten a millisecond.
                 let at = START + number * 100_000;
-                net.borrow_mut().client(at, number as usize % count, pool);
+                let idle = client < layout.idle;
+                net.borrow_mut()
+                    .client(at, number as usize % count, pool, idle);
             }
         }
         Machine {
@@ -163,7 +168,8 @@ impl Machine {
 
     /// When all clients have long logged in, and first send something.
     pub fn begins(layout: &Layout) -> u64 {
-        START + (layout.pools * layout.clients) as u64 * 100_000 + 1_000_000_000
+        let clients = layout.pools * (layout.idle + layout.clients);
+        START + clients as u64 * 100_000 + 1_000_000_000
     }
 
     /// Goes on until that time.

@@ -80,6 +80,8 @@ enum Far {
 struct Client {
     socket: SocketId,
     pool: usize,
+    /// It sends nothing once it has logged in.
+    idle: bool,
     /// When it sent what it awaits the answer to.
     sent: Option<u64>,
     /// Another worker took it meanwhile.
@@ -147,12 +149,13 @@ impl Net {
     }
 
     /// A client of a pool connects at this time, and is accepted by that worker.
-    pub fn client(&mut self, at: u64, worker: usize, pool: usize) {
+    pub fn client(&mut self, at: u64, worker: usize, pool: usize, idle: bool) {
         let far = Far::Client(self.clients.len());
         let socket = self.socket(far);
         self.clients.push(Client {
             socket,
             pool,
+            idle,
             sent: None,
             moved: false,
         });
@@ -312,6 +315,9 @@ impl Net {
     /// A client has its answer, and sends its next statement in time.
     fn answered(&mut self, now: u64, client: usize) {
         let who = &mut self.clients[client];
+        if who.idle {
+            return;
+        }
         if let Some(sent) = who.sent {
             self.tally.count(now - sent, who.moved);
             if let Some((worker, _)) = self.sockets[who.socket].owner {
