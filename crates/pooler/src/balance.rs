@@ -19,7 +19,10 @@
 //! 4. **Each such step is an experiment**, and a worker is part of one at a time. If the workers
 //!    concerned do not do [`GAIN`] more transactions a second behind it than before (of many workers,
 //!    half of what those added can give), it is undone, and the pools are left alone for [`PAUSE`],
-//!    twice as long after each failure. So many cores are in use after as many steps as one doubles.
+//!    twice as long after each failure: unless they do [`GAIN`] more meanwhile than when it failed,
+//!    for then the load is another. A saturated worker can't do more, whatever is wanted of it: its
+//!    pools are left alone for [`PAUSE_SATURATED`] at most. So many cores are in use after as many
+//!    steps as one doubles.
 //! 5. **Together.** When nothing was hot for [`CALM_FOR`], the least worker is emptied onto others
 //!    that stay below [`FITS`] with its work: first of a wide pool, then of several pools. One at a
 //!    time, with as long a wait in between.
@@ -59,6 +62,10 @@ pub const JUDGED: u64 = 700_000_000;
 pub const PAUSE: u64 = 2_000_000_000;
 /// See [`PAUSE`].
 pub const PAUSE_MOST: u64 = 300_000_000_000;
+/// And on a worker that has nothing left to give, of the time that it had a core.
+pub const PAUSE_SATURATED: u64 = 15_000_000_000;
+/// See [`PAUSE_SATURATED`].
+pub const SATURATED: f64 = 0.97;
 /// How long all must be calm before workers are emptied, in nanoseconds.
 pub const CALM_FOR: u64 = 5_000_000_000;
 /// How busy a worker may become by that.
@@ -221,9 +228,9 @@ struct Pool {
     seats: Vec<WorkerId>,
     widest: u16,
     heard: Time,
-    /// It is left alone until then.
-    resumes: Time,
-    /// For how long it was, or will be next.
+    /// Since when it is left alone, if it is, and how many transactions a second it did then.
+    failed: Option<(Time, f64)>,
+    /// For how long it is.
     pause: u64,
     /// Until then the counts of its clients are old.
     moving: Time,
@@ -232,8 +239,8 @@ struct Pool {
 /// A step whose success is awaited.
 #[derive(Clone, Debug)]
 struct Experiment {
-    /// The pools, and where they were.
-    before: Vec<(Arc<PoolKey>, Vec<WorkerId>)>,
+    /// The pools, where they were, and how many transactions a second they did.
+    before: Vec<(Arc<PoolKey>, Vec<WorkerId>, f64)>,
     /// The workers concerned, and their transactions a second before it.
     workers: Vec<WorkerId>,
     rate: f64,
@@ -299,8 +306,8 @@ impl Balancer {
                 seats: Vec::new(),
                 widest: 1,
                 heard: now,
-                resumes: Time(0),
-                pause: PAUSE,
+                failed: None,
+                pause: 0,
                 moving: Time(0),
             });
             pool.widest = share.widest;
@@ -474,9 +481,9 @@ impl Balancer {
             .map(|key| (key.clone(), worker.share(key)))
             .collect();
         pools.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let saturated = worker.busy + worker.delay >= SATURATED;
         let can = |key: &Arc<PoolKey>| {
-            let pool = &self.pools[key];
-            now >= pool.resumes && !pool.seats.contains(&free)
+            self.may_try(now, key, saturated) && !self.pools[key].seats.contains(&free)
         };
         // As much as makes both as busy, which is half if the other does nothing.
         let half = (1.0 - self.busy(free) / worker.busy) / 2.0;
@@ -504,11 +511,14 @@ impl Balancer {
         all_free.retain(|worker| !seats.contains(worker));
         all_free.truncate(more);
         let before = goes.iter();
-        let before = before.map(|key| (key.clone(), self.pools[key].seats.clone()));
+        let before = before.map(|key| {
+            let seats = self.pools[key].seats.clone();
+            (key.clone(), seats, self.rate(key))
+        });
         let before: Vec<_> = before.collect();
         let mut workers = vec![hot];
         workers.extend(&all_free);
-        workers.extend(before.iter().flat_map(|(_, seats)| seats));
+        workers.extend(before.iter().flat_map(|(_, seats, _)| seats));
         workers.sort_unstable();
         workers.dedup();
         if workers.iter().any(|worker| self.on_trial(*worker)) {
@@ -556,6 +566,22 @@ impl Balancer {
         }
     }
 
+    /// No experiment with a pool has failed, or that was long ago, or under less load.
+    fn may_try(&self, now: Time, key: &PoolKey, saturated: bool) -> bool {
+        let pool = &self.pools[key];
+        let most = if saturated { PAUSE_SATURATED } else { PAUSE_MOST };
+        pool.failed.is_none_or(|(since, rate)| {
+            let over = now.0 >= since.0 + pool.pause.min(most);
+            over || self.rate(key) >= (1.0 + GAIN) * rate
+        })
+    }
+
+    /// Transactions a second of a pool.
+    fn rate(&self, key: &PoolKey) -> f64 {
+        let parts = self.workers.iter().filter_map(|w| w.pools.get(key));
+        parts.map(|part| part.rate).sum()
+    }
+
     /// For so many workers more a pool has servers and clients enough.
     fn may_be_wider(&self, key: &Arc<PoolKey>) -> usize {
         let pool = &self.pools[key];
@@ -589,21 +615,22 @@ impl Balancer {
         let most = experiment.added as f64 / before.max(1) as f64;
         let helped = rate >= (1.0 + GAIN.min(most / 2.0)) * experiment.rate;
         let outcome = if helped { "stays" } else { "goes back" };
-        if let Some((key, _)) = experiment.before.first() {
+        if let Some((key, ..)) = experiment.before.first() {
             steps.push(Step::Say(format!(
                 "pool {}/{} {outcome} after it was {}: {rate:.0} transactions a second, {:.0} before",
                 key.database, key.user, experiment.what, experiment.rate
             )));
         }
-        for (key, before) in experiment.before {
+        for (key, before, rate) in experiment.before {
+            let rate = rate.max(self.rate(&key));
             let Some(pool) = self.pools.get_mut(&key) else {
                 continue;
             };
             if helped {
-                pool.pause = PAUSE;
+                (pool.failed, pool.pause) = (None, 0);
             } else {
-                pool.resumes = Time(now.0 + pool.pause);
-                pool.pause = (2 * pool.pause).min(PAUSE_MOST);
+                pool.failed = Some((now, rate));
+                pool.pause = (2 * pool.pause).clamp(PAUSE, PAUSE_MOST);
                 self.set_seats(&key, before, steps);
             }
         }
