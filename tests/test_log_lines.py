@@ -1,7 +1,10 @@
 """Lines of the log that users of PgBouncer search for, in its words: one way to each."""
 
+import fcntl
 import json
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -196,3 +199,26 @@ def test_strangers_fill_no_log(make_howdah):
         return re.search(told, howdah.log())
     assert int(machine.wait_until(found, "the number of lines")[1]) > 10
     howdah.wait_for_log(r"postgres/postgres@.* closing because: client")
+
+
+def test_standard_error_that_nobody_reads(make_howdah):
+    """Who reads the log slowly holds up nobody, and gets every line in the end, in order."""
+    howdah = make_howdah(start=False, workers=2)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    howdah.child = howdah.spawn(howdah.ini_path, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=writing)
+    os.close(writing)
+    with open(reading) as lines:
+        for turn in range(100):
+            def served():
+                try:
+                    with howdah.connect(application_name=f"app{turn}") as client:
+                        return client.value("select 1") == "1"
+                except ConnectionRefusedError:
+                    return False
+            machine.wait_until(served, "a connection")
+        attempts = (line for line in lines if "login attempt" in line)
+        logged = [next(attempts) for _ in range(100)]
+    howdah.stop()
+    assert [line for line in howdah.log().splitlines(True) if "login attempt" in line] == logged

@@ -1,7 +1,7 @@
-//! The log: PgBouncer's lines, to standard error and a file, never buffered, and to syslog.
+//! The log: PgBouncer's lines, to standard error and a file, and to syslog.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::OpenOptions;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use howdah_pooler::queries::slow::{SlowQuery, Value};
 use jiff::tz::TimeZone;
 
 use crate::syslog::{self, Syslog};
+use crate::writer::{Line, Writer};
 
 /// Where log lines go; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -20,12 +21,11 @@ pub struct Log {
 }
 
 struct Shared {
-    quiet: bool,
     verbose: AtomicU32,
     json: AtomicBool,
     strangers: Mutex<Strangers>,
     zone: TimeZone,
-    file: Mutex<LogFile>,
+    writer: Writer,
     syslog: Mutex<Option<Syslog>>,
 }
 
@@ -63,55 +63,6 @@ impl Strangers {
     }
 }
 
-/// The log file, and what could not be written to it.
-#[derive(Default)]
-struct LogFile {
-    file: Option<File>,
-    /// Lines lost since the last that was written, and why the last of them was.
-    lost: u64,
-    why: String,
-    /// A line was written in part.
-    torn: bool,
-}
-
-impl LogFile {
-    /// Writes a line; if it cannot be, it is counted, and the next that can comes after a line
-    /// about that, which `tell` makes of the text.
-    fn write(&mut self, line: &str, tell: impl Fn(String) -> String) {
-        let mut whole = String::new();
-        if self.torn {
-            whole.push('\n');
-        }
-        if self.lost > 0 {
-            let lines = if self.lost == 1 { "line" } else { "lines" };
-            whole += &tell(format!(
-                "{} {lines} of the log could not be written: {}",
-                self.lost, self.why
-            ));
-        }
-        whole += line;
-        let Some(file) = &mut self.file else {
-            return;
-        };
-        let mut left = whole.as_bytes();
-        while !left.is_empty() {
-            match file.write(left) {
-                Ok(count) if count > 0 => left = &left[count..],
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                failed => {
-                    let why = failed.err().unwrap_or(io::ErrorKind::WriteZero.into());
-                    self.why = text(&why);
-                    self.lost += 1;
-                    self.torn |= left.len() < whole.len();
-                    return;
-                }
-            }
-        }
-        self.lost = 0;
-        self.torn = false;
-    }
-}
-
 impl Log {
     /// A log to standard error, unless `quiet`.
     pub fn new(quiet: bool, verbose: u32) -> Log {
@@ -119,12 +70,11 @@ impl Log {
         let verbose = AtomicU32::new(verbose);
         Log {
             shared: Arc::new(Shared {
-                quiet,
                 verbose,
                 json: AtomicBool::new(false),
                 strangers: Mutex::default(),
                 zone,
-                file: Mutex::new(LogFile::default()),
+                writer: Writer::new(!quiet, tell),
                 syslog: Mutex::new(None),
             }),
         }
@@ -166,14 +116,17 @@ impl Log {
                 .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
-        let mut file = self
-            .shared
-            .file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        file.file = opened;
-        file.torn = false;
+        self.shared.writer.open(opened);
         Ok(())
+    }
+
+    /// From now on a thread of the log's own writes to standard error and the file, so that nobody
+    /// else has to wait for them.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn detach(&self) -> io::Result<()> {
+        self.shared.writer.start()
     }
 
     /// Begins, goes on or ceases to log to syslog, as the settings say.
@@ -202,9 +155,10 @@ impl Log {
         }
     }
 
-    /// Waits a moment for lines that are on their way to syslog. For the end of the process: where
-    /// a lock is held, it does nothing.
+    /// Waits a moment for lines that are on their way. For the end of the process: where syslog's
+    /// lock is held, it does not wait for that.
     pub fn flush(&self) {
+        self.shared.writer.flush();
         if let Ok(slot) = self.shared.syslog.try_lock()
             && let Some(syslog) = &*slot
         {
@@ -272,21 +226,7 @@ impl Log {
             true => object(&time, std::process::id()),
             false => line(&time, std::process::id(), note),
         };
-        // The lock is taken even without a file: lines of two threads must not mix.
-        let mut file = self
-            .shared
-            .file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !self.shared.quiet {
-            // Standard error that cannot be written has nowhere to say so.
-            let _ = io::stderr().write_all(text.as_bytes());
-        }
-        let level = Level::Warning;
-        let line = if json { self::object } else { line };
-        file.write(&text, |text| {
-            line(&time, std::process::id(), &Note::new(level, text))
-        });
+        self.shared.writer.line(Line { text, time, json });
     }
 
     /// Logs at a level.
@@ -307,6 +247,12 @@ pub fn text(error: &io::Error) -> String {
 /// `TIME [PID] LEVEL text`.
 fn line(time: &str, pid: u32, note: &Note) -> String {
     format!("{time} [{pid}] {} {}\n", note.level, note.line())
+}
+
+/// A line of the log about the log.
+fn tell(time: &str, json: bool, text: String) -> String {
+    let line = if json { object } else { line };
+    line(time, std::process::id(), &Note::new(Level::Warning, text))
 }
 
 /// The same as a JSON object. A connection's prefix (`C-0x1: `) is a field of its own: its number is
@@ -465,29 +411,6 @@ mod tests {
         );
         strangers.most = 0;
         assert_eq!([0; 9].map(|_| strangers.admits(3, true)), [Some(0); 9]);
-    }
-
-    #[test]
-    fn lost_lines_are_told_of() {
-        let path = std::env::temp_dir().join(format!("howdah-lost-{}", std::process::id()));
-        let tell = |text: String| format!("told: {text}\n");
-        let mut log = LogFile {
-            file: Some(File::open("/dev/full").unwrap()),
-            ..LogFile::default()
-        };
-        // Opened for reading: not even that can be written.
-        log.write("a\n", tell);
-        log.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
-        log.write("b\n", tell);
-        assert_eq!((log.lost, log.torn), (2, false));
-        log.file = Some(File::create(&path).unwrap());
-        log.torn = true;
-        log.write("c\n", tell);
-        log.write("d\n", tell);
-        let why = "told: 2 lines of the log could not be written: No space left on device";
-        let seen = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(seen, format!("\n{why}\nc\nd\n"));
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod systemd;
 mod takeover;
 mod tracer;
 mod workers;
+mod writer;
 
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -78,7 +79,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     if arguments.daemon {
         boot::daemonize(globals)?;
     }
-    // A thread of its own, which a fork would not take along.
+    // Threads of their own, which a fork would not take along.
+    log.detach()
+        .map_err(|why| Fatal(format!("cannot start the log's thread: {}", log::text(&why))))?;
     log.set_syslog(globals);
     leave::remember_log(log);
     for warning in warnings {

@@ -1,0 +1,368 @@
+//! Writes lines of the log to standard error and the file, on a thread of its own: a pipe that
+//! nobody reads, or a disk that is slow, holds up nobody else.
+//!
+//! Lines wait in a queue. Where that is full, they are lost, which is counted, and told before the
+//! next line that there is room for. Before the thread is started, lines are written at once.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::log::text;
+
+/// Lines that may wait for the thread, and their bytes.
+const QUEUE: usize = 8192;
+/// See [`QUEUE`].
+const QUEUE_BYTES: usize = 4 << 20;
+/// How long the end of the process may be held up for the last lines.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Why lines are lost that found no room.
+const SLOW: &str = "standard error or the log file is too slow";
+
+/// Makes a line about the log, as of a time: in JSON, or not.
+pub type Tell = fn(time: &str, json: bool, text: String) -> String;
+
+/// A line of the log.
+pub struct Line {
+    /// All of it, its end included.
+    pub text: String,
+    /// When that was, as it stands in the line.
+    pub time: String,
+    /// It is an object of JSON.
+    pub json: bool,
+}
+
+/// The way to standard error and the log file; usable from any thread.
+pub struct Writer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tell: Tell,
+    queue: Mutex<Queue>,
+    /// There is something in the queue.
+    filled: Condvar,
+    /// There is nothing left to do.
+    done: Condvar,
+    /// Whoever writes has it.
+    sink: Mutex<Sink>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Bytes of lines in it.
+    bytes: usize,
+    /// Lines that found no room since one did.
+    lost: u64,
+    thread: Thread,
+}
+
+/// What the thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Thread {
+    /// There is none.
+    #[default]
+    None,
+    Waits,
+    Writes,
+}
+
+/// What is to be done, in this order.
+enum Job {
+    Line(Line),
+    /// The file is this one from now on.
+    Open(Option<File>),
+}
+
+/// Where lines go.
+struct Sink {
+    stderr: bool,
+    file: LogFile,
+}
+
+impl Writer {
+    /// To standard error, if so, and no file yet.
+    pub fn new(stderr: bool, tell: Tell) -> Writer {
+        let file = LogFile::default();
+        Writer {
+            shared: Arc::new(Shared {
+                tell,
+                queue: Mutex::default(),
+                filled: Condvar::new(),
+                done: Condvar::new(),
+                sink: Mutex::new(Sink { stderr, file }),
+            }),
+        }
+    }
+
+    /// From now on a thread writes. (A fork would not take it along.)
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(&self) -> io::Result<()> {
+        let mut queue = self.shared.queue();
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("log".into());
+        thread.spawn(move || shared.serve())?;
+        queue.thread = Thread::Writes;
+        Ok(())
+    }
+
+    /// Writes a line; never waits once the thread is there.
+    pub fn line(&self, line: Line) {
+        let mut queue = self.shared.queue();
+        if queue.thread == Thread::None {
+            drop(queue);
+            return self.shared.done_at_once(Job::Line(line));
+        }
+        if queue.jobs.len() >= QUEUE || queue.bytes + line.text.len() > QUEUE_BYTES {
+            queue.lost += 1;
+            return;
+        }
+        let lost = std::mem::take(&mut queue.lost);
+        if lost > 0 {
+            let text = (self.shared.tell)(&line.time, line.json, lost_lines(lost, SLOW));
+            let (time, json) = (line.time.clone(), line.json);
+            queue.put(Line { text, time, json });
+        }
+        queue.put(line);
+        self.shared.has_more(queue);
+    }
+
+    /// What comes from now on goes to this file, or to none.
+    pub fn open(&self, file: Option<File>) {
+        let mut queue = self.shared.queue();
+        if queue.thread == Thread::None {
+            drop(queue);
+            return self.shared.done_at_once(Job::Open(file));
+        }
+        queue.jobs.push_back(Job::Open(file));
+        self.shared.has_more(queue);
+    }
+
+    /// Waits a moment for what has not been written yet.
+    pub fn flush(&self) {
+        let busy = |queue: &mut Queue| queue.thread == Thread::Writes;
+        let queue = self.shared.queue();
+        let waited = self.shared.done.wait_timeout_while(queue, LAST_WORDS, busy);
+        drop(waited);
+    }
+}
+
+impl Queue {
+    fn put(&mut self, line: Line) {
+        self.bytes += line.text.len();
+        self.jobs.push_back(Job::Line(line));
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Without the thread. The lock is taken even without a file: lines of two threads must not mix.
+    fn done_at_once(&self, job: Job) {
+        let sink = self.sink.lock();
+        sink.unwrap_or_else(PoisonError::into_inner)
+            .does(job, self.tell);
+    }
+
+    /// The queue was empty, perhaps.
+    fn has_more(&self, mut queue: MutexGuard<'_, Queue>) {
+        if queue.thread == Thread::Waits {
+            queue.thread = Thread::Writes;
+            drop(queue);
+            self.filled.notify_one();
+        }
+    }
+
+    /// The thread.
+    fn serve(&self) {
+        loop {
+            let mut queue = self.queue();
+            while queue.jobs.is_empty() {
+                queue.thread = Thread::Waits;
+                self.done.notify_all();
+                let woken = self.filled.wait(queue);
+                queue = woken.unwrap_or_else(PoisonError::into_inner);
+            }
+            queue.thread = Thread::Writes;
+            queue.bytes = 0;
+            let jobs = std::mem::take(&mut queue.jobs);
+            drop(queue);
+            let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+            jobs.into_iter().for_each(|job| sink.does(job, self.tell));
+        }
+    }
+}
+
+impl Sink {
+    fn does(&mut self, job: Job, tell: Tell) {
+        match job {
+            Job::Open(file) => self.file.open(file),
+            Job::Line(line) => {
+                if self.stderr {
+                    // Standard error that cannot be written has nowhere to say so.
+                    let _ = io::stderr().write_all(line.text.as_bytes());
+                }
+                let tell = |text| tell(&line.time, line.json, text);
+                self.file.write(&line.text, tell);
+            }
+        }
+    }
+}
+
+fn lost_lines(count: u64, why: &str) -> String {
+    let lines = if count == 1 { "line" } else { "lines" };
+    format!("{count} {lines} of the log could not be written: {why}")
+}
+
+/// The log file, and what could not be written to it.
+#[derive(Default)]
+struct LogFile {
+    file: Option<File>,
+    /// Lines lost since the last that was written, and why the last of them was.
+    lost: u64,
+    why: String,
+    /// A line was written in part.
+    torn: bool,
+}
+
+impl LogFile {
+    fn open(&mut self, file: Option<File>) {
+        self.file = file;
+        self.torn = false;
+    }
+
+    /// Writes a line; if it cannot be, it is counted, and the next that can comes after a line
+    /// about that, which `tell` makes of the text.
+    fn write(&mut self, line: &str, tell: impl Fn(String) -> String) {
+        let mut whole = String::new();
+        if self.torn {
+            whole.push('\n');
+        }
+        if self.lost > 0 {
+            whole += &tell(lost_lines(self.lost, &self.why));
+        }
+        whole += line;
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let mut left = whole.as_bytes();
+        while !left.is_empty() {
+            match file.write(left) {
+                Ok(count) if count > 0 => left = &left[count..],
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                failed => {
+                    let why = failed.err().unwrap_or(io::ErrorKind::WriteZero.into());
+                    self.why = text(&why);
+                    self.lost += 1;
+                    self.torn |= left.len() < whole.len();
+                    return;
+                }
+            }
+        }
+        self.lost = 0;
+        self.torn = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    fn line(number: usize) -> Line {
+        Line {
+            text: format!("{number}\n"),
+            time: "T".into(),
+            json: false,
+        }
+    }
+
+    fn told(time: &str, json: bool, text: String) -> String {
+        format!("{time} {json} {text}\n")
+    }
+
+    #[test]
+    fn who_does_not_read_holds_nobody_up_and_what_is_lost_is_told() {
+        let (reader, pipe) = io::pipe().unwrap();
+        let writer = Writer::new(false, told);
+        writer.start().unwrap();
+        writer.open(Some(File::from(std::os::fd::OwnedFd::from(pipe))));
+        // More than the kernel and the queue hold: would hang if it waited.
+        let count = 40_000;
+        (0..count).for_each(|number| writer.line(line(number)));
+        let reads = std::thread::spawn(move || {
+            let lines = BufReader::new(reader).lines().map(Result::unwrap);
+            let (mut next, mut lost) = (0, 0);
+            for line in lines.take_while(|line| *line != count.to_string()) {
+                let told = line.strip_prefix("T false ");
+                let told = told.and_then(|line| line.strip_suffix(SLOW));
+                let number = told.and_then(|told| told.split(' ').next());
+                if let Some(number) = number {
+                    lost += number.parse::<usize>().unwrap();
+                } else {
+                    assert_eq!(line, (next + lost).to_string(), "in order");
+                    next += 1;
+                }
+            }
+            (next, lost)
+        });
+        while writer.shared.queue().thread != Thread::Waits {
+            writer.flush();
+        }
+        writer.line(line(count));
+        let (read, lost) = reads.join().unwrap();
+        assert!(lost > 0);
+        assert_eq!(read + lost, count);
+    }
+
+    #[test]
+    fn what_was_said_stands_there_at_the_end_in_the_file_of_its_time() {
+        let folder = std::env::temp_dir().join(format!("howdah-writer-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let create = |name| Some(File::create(folder.join(name)).unwrap());
+        let read = |name| std::fs::read_to_string(folder.join(name)).unwrap();
+        let writer = Writer::new(false, told);
+        writer.open(create("a"));
+        writer.line(line(1));
+        assert_eq!(read("a"), "1\n", "at once, without the thread");
+        writer.start().unwrap();
+        writer.line(line(2));
+        writer.open(create("b"));
+        writer.line(line(3));
+        writer.flush();
+        assert_eq!((&*read("a"), &*read("b")), ("1\n2\n", "3\n"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn lost_lines_are_told_of() {
+        let path = std::env::temp_dir().join(format!("howdah-lost-{}", std::process::id()));
+        let tell = |text: String| format!("told: {text}\n");
+        let mut log = LogFile {
+            file: Some(File::open("/dev/full").unwrap()),
+            ..LogFile::default()
+        };
+        // Opened for reading: not even that can be written.
+        log.write("a\n", tell);
+        log.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        log.write("b\n", tell);
+        assert_eq!((log.lost, log.torn), (2, false));
+        log.file = Some(File::create(&path).unwrap());
+        log.torn = true;
+        log.write("c\n", tell);
+        log.write("d\n", tell);
+        let why = "told: 2 lines of the log could not be written: No space left on device";
+        let seen = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(seen, format!("\n{why}\nc\nd\n"));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
