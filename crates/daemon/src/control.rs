@@ -227,7 +227,7 @@ impl Desk {
                     _ = samples.tick(), if control.http.is_on() => {
                         control.sampler.ask(&control.workers);
                     }
-                    _ = memory.tick() => allocator.tidy(),
+                    at = memory.tick() => allocator.tidy(at.into_std()),
                     _ = certificates.tick(), if !control.looks.is_empty() => {
                         control.look_at_certificates();
                     }
