@@ -80,8 +80,12 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         boot::daemonize(globals)?;
     }
     // Threads of their own, which a fork would not take along.
-    log.detach()
-        .map_err(|why| Fatal(format!("cannot start the log's thread: {}", log::text(&why))))?;
+    log.detach().map_err(|why| {
+        Fatal(format!(
+            "cannot start the log's thread: {}",
+            log::text(&why)
+        ))
+    })?;
     log.set_syslog(globals);
     leave::remember_log(log);
     for warning in warnings {

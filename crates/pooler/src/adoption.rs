@@ -45,6 +45,8 @@ impl Pooler {
                 self.server_arrived(*parcel, out);
             }
             Parcel::Client(passenger) => {
+                // Who follows later may find us waiting for nobody.
+                self.tell_busy(out);
                 let id = self.adopt_client(*passenger, true, out);
                 // It may have moved before the takeover, or there were more workers.
                 let key = self.clients.get(id).and_then(|c| c.old_key.as_deref());
@@ -57,8 +59,14 @@ impl Pooler {
 
     /// Our settings have the pool's servers connect to the same place.
     fn leads_there(&self, key: &PoolKey, fingerprint: [u8; 32]) -> bool {
-        let database = self.config.database(&key.database);
-        database.is_some_and(|database| database.fingerprint() == fingerprint)
+        let Some(database) = self.config.database(&key.database) else {
+            return false;
+        };
+        let pool = self.pools.find(key).map(|id| self.pools.at(id));
+        let terms = pool.map(|pool| &pool.terms);
+        let known = terms.filter(|terms| Arc::ptr_eq(&terms.database, &database));
+        let own = known.map_or_else(|| database.fingerprint(), |terms| terms.fingerprint);
+        own == fingerprint
     }
 
     /// It was opened in clear text, and our settings demand TLS to it.
@@ -192,6 +200,9 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         if standing == Standing::Ready {
             client.mark_welcome();
+            // Before it can be told that there is no such database any more: its home hears of its
+            // end by the key.
+            self.keep_key(id, key);
         }
         let Some(pool_id) = self.join_pool(id, out) else {
             return;
@@ -201,7 +212,6 @@ impl Pooler {
         if standing == Standing::Ready {
             let quiet = client.quiet();
             client.rests(quiet);
-            self.keep_key(id, key);
             self.resume(id, out);
             return self.watch_client(id);
         }

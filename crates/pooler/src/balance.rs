@@ -407,7 +407,8 @@ impl Balancer {
                 let seats: Vec<_> = all().take(usize::from(pool.widest.max(1))).collect();
                 self.set_seats(&key, seats, steps);
             } else if pool.seats.is_empty() || pool.seats.iter().any(|seat| seat.0 >= usable) {
-                let most = all().max_by_key(|w| (self.part(*w, &key).clients, std::cmp::Reverse(*w)));
+                let most =
+                    all().max_by_key(|w| (self.part(*w, &key).clients, std::cmp::Reverse(*w)));
                 self.set_seats(&key, vec![most.unwrap_or(WorkerId(0))], steps);
             } else if pool.seats.len() > usize::from(pool.widest.max(1)) {
                 // A reload made it smaller.
@@ -569,7 +570,11 @@ impl Balancer {
     /// No experiment with a pool has failed, or that was long ago, or under less load.
     fn may_try(&self, now: Time, key: &PoolKey, saturated: bool) -> bool {
         let pool = &self.pools[key];
-        let most = if saturated { PAUSE_SATURATED } else { PAUSE_MOST };
+        let most = if saturated {
+            PAUSE_SATURATED
+        } else {
+            PAUSE_MOST
+        };
         pool.failed.is_none_or(|(since, rate)| {
             let over = now.0 >= since.0 + pool.pause.min(most);
             over || self.rate(key) >= (1.0 + GAIN) * rate
@@ -791,8 +796,8 @@ fn even_among(key: &Arc<PoolKey>, seats: &[WorkerId], seated: &Places, steps: &m
     let wants = wants(seats, seated, fair, |part| part.active);
     // A few more here or there do no harm.
     let slack = fair / 8 + 1;
-    let uneven = wants.iter().any(|(_, room)| *room > slack)
-        || { seated.iter() }.any(|(_, part)| part.active > fair + slack);
+    let uneven = wants.iter().any(|(_, room)| *room > slack) || { seated.iter() }
+        .any(|(_, part)| part.active > fair + slack);
     if uneven {
         let over = |part: &Part| part.active.saturating_sub(fair);
         let too_many = seated.iter().map(|(at, part)| (*at, over(part)));

@@ -302,7 +302,11 @@ fn a_load_that_climbs_is_followed_when_it_is_too_much_for_a_worker() {
     }
     machine.run(15);
     let (done, wanted) = (machine.done, 40.0 * machine.pools[0].wants);
-    assert!(done > 0.99 * wanted, "{done} of {wanted}: {:?}", machine.said);
+    assert!(
+        done > 0.99 * wanted,
+        "{done} of {wanted}: {:?}",
+        machine.said
+    );
 }
 
 #[test]

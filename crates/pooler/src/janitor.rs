@@ -194,7 +194,7 @@ impl Pooler {
     fn maintain(&mut self, out: &mut Out) {
         self.found_forced_pools();
         self.begin_loads();
-        self.moves.tidy();
+        self.moves.tidy(self.now);
         if self.moves.next().is_none() {
             self.move_at_random(out);
         }
@@ -215,6 +215,7 @@ impl Pooler {
         self.average(out);
         self.drop_all_waiters(out);
         self.drop_unsuspended(out);
+        self.go_on_without_successor(out);
         self.drop_unpacked(out);
         self.drop_left_behind(out);
         self.maybe_end(out);

@@ -19,7 +19,8 @@
 //!
 //! Mail keeps order per sender, and what caused another mail arrives before that: so `Move` comes
 //! before every cancel request that B or A forward, and B has seen all that A forwarded to it when A
-//! says `KeyNoted`.
+//! says `KeyNoted`. Not what others forwarded, from whom the client came to B: so B follows the note
+//! for a moment longer.
 //!
 //! What may happen meanwhile:
 //! - **Bytes.** Those that come while the driver lets go are held, and travel. What comes later waits
@@ -63,6 +64,8 @@ const WHIM_NS: u64 = 500_000;
 /// they land they are looked up one by one, while others wait.
 const SHED_WEIGHT: usize = 4096;
 const CLIENT_WEIGHT: usize = 64;
+/// For how long a note is followed that has done its duty, in nanoseconds.
+const FOLLOWED_NS: u64 = 300_000_000;
 
 /// A client on its way to another worker.
 #[derive(Debug)]
@@ -98,8 +101,10 @@ struct Note {
     /// Its number in the console.
     client: u64,
     to: WorkerId,
-    /// Its home knows: only who wants to kill it by its number follows the note for a while yet.
-    told: bool,
+    /// Since when its home knows. What was on its way before that follows the note for a while yet.
+    told: Option<Time>,
+    /// It has come back since: the note leads nowhere.
+    past: bool,
 }
 
 /// Clients that are to go to another worker.
@@ -165,33 +170,45 @@ impl Moves {
 
     /// Clients of ours of which their homes do not know yet where they are.
     pub fn under_way(&self) -> usize {
-        self.notes.iter().filter(|note| !note.told).count()
+        let untold = self.notes.iter().filter(|note| note.told.is_none());
+        untold.count()
     }
 
     /// Forgets notes that have done their duty.
-    pub(crate) fn tidy(&mut self) {
-        self.notes.retain(|note| !note.told);
+    pub(crate) fn tidy(&mut self, now: Time) {
+        let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
+        self.notes.retain(|note| !note.told.is_some_and(over));
     }
 
-    /// Where the client of this key has gone from here.
-    pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<WorkerId> {
+    /// Where the client of this key has gone from here, and whether its home knows.
+    pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<(WorkerId, bool)> {
         let mut latest = self.notes.iter().rev();
-        let latest = latest.find(|note| !note.told && is_it(&note.key));
-        latest.map(|note| note.to)
+        let latest = latest.find(|note| !note.past && is_it(&note.key));
+        latest.map(|note| (note.to, note.told.is_some()))
+    }
+
+    /// The client of this key is here again. So all notes of it that are left on any worker lead
+    /// forward in time, and nobody goes round in a circle by them.
+    fn comes_back(&mut self, key: &OldKey) {
+        let notes = self.notes.iter_mut();
+        notes
+            .filter(|note| note.key == *key)
+            .for_each(|note| note.past = true);
     }
 
     /// The worker to which the client of this number in the console has gone.
     pub(crate) fn followed(&self, client: u64) -> Option<WorkerId> {
-        let latest = self.notes.iter().rev().find(|note| note.client == client);
+        let mut latest = self.notes.iter().rev();
+        let latest = latest.find(|note| !note.past && note.client == client);
         latest.map(|note| note.to)
     }
 
     /// The home knows: it was told of the client's arrival.
-    pub(crate) fn noted(&mut self, number: u64) {
-        let notes = self.notes.iter_mut();
-        notes
-            .filter(|note| note.number == number)
-            .for_each(|note| note.told = true);
+    pub(crate) fn noted(&mut self, number: u64, now: Time) {
+        let found = self.notes.binary_search_by_key(&number, |note| note.number);
+        if let Ok(at) = found {
+            self.notes[at].told = Some(now);
+        }
     }
 
     /// A cancel request waits until its client has left.
@@ -392,7 +409,8 @@ impl Pooler {
             key: passenger.key.clone(),
             client: number,
             to,
-            told: false,
+            told: None,
+            past: false,
         });
         self.moves.departed += 1;
         let traveller = Traveller {
@@ -446,6 +464,7 @@ impl Pooler {
         self.tell_busy(out);
         let key = passenger.key.clone();
         let killed = kills < self.janitor.kills_of(&passenger.database);
+        self.moves.comes_back(&key);
         self.tell_home(key, Some(left), out);
         self.adopt_pool(lore, out);
         // Its place in line counts before anybody is served.
@@ -537,7 +556,11 @@ impl Pooler {
     /// Where to go on looking for the client of a key that is nobody's here.
     pub(crate) fn gone_where(&self, pid: u32, secret: &[u8]) -> Option<WorkerId> {
         let is_it = |key: &OldKey| self.is_key(key, pid, secret);
-        let gone = self.moves.gone_to(is_it);
+        let home = self.first_asked(pid, secret) == self.worker;
+        // Who is home knows better. Elsewhere the request may have been under way for longer than it
+        // took the home to hear of several moves.
+        let gone = { self.moves.gone_to(is_it) }.filter(|(_, known)| !(home && *known));
+        let gone = gone.map(|(to, _)| to);
         gone.or_else(|| self.keys.away_at(pid, is_it))
     }
 
@@ -546,7 +569,7 @@ impl Pooler {
         let pool = self.pools.at(id);
         PoolLore {
             key: pool.key.clone(),
-            database: pool.terms.database.fingerprint(),
+            database: pool.terms.fingerprint,
             welcome: pool.welcome.clone(),
             scram_keys: pool.scram_keys.clone(),
             found_secret: pool.found_secret.clone(),

@@ -317,7 +317,7 @@ impl Pooler {
             Mail::Seats(pool, seats) => self.spread.seat(pool, seats),
             Mail::NewPools(at) => self.spread.seat_new_pools(at),
             Mail::KeyAt { key, at, left } => self.key_at(key, at, left, out),
-            Mail::KeyNoted(note) => self.moves.noted(note),
+            Mail::KeyNoted(note) => self.moves.noted(note, self.now),
             Mail::KeyGone(key) => self.keys.away(key, None),
             Mail::KillMoved(number, steps) => drop(self.kill_moved(number, steps, out)),
             Mail::Server(parcel) => self.server_arrived(*parcel, out),

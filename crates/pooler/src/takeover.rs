@@ -31,6 +31,10 @@ use crate::server::{self, Server, ServerParcel};
 /// nanoseconds: everybody waits meanwhile. They follow later.
 const STANDSTILL_NS: u64 = 150_000_000;
 
+/// For how long after that a worker awaits the order to pack, in nanoseconds: it comes when all
+/// workers are at rest, and one that stands still is not to hold up the others.
+const ORDER_NS: u64 = 1_000_000_000;
+
 /// How far a takeover is.
 #[derive(Debug, Default)]
 pub enum Takeover {
@@ -130,6 +134,15 @@ impl Pooler {
         }
     }
 
+    /// The order to pack does not come: everything goes on here until it does.
+    pub(crate) fn go_on_without_successor(&mut self, out: &mut Out) {
+        if let Takeover::Holding { until, .. } = self.janitor.takeover
+            && self.now.0 >= until.0.saturating_add(ORDER_NS)
+        {
+            self.give_up_takeover(out);
+        }
+    }
+
     /// It does not come to pass: everything goes on here.
     pub(crate) fn give_up_takeover(&mut self, out: &mut Out) {
         if !self.janitor.takeover.holds() {
@@ -205,6 +218,8 @@ impl Pooler {
             // Nobody here can follow.
             return self.all_packed(out);
         }
+        // Perhaps it has gone on meanwhile.
+        self.accept(false, out);
         let limit = nanos(self.config.globals.suspend_timeout);
         self.janitor.takeover = Takeover::Packing {
             until: Time(self.now.0.saturating_add(limit)),
@@ -418,7 +433,7 @@ impl Pooler {
         let Some(parcel) = parcel else {
             return self.unpacked(Peer::Server(id), out);
         };
-        let database = self.pools.at(pool).terms.database.fingerprint();
+        let database = self.pools.at(pool).terms.fingerprint;
         let freed = ToBroker::Freed {
             worker: self.worker,
             pool: parcel.pool.clone(),

@@ -14,6 +14,8 @@ use crate::session::Tracking;
 pub struct Terms {
     /// Where its servers connect to.
     pub database: Arc<Database>,
+    /// [`Database::fingerprint`] of that.
+    pub fingerprint: [u8; 32],
     /// The user its servers log in as, if the configuration knows it.
     pub user: Option<Arc<User>>,
     /// When a server goes back.
@@ -129,6 +131,7 @@ impl Pooler {
                 | transaction_timeout
                 | client_idle_timeout
                 > 0,
+            fingerprint: database.fingerprint(),
             database,
             user,
         }

@@ -155,13 +155,13 @@ impl World {
         }
         match who {
             "wait" => self.wait(what),
-            "mail" => self.deliver(),
+            "mail" => self.deliver(what),
             "turn" => self.turn(),
             "order" => self.order(what),
             "cancel" => self.cancel(what),
             "shed" => self.shed(what),
             "settings" => self.reload(what),
-            "successor" => self.succeed(),
+            "successor" => self.succeed(what),
             "answer" => self.answer(what),
             "moved" => self.moved(what),
             _ => self.peer(who, what),
@@ -226,12 +226,16 @@ impl World {
     }
 
     /// Another process goes on.
-    fn succeed(&mut self) {
+    /// What was packed goes on in another process; `ending`: which is to end by then.
+    fn succeed(&mut self, what: &str) {
         let workers = self.poolers.len();
         self.start(workers as u16);
         let estate = Arc::new(std::mem::take(&mut self.estate));
         for worker in 0..workers {
             self.handle(worker, Event::Mail(Mail::Inherit(estate.clone())), &[]);
+        }
+        if what == "ending" {
+            self.order("shutdown clients");
         }
         let parcels = std::mem::take(&mut self.packed).into_iter();
         let parcels = parcels.map(|(worker, parcel)| (WorkerId(worker as u16), parcel));
@@ -306,10 +310,18 @@ impl World {
         }
     }
 
-    fn deliver(&mut self) {
+    /// All mail, and what comes of it; or that of all workers but one, which is in a long turn.
+    fn deliver(&mut self, what: &str) {
+        let but = what.strip_prefix("but ");
+        let but = but.map(|number| number.parse::<usize>().unwrap());
+        let mut kept = VecDeque::new();
         while let Some((worker, mail)) = self.mail.pop_front() {
-            self.handle(worker, Event::Mail(mail), &[]);
+            match but == Some(worker) {
+                true => kept.push_back((worker, mail)),
+                false => self.handle(worker, Event::Mail(mail), &[]),
+            }
         }
+        self.mail = kept;
     }
 
     fn order(&mut self, what: &str) {
