@@ -113,7 +113,6 @@ fn alone(servers: u32, clients: usize) -> f64 {
         pools: 1,
         servers,
         clients,
-        idle: 0,
     };
     play(&layout, 1, 1, None).rate
 }
@@ -144,13 +143,24 @@ fn fixed(layout: &Layout) -> f64 {
 /// after that. The rules' own times stay as they are, so mail that goes by time weighs `slow` times as
 /// much.
 pub fn play(layout: &Layout, slow: u64, seconds: u64, sums: Option<Sums>) -> Row {
+    play_beside(0, layout, slow, seconds, sums)
+}
+
+/// The same beside so many clients of each pool that do nothing.
+pub fn play_beside(
+    idle: usize,
+    layout: &Layout,
+    slow: u64,
+    seconds: u64,
+    sums: Option<Sums>,
+) -> Row {
     let servers = layout.pools as f64 * f64::from(layout.servers);
     let bound = sums.map_or(0.0, |sums| {
         (f64::from(layout.cores) * sums.core).min(servers * sums.server)
     });
     let fixed = sums.map_or(f64::INFINITY, |_| fixed(layout));
-    let mut machine = Machine::new(*layout, Costs::MEASURED);
-    let begins = Machine::begins(layout);
+    let mut machine = Machine::beside(idle, *layout, Costs::MEASURED);
+    let begins = Machine::begins(idle, layout);
     machine.net.borrow_mut().begins = begins;
     machine.run(begins - SECOND / 2);
     machine.net.borrow_mut().costs = Costs::MEASURED.slower(slow);
@@ -222,10 +232,9 @@ pub fn step(cores: u16) -> Stepped {
         pools: 1,
         servers: 40,
         clients: 160,
-        idle: 0,
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
-    let begins = Machine::begins(&layout);
+    let begins = Machine::begins(0, &layout);
     machine.net.borrow_mut().begins = begins;
     machine.net.borrow_mut().think = 11 * MILLI;
     let steps = begins + 2 * SECOND;
@@ -267,10 +276,9 @@ pub fn stall(cores: u16, worker: usize) -> Stalled {
         pools: 1,
         servers: 40,
         clients: 160,
-        idle: 0,
     };
     let mut machine = Machine::new(layout, Costs::MEASURED);
-    let begins = Machine::begins(&layout);
+    let begins = Machine::begins(0, &layout);
     machine.net.borrow_mut().begins = begins;
     machine.run(begins - SECOND / 2);
     machine.net.borrow_mut().costs = Costs::MEASURED.slower(4);
@@ -399,11 +407,10 @@ fn table(options: &Options) -> bool {
                 pools,
                 servers,
                 clients,
-                idle,
             };
             let servers = pools as f64 * f64::from(servers);
             let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
-            let row = play(&layout, 1, options.seconds, Some(sums));
+            let row = play_beside(idle, &layout, 1, options.seconds, Some(sums));
             passes &= row.passes();
             let (part, of_fixed) = (row.rate / row.bound, row.rate / row.fixed);
             let reached = row.reached;

@@ -14,13 +14,12 @@ fn reaches(layout: Layout, slow: u64, seconds: u64, sums: Sums) {
 fn pools_use_the_cores_that_there_are() {
     let sums = sums();
     assert!(sums.core > 2.0 * sums.server, "{sums:?}");
-    for (cores, pools, servers, idle) in [(1, 1, 20, 0), (4, 1, 100, 400), (4, 10, 20, 0)] {
+    for (cores, pools, servers) in [(1, 1, 20), (4, 1, 100), (4, 10, 20)] {
         let layout = Layout {
             cores,
             pools,
             servers,
             clients: 4 * servers as usize,
-            idle,
         };
         reaches(layout, 3, 6, sums);
     }

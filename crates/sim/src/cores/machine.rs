@@ -31,8 +31,6 @@ pub struct Layout {
     pub servers: u32,
     /// Clients of each that send one statement after the other.
     pub clients: usize,
-    /// And clients that have logged in before them, and send nothing.
-    pub idle: usize,
 }
 
 /// Mails from worker to worker, and of them.
@@ -111,6 +109,11 @@ pub struct Machine {
 impl Machine {
     /// A machine whose clients log in, and rest until [`Net::begins`].
     pub fn new(layout: Layout, costs: Costs) -> Machine {
+        Machine::beside(0, layout, costs)
+    }
+
+    /// The same, where so many clients of each pool log in before the others, and send nothing.
+    pub fn beside(idle: usize, layout: Layout, costs: Costs) -> Machine {
         let count = usize::from(layout.cores);
         let net = Net::new(costs, count);
         let (posts, mailboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| silent_mailbox()).unzip();
@@ -141,13 +144,13 @@ impl Machine {
             workers.push(Worker::new(worker, decisions, driver, mailbox, outside));
             cores.push(core);
         }
-        let all = layout.idle + layout.clients;
+        let all = idle + layout.clients;
         for pool in 0..layout.pools {
             for client in 0..all {
                 let number = (pool * all + client) as u64;
                 // Ten a millisecond.
                 let at = START + number * 100_000;
-                let idle = client < layout.idle;
+                let idle = client < idle;
                 net.borrow_mut()
                     .client(at, number as usize % count, pool, idle);
             }
@@ -167,8 +170,8 @@ impl Machine {
     }
 
     /// When all clients have long logged in, and first send something.
-    pub fn begins(layout: &Layout) -> u64 {
-        let clients = layout.pools * (layout.idle + layout.clients);
+    pub fn begins(idle: usize, layout: &Layout) -> u64 {
+        let clients = layout.pools * (idle + layout.clients);
         START + clients as u64 * 100_000 + 1_000_000_000
     }
 
