@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::memory::Allocator;
 use howdah_daemon::driver::socket::{Listener, clock};
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
@@ -105,6 +106,8 @@ pub struct Parts {
     pub resolver: Resolver,
     /// The workers' mailboxes, in their order.
     pub workers: Vec<PostBox>,
+    /// Who counts for them.
+    pub broker: SharedBroker,
     /// The listening sockets.
     pub listeners: Vec<Listener>,
     /// Where spans go.
@@ -164,6 +167,7 @@ impl Desk {
             tickets,
             resolver,
             workers,
+            broker,
             listeners,
             tracer,
         } = parts;
@@ -191,6 +195,7 @@ impl Desk {
             contexts,
             tickets_made: tickets,
             workers,
+            broker,
             ear,
             balancer: Balancer::new(count),
             balanced: Time(0),
@@ -255,6 +260,7 @@ pub struct Control {
     /// Somebody looks at them.
     pub looking: bool,
     pub workers: Vec<PostBox>,
+    pub broker: SharedBroker,
     pub ear: Ear,
     balancer: Balancer,
     /// When it last decided.

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use howdah_daemon::driver::socket::Listener;
-use howdah_daemon::mailbox::Letter;
 use howdah_daemon::tls::pack_sessions;
 use howdah_pooler::event::{LooseSocket, Order, WorkerId};
 use howdah_pooler::note::Level;
-use howdah_pooler::parcel::{self, Estate, Freight, Parcel};
+use howdah_pooler::parcel::{Estate, Freight, Parcel};
 
 use crate::control::{Control, Heard};
 use crate::leave;
@@ -241,11 +240,7 @@ impl Control {
     fn take_back(&mut self, freight: Freight, why: &str) {
         let text = format!("a new process did not take over: {why}; going on");
         self.log.say(Level::Warning, text);
-        drop(freight.listeners);
-        let workers = self.workers.len() as u16;
-        for (worker, mail) in parcel::deal(freight.parcels, workers) {
-            self.workers[usize::from(worker.0)].post(Letter::Mail(mail));
-        }
+        crate::workers::adopt(freight, &self.workers, &self.broker);
         self.order(&Order::GiveUp);
     }
 }

@@ -4,6 +4,7 @@
 //! one), the connection layer [`sockets::Sockets`] above it, a [`mailbox::Mailbox`], and the
 //! decisions of `howdah_pooler`.
 
+pub mod broker;
 mod connections;
 pub mod driver;
 pub mod mailbox;

@@ -106,6 +106,13 @@ impl PostBox {
             self.bell.ring();
         }
     }
+
+    /// As [`PostBox::post`], by the worker whose box it is: a worker looks for mail before it waits.
+    pub fn post_awake(&self, letter: Letter) {
+        if self.sender.send(letter).is_ok() {
+            self.bell.rung.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Bell {
@@ -184,6 +191,21 @@ mod tests {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         assert!(seen == 20_000 && mailbox.own.is_empty());
+    }
+
+    #[test]
+    fn who_is_awake_needs_no_bell() {
+        let (post, mut mailbox) = mailbox().unwrap();
+        post.post_awake(Letter::Order(Order::Accept(true)));
+        assert!(!mailbox.is_empty());
+        let mut count = [0; 8];
+        let wire = mailbox.wire().unwrap();
+        assert!(rustix::io::read(&*wire, &mut count).is_err(), "no ring");
+        let mut letters = VecDeque::new();
+        mailbox.open(&mut letters);
+        assert_eq!(letters.len(), 1);
+        post.post(Letter::Order(Order::Accept(true)));
+        assert!(rustix::io::read(&*wire, &mut count).is_ok(), "a ring");
     }
 
     #[test]

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
 use dns::Resolver;
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::tls::contexts::TicketSeed;
 use howdah_pooler::config::Globals;
@@ -146,11 +147,14 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let (freight, old_process) = freight.take().unzip();
     let took_over = freight.is_some();
     let tracer = Tracer::new(log);
+    let seed = workers::entropy()?;
+    let broker = SharedBroker::new(u64::from_ne_bytes(*seed.first_chunk().expect("32 bytes")));
     let boxes = workers::start(
         count,
         &workers::Common {
             config: config.clone(),
             contexts: contexts.clone(),
+            broker: broker.clone(),
             listeners: listeners.clone(),
             ear: desk.ear(),
             log: log.clone(),
@@ -163,14 +167,16 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         freight,
     )?;
     if let Some(old_process) = old_process {
-        let (boxes, log) = (boxes.clone(), log.clone());
+        let (boxes, broker, log) = (boxes.clone(), broker.clone(), log.clone());
         let tracked = config
             .globals
             .track_extra_parameters
             .iter()
             .cloned()
             .collect();
-        old_process.follow(tracked, log, move |freight| workers::adopt(freight, &boxes));
+        old_process.follow(tracked, log, move |freight| {
+            workers::adopt(freight, &boxes, &broker);
+        });
     }
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     if took_over {
@@ -186,6 +192,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         tickets,
         resolver,
         workers: boxes,
+        broker,
         listeners,
         tracer,
     })

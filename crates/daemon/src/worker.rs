@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use howdah_pooler::Pooler;
 use howdah_pooler::balance::Signals;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use howdah_pooler::mail::ToBroker;
 use howdah_pooler::note::Note;
 use howdah_pooler::queries::Seen;
 
+use crate::broker::SharedBroker;
 use crate::driver::{Chunk, Driver};
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
 use crate::secure::Plain;
@@ -80,6 +82,8 @@ pub struct Outside {
     pub tell: Box<dyn FnMut(Seen) + Send>,
     /// Of all workers, by number.
     pub workers: Vec<PostBox>,
+    /// Theirs.
+    pub broker: SharedBroker,
 }
 
 /// Outputs are handed to the kernel after so many events of a long turn, so that PostgreSQL
@@ -243,6 +247,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         !self.mailbox.is_empty()
     }
 
+    /// Mails to other workers so far, those of the Broker to them that were answers to us included.
+    pub fn posted(&self) -> u64 {
+        self.posted
+    }
+
     /// When the worker wants a turn even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
         earliest(self.decisions.next_deadline(), self.sockets.deadline())
@@ -384,6 +393,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                     self.posted += 1;
                     self.outside.workers[to.0 as usize].post(Letter::Mail(mail));
                 }
+                Action::Broker(mail) => self.tell_broker(mail),
                 Action::Ask(Question::Load(mut load)) => {
                     load.signals = self.signals();
                     self.decisions.measured(load.signals, self.posted);
@@ -404,8 +414,22 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             if self.paid >= self.decisions.check_work() {
                 self.paid = 0;
                 self.decisions.check();
+                self.outside.broker.check();
             }
         }
+    }
+
+    /// The Broker hears it now; what it answers is mail, also to ourselves.
+    fn tell_broker(&mut self, mail: ToBroker) {
+        let (id, workers, posted) = (self.id, &self.outside.workers, &mut self.posted);
+        self.outside.broker.tell(self.now, mail, &mut |to, mail| {
+            let post = &workers[usize::from(to.0)];
+            if to == id {
+                return post.post_awake(Letter::Mail(mail));
+            }
+            *posted += 1;
+            post.post(Letter::Mail(mail));
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::choose::{self, Choice};
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
@@ -41,6 +42,8 @@ pub struct Common {
     pub log: Log,
     /// What TLS sessions begin with.
     pub contexts: Arc<Contexts>,
+    /// Who counts for all of them.
+    pub broker: SharedBroker,
     /// How to talk to the kernel.
     pub driver: Choice,
     /// Why so.
@@ -107,7 +110,7 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
         mailboxes.push(mailbox);
     }
     if let Some(freight) = freight {
-        inherit(freight, &boxes);
+        inherit(freight, &boxes, &common.broker);
     }
     let numbers = Arc::default();
     for (number, mailbox) in (0..count).zip(mailboxes) {
@@ -145,18 +148,20 @@ fn cannot_start(number: u16, count: u16, what: &str, why: &std::io::Error) -> St
 }
 
 /// What another process had is the workers'.
-fn inherit(mut freight: Freight, boxes: &[PostBox]) {
+fn inherit(mut freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     let estate = Arc::new(std::mem::take(&mut freight.estate));
     for post in boxes {
         post.post(Letter::Mail(Mail::Inherit(estate.clone())));
     }
-    adopt(freight, boxes);
+    adopt(freight, boxes, broker);
 }
 
 /// Connections of another process are the workers'. What it knows besides is known already, or, if it
 /// learnt that since, is no business of ours.
-pub fn adopt(freight: Freight, boxes: &[PostBox]) {
-    for (worker, mail) in parcel::deal(freight.parcels, boxes.len() as u16) {
+pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
+    let workers = boxes.len() as u16;
+    broker.expect_arrivals(workers);
+    for (worker, mail) in parcel::deal(freight.parcels, workers) {
         boxes[usize::from(worker.0)].post(Letter::Mail(mail));
     }
 }
@@ -225,6 +230,7 @@ impl Seat {
             cores,
             tracer,
             shared_seed,
+            broker,
             ..
         } = self.common;
         let decisions = Pooler::new(PoolerSetup {
@@ -249,6 +255,7 @@ impl Seat {
                 Seen::Traced(traced) => tracer.offer(traced),
             }),
             workers: self.boxes,
+            broker,
         };
         let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
         // Where mistakes are looked for, they are to be seen.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::Driver;
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::Listener;
@@ -78,6 +79,7 @@ fn accepting_pauses_and_resumes<D: Driver>(
         }),
         tell: Box::new(drop),
         workers: vec![post],
+        broker: SharedBroker::new(0),
     };
     let mut worker = Worker::new(WorkerId(0), Holder::default(), driver, mailbox, outside);
     let mut clients: Vec<_> = (0..CLIENTS)

@@ -9,7 +9,7 @@ use crate::console::Session;
 use crate::event::{Action, Address, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::link;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -41,7 +41,7 @@ impl Pooler {
                 }
                 let (worker, pool) = (self.worker, parcel.pool.clone());
                 let entered = ToBroker::ServerEntered { worker, pool };
-                out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+                out.push(Action::Broker(entered));
                 self.server_arrived(*parcel, out);
             }
             Parcel::Client(passenger) => {
@@ -130,7 +130,7 @@ impl Pooler {
         if passenger.admitted && enters {
             let login = Arc::new(login);
             let entered = ToBroker::ClientEntered { login };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+            out.push(Action::Broker(entered));
         }
         match passenger.standing {
             Standing::Startup => {
@@ -169,7 +169,7 @@ impl Pooler {
         };
         let (worker, pool) = (self.worker, self.pools.at(pool_id).key.clone());
         let entered = ToBroker::ServerEntered { worker, pool };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(entered)));
+        out.push(Action::Broker(entered));
         // If it leads elsewhere now, or was called in meanwhile, it lasts as long as its session.
         let stale = !same || parcel.epoch < self.janitor.epoch();
         let server_id = self.insert_server(pool_id, *parcel, stale, out);

@@ -1,5 +1,10 @@
-//! The Broker: one value on one worker, reached only by mail. It owns the permits of every bound
-//! on servers (pool, database, user) and on clients, and knows which workers are hungry.
+//! The Broker: one value for all workers. It owns the permits of every bound on servers (pool,
+//! database, user) and on clients, and knows which workers are hungry.
+//!
+//! The process keeps it behind a lock. A worker that tells or asks something does so by itself and at
+//! once ([`crate::event::Action::Broker`]), so that nobody waits for another worker's turn; what the
+//! Broker answers, and has to say to others, is mail, posted before the lock is left: each worker gets
+//! it in the Broker's order.
 
 mod pins;
 mod places;
@@ -112,7 +117,8 @@ impl Broker {
         if self.arriving > 0 && !counts {
             return self.deferred.push(mail);
         }
-        self.now = now;
+        // Each worker looks at the clock for itself.
+        self.now = self.now.max(now);
         match mail {
             ToBroker::Need {
                 worker,

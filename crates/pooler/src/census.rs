@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::broker::Broker;
 use crate::client;
 use crate::event::{ClientId, ServerId, Time};
 use crate::pool::PoolKey;
@@ -33,9 +34,9 @@ pub struct Census {
     pub names: usize,
     /// Pools.
     pub pools: usize,
-    /// Permits for servers that the Broker has given out; 0 where there is no Broker.
+    /// Permits for servers that the Broker has given out.
     pub permits: usize,
-    /// Clients that the Broker has let in; 0 where there is no Broker.
+    /// Clients that the Broker has let in.
     pub admitted: usize,
     /// Workers that the Broker thinks are hungry.
     pub hungry: usize,
@@ -58,7 +59,6 @@ impl Pooler {
         let held = |inbox: &crate::inbox::Inbox| inbox.held.len();
         let pools = || self.pools.iter().map(|(_, pool)| pool);
         let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
-        let broker = self.broker.as_ref();
         Census {
             clients: self.clients.len(),
             servers: self.servers.len(),
@@ -86,11 +86,21 @@ impl Pooler {
             statements: self.servers.iter().map(|(_, s)| s.set.len()).sum(),
             names: self.clients.iter().map(|(_, c)| c.names.len()).sum(),
             pools: pools().count(),
-            permits: broker.map_or(0, |broker| broker.permits()),
-            admitted: broker.map_or(0, |broker| broker.clients() as usize),
-            hungry: broker.map_or(0, |broker| broker.hungry()),
-            leaves: broker.map_or(0, |broker| broker.pins()),
             notes: self.moves.under_way() + self.keys.absent(),
+            ..Census::default()
+        }
+    }
+}
+
+impl Broker {
+    /// Its part of the count.
+    pub fn census(&self) -> Census {
+        Census {
+            permits: self.permits(),
+            admitted: self.clients() as usize,
+            hungry: self.hungry(),
+            leaves: self.pins(),
+            ..Census::default()
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::balance::Load;
 pub use crate::config::Address;
 use crate::config::{Authority, Config, Host};
 use crate::console::gather::Holdings;
-use crate::mail::Mail;
+use crate::mail::{Mail, ToBroker};
 use crate::note::Note;
 use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel};
@@ -301,6 +301,8 @@ pub enum Action {
     /// Send mail to a worker (ourselves included): never blocks, never drops, keeps order per
     /// sender.
     Post(WorkerId, Mail),
+    /// Tell or ask the Broker. The Broker takes it in at once; its answers are mail.
+    Broker(ToBroker),
     /// Have the control thread do what may block; `Answer` follows exactly once.
     Ask(Question),
     /// Log.

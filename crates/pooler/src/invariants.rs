@@ -77,9 +77,6 @@ impl Pooler {
         }
         self.check_lines();
         self.check_timers();
-        if let Some(broker) = &self.broker {
-            broker.check();
-        }
     }
 
     /// Who waits stands in one line, once.

@@ -5,7 +5,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::config::nanos;
 use crate::event::{Action, Out, Peer, Question, Time};
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::note::{Level, Note};
 use crate::orders::Ending;
 use crate::pool::{PoolId, PoolKey};
@@ -273,7 +273,7 @@ impl Pooler {
             wanted,
             bounds: pool.terms.bounds,
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(warm)));
+        out.push(Action::Broker(warm));
     }
 
     /// `min_pool_size` of a database with a forced user holds without clients, too: that database

@@ -61,8 +61,6 @@ pub enum Mail {
     MakeRoom(Box<RoomWish>),
     /// To who sent that: a server of another pool is gone; or (false) none is idle.
     Room(Arc<PoolKey>, bool),
-    /// To the Broker.
-    Broker(ToBroker),
     /// From the Broker.
     Brokered(FromBroker),
     /// A client's cancel request, to the worker its key names.

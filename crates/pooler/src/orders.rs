@@ -25,7 +25,7 @@ impl Pooler {
             Order::Pause(database) => self.pause(database.as_deref(), out),
             Order::Resume(_) if self.janitor.ignores_resume() => {
                 // Only the signal comes so far: the console refuses its command.
-                if self.worker == Self::BROKER {
+                if self.worker == Self::FIRST {
                     let text = "got SIGUSR2 while shutting down, ignoring".to_string();
                     out.note(Note::new(Level::Log, text));
                 }

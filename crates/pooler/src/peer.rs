@@ -359,12 +359,12 @@ impl Pooler {
                 packet,
                 from: (self.worker, id),
             };
-            return out.push(Action::Post(Self::BROKER, mail));
+            return out.push(Action::Post(Self::FIRST, mail));
         };
         self.end_canceller(id, fault, out);
     }
 
-    /// A worker has a request for a peer: this is worker 0.
+    /// A worker has a request for a peer: this is the first worker.
     pub(crate) fn forward(
         &mut self,
         peer: u16,

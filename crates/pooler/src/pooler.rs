@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::broker::Broker;
 use crate::cancel::Keys;
 use crate::client::{Client, State};
 use crate::config::Config;
@@ -125,7 +124,6 @@ pub struct Pooler {
     pub(crate) known: Known,
     /// Those of this worker.
     pub(crate) listeners: HashMap<Arc<PoolKey>, Listener, Seeded>,
-    pub(crate) broker: Option<Broker>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
@@ -181,7 +179,6 @@ impl Pooler {
             statements: Interner::new(seeded, setup.worker),
         };
         let queries = Queries::new(seeded, &setup.config.globals);
-        let broker = (setup.worker == Self::BROKER).then(|| Broker::new(seeded));
         let mut pooler = Pooler {
             now: Time(0),
             worker: setup.worker,
@@ -200,7 +197,6 @@ impl Pooler {
             peering: Peering::new(seeded),
             known: Known::new(seeded),
             listeners: HashMap::with_hasher(seeded),
-            broker,
             consoles: Consoles::default(),
             janitor: Janitor::default(),
             spread: Spread::new(setup.usable.clamp(1, setup.workers), seeded),
@@ -220,8 +216,8 @@ impl Pooler {
         pooler
     }
 
-    /// The worker that has the Broker.
-    pub(crate) const BROKER: WorkerId = WorkerId(0);
+    /// The worker that does what is to be done once for all of them.
+    pub(crate) const FIRST: WorkerId = WorkerId(0);
 
     /// Takes in what happened and says what to do.
     pub fn handle(&mut self, now: Time, event: Event<'_>, out: &mut Out) {
@@ -330,13 +326,6 @@ impl Pooler {
             }
             Mail::MakeRoom(wish) => self.make_room(*wish, out),
             Mail::Room(pool, made) => self.room(&pool, made, out),
-            Mail::Broker(mail) => {
-                if let Some(broker) = &mut self.broker {
-                    broker.handle(self.now, mail, &mut |to, mail| {
-                        out.push(Action::Post(to, mail))
-                    });
-                }
-            }
             Mail::Brokered(mail) => self.brokered(mail, out),
             Mail::Cancel {
                 pid,
@@ -360,10 +349,7 @@ impl Pooler {
             Mail::Report(report) => self.report(report, out),
             Mail::Adopt(parcel) => self.adopt(*parcel, out),
             Mail::AllAdopted => {
-                out.push(Action::Post(
-                    Self::BROKER,
-                    Mail::Broker(ToBroker::AllArrived),
-                ));
+                out.push(Action::Broker(ToBroker::AllArrived));
             }
             Mail::Inherit(estate) => self.inherit(&estate),
         }

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::config::{Config, Host, PoolMode};
 use crate::event::{Action, Address, Close, Out};
 use crate::fault::Fault;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::pool::route::is_forsaken;
 use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
@@ -95,7 +95,7 @@ impl Pooler {
                 pool: pool.key.clone(),
                 bounds: terms.bounds,
             };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(bounds)));
+            out.push(Action::Broker(bounds));
         }
         pool.set_terms(terms, schema);
         if moved {

@@ -79,7 +79,7 @@ impl Pooler {
 
     /// Switches accepting on or off; one worker does so for all.
     pub(crate) fn accept(&self, on: bool, out: &mut Out) {
-        if self.worker == Self::BROKER {
+        if self.worker == Self::FIRST {
             out.push(Action::Ask(Question::Accept(on)));
         }
     }

@@ -20,7 +20,7 @@ use crate::client::{self, Client};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pool::PoolKey;
@@ -373,7 +373,7 @@ impl Pooler {
             let login = PoolKey::new(client.database.clone(), client.user.clone());
             let login = Arc::new(login);
             let left = ToBroker::Left { login };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+            out.push(Action::Broker(left));
         }
         self.drop_key(client.old_key.clone(), id, out);
         self.settle_cancels(id, out);
@@ -438,7 +438,7 @@ impl Pooler {
             worker: self.worker,
             pool: parcel.pool.clone(),
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+        out.push(Action::Broker(freed));
         let parcel = Box::new(parcel);
         if let Takeover::Packing { bound, carried, .. } = &mut self.janitor.takeover
             && let Some(client) = bound.remove(&id)

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of the decisions that know `Pooler`.
-const KNOW_POOLER: usize = 59;
+const KNOW_POOLER: usize = 58;
 /// Writes to fields of a client, a server, a pool or a link from outside of its own file.
 const FOREIGN_WRITES: usize = 0;
 /// Look-ups of a connection that return in silence, and say neither `gone!` nor that it must be there.

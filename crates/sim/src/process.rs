@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::event::{Address, LooseSocket, Order, Time, WorkerId};
@@ -33,6 +34,8 @@ pub struct Process {
     pub stalled_until: Vec<Time>,
     /// Their mailboxes.
     pub posts: Vec<PostBox>,
+    /// Who counts for them.
+    pub broker: SharedBroker,
     /// The control thread.
     pub control: Control,
     notes: Receiver<(u16, Note)>,
@@ -45,6 +48,7 @@ impl Process {
         let (posts, mailboxes): (Vec<_>, Vec<_>) =
             (0..scenario.workers).map(|_| silent_mailbox()).unzip();
         let control = Control::new(posts.clone(), config.clone());
+        let broker = SharedBroker::new(scenario.seed);
         let (note, notes) = channel();
         let mut workers = Vec::new();
         let numbers = Arc::default();
@@ -77,6 +81,7 @@ impl Process {
                 note: Box::new(move |said| drop(note.send((name, said)))),
                 tell: Box::new(drop),
                 workers: posts.clone(),
+                broker: broker.clone(),
             };
             let place = (id, scenario.workers);
             let watched = Watched::new(pooler, place, name, world.clone());
@@ -88,6 +93,7 @@ impl Process {
             stalled_until: vec![Time(0); workers.len()],
             workers,
             posts,
+            broker,
             control,
             notes,
         }
@@ -125,7 +131,9 @@ impl Process {
     }
 
     fn deal(&self, parcels: Vec<(WorkerId, Parcel)>) {
-        for (worker, mail) in parcel::deal(parcels, self.posts.len() as u16) {
+        let workers = self.posts.len() as u16;
+        self.broker.expect_arrivals(workers);
+        for (worker, mail) in parcel::deal(parcels, workers) {
             self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
         }
     }

@@ -114,7 +114,6 @@ impl Watched {
                 forwarded: false,
                 ..
             } => Keys::worker(*pid).0 % self.place.1,
-            Mail::Broker(_) => 0,
             _ => return,
         };
         if right != self.place.0 {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, Mailbox, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
 use howdah_pooler::event::{
@@ -29,6 +30,7 @@ fn worker<P: Decide>(
         note: Box::new(|_| ()),
         tell: Box::new(drop),
         workers,
+        broker: SharedBroker::new(0),
     };
     Worker::new(WorkerId(id), decisions, driver, mailbox, outside)
 }

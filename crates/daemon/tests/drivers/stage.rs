@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::Driver;
 use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::Listener;
@@ -87,6 +88,7 @@ impl<P: Decide, D: Make> Stage<P, D> {
             note: Box::new(|note| eprintln!("{}", note.text)),
             tell: Box::new(drop),
             workers: vec![post.clone()],
+            broker: SharedBroker::new(0),
         };
         let worker = Worker::new(WorkerId(0), decisions, driver, mailbox, outside);
         Stage { worker, post, port }

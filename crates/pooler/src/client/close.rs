@@ -7,7 +7,7 @@ use crate::console;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::link;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::PoolKey;
@@ -106,7 +106,7 @@ impl Pooler {
             let left = ToBroker::Left {
                 login: std::sync::Arc::new(login),
             };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(left)));
+            out.push(Action::Broker(left));
         }
         if let Some(own) = session.and_then(|session| session.channels) {
             self.leave_channels(id, own.listener.clone(), own.all(), true, out);

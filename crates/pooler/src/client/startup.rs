@@ -569,7 +569,7 @@ impl Pooler {
             login,
             bounds,
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(admit)));
+        out.push(Action::Broker(admit));
     }
 
     /// The Broker has answered.
@@ -592,10 +592,7 @@ impl Pooler {
             (Some(_), Err(bound)) => self.disconnect(id, Fault::TooManyClients(bound), out),
             // It left meanwhile: its place is given back.
             (None, Ok(())) => {
-                out.push(Action::Post(
-                    Self::BROKER,
-                    Mail::Broker(ToBroker::Left { login }),
-                ));
+                out.push(Action::Broker(ToBroker::Left { login }));
             }
             (None, Err(_)) => {}
         }

@@ -8,9 +8,10 @@ use howdah_wire::write;
 
 use super::client::Client;
 use super::world::{End, Socket, Stage, World};
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::event::{Event, Order};
-use crate::{Pooler, PoolerSetup};
+use crate::{Pooler, PoolerSetup, seeded};
 
 /// What clients say in a Query, or parse.
 const TEXTS: [&[u8]; 16] = [
@@ -109,8 +110,9 @@ impl World<'_> {
             loose: BTreeMap::new(),
             next_loose: 0,
             accepted: None,
+            broker: Broker::new(seeded(0)),
             mail: (0..workers)
-                .map(|_| (0..workers).map(|_| VecDeque::new()).collect())
+                .map(|_| (0..=workers).map(|_| VecDeque::new()).collect())
                 .collect(),
             answers: VecDeque::new(),
             flushed: VecDeque::new(),

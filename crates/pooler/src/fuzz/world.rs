@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::client::Client;
 use super::postgres::Postgres;
 use crate::Pooler;
-use crate::census::Census;
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::event::{
     Action, Address, Answer, Close, Ends, Event, LooseSocket, Out, Peer, Question, Time,
@@ -45,12 +45,13 @@ pub(super) struct World<'a> {
     pub(super) input: &'a [u8],
     pub(super) now: u64,
     pub(super) poolers: Vec<Pooler>,
+    pub(super) broker: Broker,
     pub(super) config: Arc<Config>,
     pub(super) sockets: Vec<Socket>,
     pub(super) loose: BTreeMap<i64, End>,
     pub(super) next_loose: i64,
     pub(super) accepted: Option<End>,
-    /// By receiver and sender.
+    /// By receiver and sender; the last is the Broker.
     pub(super) mail: Vec<Vec<VecDeque<Mail>>>,
     pub(super) answers: VecDeque<(usize, Answer)>,
     /// To whom all was sent, and whose worker wants to know.
@@ -97,7 +98,7 @@ impl World<'_> {
             return true;
         }
         for to in 0..self.poolers.len() {
-            for from in 0..self.poolers.len() {
+            for from in 0..=self.poolers.len() {
                 if let Some(mail) = self.mail[to][from].pop_front() {
                     self.handle(to, Event::Mail(mail), &[]);
                     return true;
@@ -281,6 +282,13 @@ impl World<'_> {
                 );
             }
             Action::Post(to, mail) => self.mail[usize::from(to.0)][worker].push_back(mail),
+            Action::Broker(mail) => {
+                let (boxes, last) = (&mut self.mail, self.poolers.len());
+                self.broker.handle(Time(self.now), mail, &mut |to, mail| {
+                    boxes[usize::from(to.0)][last].push_back(mail);
+                });
+                self.broker.check();
+            }
             Action::TellFlushed(peer) => self.flushed.push_back((worker, peer)),
             Action::LookForEnd(_) => {}
             Action::Ask(question) => questions.push(question),
@@ -412,7 +420,7 @@ impl World<'_> {
             self.tick();
         }
         assert!(self.settle(10_000), "it never comes to rest");
-        let mut left = Census::default();
+        let mut left = self.broker.census();
         for pooler in &self.poolers {
             left += pooler.census();
         }

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
-use crate::mail::{Mail, ToBroker};
+use crate::mail::Mail;
 use crate::params::{Meaning, Params};
 use crate::pool::{PoolKey, Welcome};
-use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::statement::{Named, Statement};
 use crate::tls::TlsFacts;
@@ -33,19 +32,17 @@ pub struct Freight {
 }
 
 /// The mails that deal out parcels to so many workers, in their order: each gets what the worker of
-/// its number had, as cancel keys name workers.
+/// its number had, as cancel keys name workers. Before the first of them the Broker is told of
+/// [`crate::mail::ToBroker::Arrivals`].
 pub fn deal(
     parcels: Vec<(WorkerId, Parcel)>,
     workers: u16,
 ) -> impl Iterator<Item = (WorkerId, Mail)> {
-    let arrivals = Mail::Broker(ToBroker::Arrivals { workers });
     let parcels = parcels.into_iter().map(move |(worker, parcel)| {
         let to = WorkerId(worker.0 % workers);
         (to, Mail::Adopt(Box::new(parcel)))
     });
-    std::iter::once((Pooler::BROKER, arrivals))
-        .chain(parcels)
-        .chain((0..workers).map(|worker| (WorkerId(worker), Mail::AllAdopted)))
+    parcels.chain((0..workers).map(|worker| (WorkerId(worker), Mail::AllAdopted)))
 }
 
 /// What a process knows besides its connections.

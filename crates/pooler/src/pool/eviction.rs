@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::event::{Action, Close, Out, ServerId, Time};
-use crate::mail::{Evict, Mail, ToBroker};
+use crate::mail::{Evict, ToBroker};
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
@@ -116,7 +116,7 @@ impl Pooler {
                 }
                 let worker = self.worker;
                 let nothing = ToBroker::NothingToEvict { worker, pool };
-                out.push(Action::Post(Self::BROKER, Mail::Broker(nothing)));
+                out.push(Action::Broker(nothing));
             }
         }
     }

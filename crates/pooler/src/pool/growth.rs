@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::client;
 use crate::event::{Action, Out};
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::note::Level;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -55,7 +55,7 @@ impl Pooler {
             bounds: pool.terms.bounds,
         };
         self.pools.at_mut(pool_id).tells_need(age);
-        out.push(Action::Post(Self::BROKER, Mail::Broker(need)));
+        out.push(Action::Broker(need));
         self.mind_hunger();
     }
 
@@ -69,7 +69,7 @@ impl Pooler {
                 worker,
                 pool: pool.key.clone(),
             };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(sated)));
+            out.push(Action::Broker(sated));
         }
     }
 
@@ -101,7 +101,7 @@ impl Pooler {
         let Some(pool_id) = wanted else {
             let (worker, pool) = (self.worker, Arc::new(key.clone()));
             let freed = ToBroker::Freed { worker, pool };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            out.push(Action::Broker(freed));
             return;
         };
         if reserve {

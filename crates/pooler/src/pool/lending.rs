@@ -98,7 +98,7 @@ impl Pooler {
             welcome: pool.welcome.clone(),
             ..parcel
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(moved)));
+        out.push(Action::Broker(moved));
         out.push(Action::Post(to, Mail::Server(Box::new(parcel))));
     }
 
@@ -113,7 +113,7 @@ impl Pooler {
             let (worker, pool) = (self.worker, parcel.pool);
             let freed = ToBroker::Freed { worker, pool };
             out.push(Action::Discard(parcel.socket));
-            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            out.push(Action::Broker(freed));
             return;
         };
         let pool_id = self.pool_for((*parcel.pool).clone(), &database);

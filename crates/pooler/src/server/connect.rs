@@ -10,7 +10,7 @@ use crate::client;
 use crate::config::{Host, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
-use crate::mail::{Mail, ToBroker};
+use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::{Failure, PoolId};
@@ -270,7 +270,7 @@ impl Pooler {
                 worker: self.worker,
                 pool: pool.key.clone(),
             };
-            out.push(Action::Post(Self::BROKER, Mail::Broker(freed)));
+            out.push(Action::Broker(freed));
         }
         if let Some((worker, pool)) = server.makes_room_for {
             self.tell_room(worker, pool, true, out);

@@ -15,7 +15,7 @@ use crate::client::{self, Client};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
-use crate::mail::{Mail, ToBroker, Wish};
+use crate::mail::{ToBroker, Wish};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 
@@ -121,7 +121,7 @@ impl Pooler {
             wish,
             bounds: pool.terms.bounds,
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(asks)));
+        out.push(Action::Broker(asks));
     }
 
     /// The Broker has answered. Whoever is gone has given back what it asked for.
@@ -201,7 +201,7 @@ impl Pooler {
             ticket: ticket.number,
             pool: ticket.pool.clone(),
         };
-        out.push(Action::Post(Self::BROKER, Mail::Broker(unpin)));
+        out.push(Action::Broker(unpin));
     }
 
     /// A client has begun to keep its server, or has stopped.

@@ -35,6 +35,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Weak};
 
 use howdah_pooler::auth::Secret;
+use howdah_pooler::broker::Broker;
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{
     Action, Address, Answer, Close, Ends, Event, LooseSocket, Order, Out, Peer, Question, Time,
@@ -47,7 +48,7 @@ use howdah_pooler::parcel::{self, Estate, Parcel};
 use howdah_pooler::pool::PoolKey;
 use howdah_pooler::queries::Seen;
 use howdah_pooler::tls::{TlsFacts, TlsInForce, TlsStart};
-use howdah_pooler::{Pooler, PoolerSetup};
+use howdah_pooler::{Pooler, PoolerSetup, seeded};
 use howdah_wire::write;
 
 use crate::messages::{client_message, server_message, word, words};
@@ -99,6 +100,7 @@ pub fn play(script: &str) {
 #[derive(Default)]
 struct World {
     poolers: Vec<Pooler>,
+    broker: Option<Broker>,
     now: u64,
     /// Where everybody is, by name.
     peers: BTreeMap<String, (usize, Peer)>,
@@ -223,6 +225,28 @@ impl World {
         self.poolers = PoolerSetup::repeatable(workers, &self.config)
             .map(Pooler::new)
             .collect();
+        self.broker = Some(Broker::new(seeded(0)));
+    }
+
+    /// The Broker hears what a worker says; what it answers is mail. What the first worker says, and
+    /// what a worker hears at once, is not shown.
+    fn tell_broker(&mut self, worker: usize, mail: ToBroker) {
+        if worker > 0 {
+            self.tell(&format!("{worker} to broker: {}", broker_word(&mail)));
+        }
+        let mut answers = Vec::new();
+        let post = &mut |to: WorkerId, mail| answers.push((usize::from(to.0), mail));
+        let broker = self.broker.as_mut().expect("a process has begun");
+        broker.handle(Time(self.now), mail, post);
+        broker.check();
+        for (to, mail) in answers {
+            if to == worker {
+                self.own_mail.push_back((to, mail));
+            } else {
+                self.tell(&format!("broker to {to}: {}", mail_word(&mail)));
+                self.mail.push_back((to, mail));
+            }
+        }
     }
 
     /// Another process goes on.
@@ -239,6 +263,10 @@ impl World {
         }
         let parcels = std::mem::take(&mut self.packed).into_iter();
         let parcels = parcels.map(|(worker, parcel)| (WorkerId(worker as u16), parcel));
+        let arrivals = ToBroker::Arrivals {
+            workers: workers as u16,
+        };
+        self.tell_broker(0, arrivals);
         for (worker, mail) in parcel::deal(parcels.collect(), workers as u16) {
             self.handle(usize::from(worker.0), Event::Mail(mail), &[]);
         }
@@ -625,6 +653,7 @@ impl World {
                 self.tell(&format!("{worker} to {}: {}", to.0, mail_word(&mail)));
                 self.mail.push_back((usize::from(to.0), mail));
             }
+            Action::Broker(mail) => self.tell_broker(worker, mail),
             Action::Note(note) if note.level <= Level::Warning => {
                 self.tell(&format!("{}: {}", note.level, note.line()));
             }
@@ -812,19 +841,26 @@ fn ends(port: u16) -> Ends {
     }
 }
 
+fn broker_word(mail: &ToBroker) -> String {
+    match mail {
+        ToBroker::Need { .. } => "need".into(),
+        ToBroker::Sated { .. } => "sated".into(),
+        ToBroker::Freed { .. } => "freed".into(),
+        ToBroker::Moved { from, to, .. } => format!("moved {} to {}", from.0, to.0),
+        ToBroker::Warm { .. } => "warm".into(),
+        ToBroker::Admit { .. } => "admit".into(),
+        ToBroker::Bounds { .. } => "bounds".into(),
+        ToBroker::Left { .. } => "left".into(),
+        ToBroker::Pin { .. } => "pin".into(),
+        ToBroker::Unpin { .. } => "unpin".into(),
+        other => format!("{other:?}"),
+    }
+}
+
 fn mail_word(mail: &Mail) -> String {
     match mail {
         Mail::Client(_) => "client".into(),
         Mail::Server(parcel) => format!("server of {}", parcel.pool.database),
-        Mail::Broker(ToBroker::Need { .. }) => "need".into(),
-        Mail::Broker(ToBroker::Sated { .. }) => "sated".into(),
-        Mail::Broker(ToBroker::Freed { .. }) => "freed".into(),
-        Mail::Broker(ToBroker::Moved { from, to, .. }) => format!("moved {} to {}", from.0, to.0),
-        Mail::Broker(ToBroker::Warm { .. }) => "warm".into(),
-        Mail::Broker(ToBroker::Admit { .. }) => "admit".into(),
-        Mail::Broker(ToBroker::Bounds { .. }) => "bounds".into(),
-        Mail::Broker(ToBroker::Left { .. }) => "left".into(),
-        Mail::Broker(ToBroker::Pin { .. }) => "pin".into(),
         Mail::Brokered(FromBroker::Pinned { granted, .. }) => format!("pinned {granted}"),
         Mail::Brokered(FromBroker::Permit { .. }) => "permit".into(),
         Mail::Brokered(FromBroker::Hungry { worker, .. }) => format!("{} is hungry", worker.0),

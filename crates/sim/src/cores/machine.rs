@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
 use howdah_pooler::balance::{Balancer, DECIDES, Signals, Step};
@@ -48,13 +49,15 @@ pub struct Mails {
 pub struct Costed {
     /// Which decide.
     pub pooler: Pooler,
-    /// What was posted to other workers.
+    /// Servers and clients that were posted to other workers.
     pub mails: Mails,
     worker: WorkerId,
     core: Rc<Core>,
     net: Shared,
     /// Who was posted to in this turn, and when.
     posted: Vec<(WorkerId, u64)>,
+    /// The Broker was told something in this turn, and may have posted to anybody.
+    told: bool,
 }
 
 impl Decide for Costed {
@@ -67,12 +70,16 @@ impl Decide for Costed {
         });
         self.pooler.handle(now, event, out);
         for action in &out.actions {
+            // As much as a mail to it and one from it.
+            if let Action::Broker(_) = action {
+                self.core.takes(costs.mail + costs.post);
+                self.told = true;
+            }
             if let Action::Post(to, mail) = action
                 && *to != self.worker
             {
                 self.core.takes(costs.post);
                 self.posted.push((*to, self.core.clock.get()));
-                self.mails.all += 1;
                 self.mails.lends += u64::from(matches!(mail, Mail::Server(_)));
                 self.mails.moves += u64::from(matches!(mail, Mail::Move(_)));
             }
@@ -118,6 +125,7 @@ impl Machine {
         let net = Net::new(costs, count);
         let (posts, mailboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| silent_mailbox()).unzip();
         let (ear, heard) = channel();
+        let broker = SharedBroker::new(0);
         let config = config(&layout);
         let setups = PoolerSetup::repeatable(layout.cores, &config);
         let (mut workers, mut cores) = (Vec::new(), Vec::new());
@@ -133,6 +141,7 @@ impl Machine {
                 core: core.clone(),
                 net: net.clone(),
                 posted: Vec::new(),
+                told: false,
             };
             let ear = ear.clone();
             let outside = Outside {
@@ -140,6 +149,7 @@ impl Machine {
                 note: Box::new(drop),
                 tell: Box::new(drop),
                 workers: posts.clone(),
+                broker: broker.clone(),
             };
             workers.push(Worker::new(worker, decisions, driver, mailbox, outside));
             cores.push(core);
@@ -199,8 +209,8 @@ impl Machine {
     pub fn mails(&mut self) -> Mails {
         let mut sum = Mails::default();
         for worker in &mut self.workers {
+            sum.all += worker.posted();
             let mails = worker.decisions().mails;
-            sum.all += mails.all;
             sum.lends += mails.lends;
             sum.moves += mails.moves;
         }
@@ -237,6 +247,13 @@ impl Machine {
         let posted = std::mem::take(&mut self.workers[at].decisions().posted);
         for (to, when) in posted {
             self.wake(usize::from(to.0), when);
+        }
+        if std::mem::take(&mut self.workers[at].decisions().told) {
+            for other in (0..self.workers.len()).filter(|other| *other != at) {
+                if self.workers[other].has_mail() {
+                    self.wake(other, clock);
+                }
+            }
         }
         while let Ok((worker, question)) = self.heard.try_recv() {
             if let Question::Load(load) = question {

@@ -143,6 +143,9 @@ impl Play {
             driven += worker.sockets().driver().connections();
             memory += worker.sockets().output_memory();
         }
+        for process in &self.processes {
+            census += process.broker.census();
+        }
         let mut schemas = self.workers().map(|w| w.decisions().pooler.schema());
         if let Some(first) = schemas.next()
             && schemas.any(|schema| schema != first)

@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use howdah_bench::session::message;
+use howdah_pooler::broker::Broker;
 use howdah_pooler::config::Config;
 use howdah_pooler::console::Survey;
 use howdah_pooler::event::{
     Action, Address, ClientId, Ends, Event, Out, Peer, Question, ServerId, Time,
 };
 use howdah_pooler::mail::Mail;
-use howdah_pooler::{Pooler, PoolerSetup};
+use howdah_pooler::{Pooler, PoolerSetup, seeded};
 
 /// What one transaction is: what the client sends, and what PostgreSQL answers.
 struct Row {
@@ -191,9 +192,10 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// One worker's decisions with one client and one server.
+/// One worker's decisions and the Broker, with one client and one server.
 struct World {
     pooler: Pooler,
+    broker: Broker,
     now: u64,
     out: Out,
     client: Option<ClientId>,
@@ -215,6 +217,7 @@ impl World {
         let setup = PoolerSetup::repeatable(1, &Arc::new(config)).next();
         Ok(World {
             pooler: Pooler::new(setup.ok_or("no worker")?),
+            broker: Broker::new(seeded(0)),
             now: 1_000_000_000,
             out: Out::default(),
             client: None,
@@ -296,6 +299,10 @@ impl World {
                     self.sent[side] += range.len();
                 }
                 Action::Post(_, letter) => mail.push(letter),
+                Action::Broker(said) => {
+                    let post = &mut |_, letter| mail.push(letter);
+                    self.broker.handle(Time(self.now), said, post);
+                }
                 Action::Ask(Question::Surveyed { .. }) => self.surveyed += 1,
                 _ => {}
             }

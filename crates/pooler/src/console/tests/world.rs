@@ -7,10 +7,11 @@ use howdah_wire::backend::{Fields, Status};
 use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::write;
 
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::event::*;
 use crate::mail::Mail;
-use crate::{Pooler, PoolerSetup};
+use crate::{Pooler, PoolerSetup, seeded};
 
 const INI: &str = "
 [databases]
@@ -31,6 +32,7 @@ pub type Socket = i64;
 
 pub struct World {
     poolers: Vec<Pooler>,
+    broker: Broker,
     pub now: Time,
     events: VecDeque<(usize, Happening)>,
     sockets: BTreeMap<Socket, (usize, Peer)>,
@@ -66,6 +68,7 @@ impl World {
             })
         };
         let mut world = World {
+            broker: Broker::new(seeded(0)),
             poolers: PoolerSetup::repeatable(workers, &config)
                 .map(pooler)
                 .collect(),
@@ -255,6 +258,12 @@ impl World {
                 Action::Post(to, mail) => {
                     self.events
                         .push_back((usize::from(to.0), Happening::Mail(mail)));
+                }
+                Action::Broker(mail) => {
+                    let events = &mut self.events;
+                    self.broker.handle(self.now, mail, &mut |to, mail| {
+                        events.push_back((usize::from(to.0), Happening::Mail(mail)));
+                    });
                 }
                 Action::Ask(Question::Names { ticket }) => {
                     self.events.push_back((worker, Happening::Names(ticket)));
