@@ -111,7 +111,7 @@ impl Play {
         // cancels that PostgreSQL never seems to get, and handshakes that it does not answer.
         let manners = self.scenario.manners;
         let late = manners.cancel_late_once_in + manners.handshake_fails_once_in > 0;
-        let patience = if late { 30 } else { 6 } * SECOND;
+        let patience = if late { 60 } else { 6 } * SECOND;
         let mut until = self.now() + patience;
         let limit = self.now() + 20 * patience;
         loop {
