@@ -21,10 +21,10 @@ LEFT = (
     "reset role; reset session authorization; reset all", "discard all",
 )
 
-# Which server was used last by a client of a pooler, and when.
-LAST = ("select pid, state_change from pg_stat_activity where datname = 'postgres' and "
+# Which servers were used last by clients of a pooler.
+LAST = ("select pid from pg_stat_activity where datname = 'postgres' and "
         "usename = 'postgres' and backend_type = 'client backend' and pid <> pg_backend_pid() "
-        "order by state_change desc limit 1")
+        "order by state_change desc limit 3")
 
 TURNS = {"pool_mode": "transaction", "server_round_robin": 1, "server_lifetime": 3600,
          "server_check_delay": 3600}
@@ -118,8 +118,10 @@ class Turns:
             self.settle()
 
     def last_used(self):
-        """The process id of the server that was used last."""
-        return self.direct.rows(LAST)[0][0]
+        """The process id of the server that was used last, but for connections that listen."""
+        listening = [row["remote_pid"] for row in self.mine("SHOW SERVERS")
+                     if row["state"] == "listening"]
+        return next(pid for (pid,) in self.direct.rows(LAST) if pid not in listening)
 
     def settle(self):
         """Waits until all servers are there, each free or a client's; gives how many are free."""
