@@ -1,5 +1,5 @@
-//! The driver for Linux 6.0 and later: one io_uring per worker, multishot accept and receive, a
-//! ring of provided buffers.
+//! The driver for Linux 6.0 and later: one io_uring per worker, multishot receive, a ring of
+//! provided buffers.
 
 mod buffers;
 mod polling;
@@ -324,7 +324,7 @@ impl Uring {
                 return self.received(tag.key, result, buffer, more);
             }
             SEND => self.sent(tag.key, result),
-            ACCEPT => self.accepted(tag.key.slot as usize, result, more),
+            ACCEPT => self.accepted(tag.key.slot as usize, result),
             CONNECT => self.connected(tag.key),
             BELL if !more => self.watch_bell(),
             ALARM => self.alarm.at = None,
@@ -333,9 +333,9 @@ impl Uring {
         None
     }
 
-    fn accepted(&mut self, index: usize, result: Result<usize, Errno>, more: bool) {
+    fn accepted(&mut self, index: usize, result: Result<usize, Errno>) {
         let listening = &mut self.listeners[index];
-        listening.armed = more;
+        listening.armed = false;
         match result {
             Ok(raw) => {
                 // SAFETY: an accept's result is a new descriptor, owned by nobody else.
@@ -367,7 +367,9 @@ impl Uring {
         self.arm_accept(index);
     }
 
-    /// Does what a listener on which nothing is armed may need.
+    /// Does what a listener on which nothing is armed may need. Each accept takes one connection: the
+    /// kernel tells one ring of it, and a multishot accept stays first in that line, even while its
+    /// thread stands still. So connections go round.
     fn arm_accept(&mut self, index: usize) {
         let listening = &mut self.listeners[index];
         if listening.armed {
@@ -379,7 +381,8 @@ impl Uring {
         if let (true, Some(socket)) = (listening.wanted, &listening.socket) {
             listening.armed = true;
             let flags = SocketFlags::CLOEXEC.bits();
-            let entry = opcode::AcceptMulti::new(Fd(socket.as_raw_fd()))
+            let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let entry = opcode::Accept::new(Fd(socket.as_raw_fd()), address, length)
                 .flags(flags as i32)
                 .build();
             self.push(entry.user_data(accept_tag(index).pack()));

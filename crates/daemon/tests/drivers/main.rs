@@ -40,5 +40,6 @@ suite! {
         mail_wakes_a_waiting_worker
         deadlines_that_move_are_kept
         an_idle_worker_does_not_spin
+        who_stands_still_keeps_nobody_from_accepting
     ;
 }

@@ -1,10 +1,13 @@
 //! What a worker waits for, and that it does not when it need not.
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::rc::Rc;
 
+use howdah_daemon::driver::Completion;
+use howdah_daemon::driver::socket::Listener;
 use howdah_daemon::mailbox::Letter;
-use howdah_pooler::event::{Action, Answer, Event, Out, Time};
+use howdah_pooler::event::{Action, Address, Answer, Event, Out, Time};
 
 use crate::stage::{CLIENT, Make, Stage, echo, read_some, scripted, write_some};
 
@@ -102,4 +105,35 @@ pub(crate) fn an_idle_worker_does_not_spin<D: Make>() {
     let before = *handled.borrow();
     stage.turn();
     assert_eq!(*handled.borrow(), before);
+}
+
+/// A connection is nobody's until one that runs takes it.
+pub(crate) fn who_stands_still_keeps_nobody_from_accepting<D: Make>() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = Address::Tcp(Ipv4Addr::LOCALHOST.into(), port);
+    let listener = Listener::new(address, listener.into());
+    // Which is the first in line.
+    let mut stuck = D::make(vec![listener.clone()], None);
+    stuck.accept(0, true);
+    stuck.wait(Some(Time(0)));
+    let mut lively = D::make(vec![listener], None);
+    lively.accept(0, true);
+    lively.wait(Some(Time(0)));
+    let streams: Vec<_> = { 0..3 }
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    let give_up = lively.now().0 + 10_000_000_000;
+    let mut accepted = 0;
+    while accepted < streams.len() && lively.now().0 < give_up {
+        let until = lively.now().0 + 10_000_000;
+        lively.wait(Some(Time(until)));
+        while let Some(completion) = lively.next() {
+            if let Completion::Accepted { socket, .. } = completion {
+                lively.discard(socket);
+                accepted += 1;
+            }
+        }
+    }
+    assert_eq!(accepted, streams.len());
 }
