@@ -512,7 +512,7 @@ def test_server_login_fails(make_howdah, postgres, name):
     script, text, code = SERVER_LOGINS[name]
     with scripted.ScriptedServer(script) as broken:
         howdah = make_howdah(client_login_timeout=3, databases={
-            "broken": f"host={broken.host} port={broken.port} password=x",
+            "broken": f"host={broken.host} port={broken.port} user=postgres password=x",
             "postgres": f"host={postgres.host} port={postgres.port}"})
         with howdah.connect() as witness:
             mark = howdah.log_mark()

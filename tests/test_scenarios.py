@@ -707,7 +707,7 @@ def test_25_hostile_server(make_howdah, name, first):
 
     with scripted.ScriptedServer(script) as server:
         howdah = make_howdah(client_login_timeout=3, server_connect_timeout=2, databases={
-            "hostile": f"host={server.host} port={server.port} password=secret"})
+            "hostile": f"host={server.host} port={server.port} user=postgres password=secret"})
         with pytest.raises((wire.Refused, wire.Ended)):
             howdah.connect(database="hostile")
         assert howdah.console("SHOW VERSION")
@@ -755,7 +755,7 @@ def test_25_odd_but_right_logins(make_howdah, own_postgres):
 
     with scripted.ScriptedServer(script) as server:
         howdah = make_howdah(client_login_timeout=3, databases={
-            "plus": f"host={server.host} port={server.port} password=secret"})
+            "plus": f"host={server.host} port={server.port} user=postgres password=secret"})
         with pytest.raises(wire.Refused):
             howdah.connect(database="plus")
     assert chosen[0] == b"SCRAM-SHA-256"

@@ -110,6 +110,11 @@ impl ClientLogin {
         }
     }
 
+    /// The password itself is awaited, which may be long.
+    pub fn takes_password(&self) -> bool {
+        matches!(self.0, State::Plain { .. } | State::PlainDeriving(_))
+    }
+
     /// Takes the body of a password message in. Don't call while a [`Step::Derive`] is open.
     pub fn answer(&mut self, body: &[u8]) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {

@@ -212,6 +212,9 @@ pub struct Config {
     pub authority: Option<Arc<Authority>>,
 }
 
+/// What to do about a setting that names a file, which SET would have to read.
+const IN_FILE: &str = "write it into the configuration file and RELOAD";
+
 impl Globals {
     /// Assigns a setting by its name, as a line of `[pgbouncer]` does.
     ///
@@ -321,6 +324,13 @@ impl Config {
             .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
             .map(Arc::new);
         let (now, then) = (&self.globals, &config.globals);
+        let reads_users = |auth: AuthType| !matches!(auth, AuthType::Any | AuthType::Pam);
+        let unread = !reads_users(now.auth_type) && reads_users(then.auth_type);
+        let unread = unread && !self.users.values().any(|user| user.listed);
+        let unread = unread && then.auth_file.as_ref().is_some_and(|file| !file.is_empty());
+        if now.auth_file != then.auth_file || unread {
+            return Err(IN_FILE.into());
+        }
         let files = |globals: &Globals| {
             (
                 globals.auth_hba_file.clone(),
@@ -329,7 +339,7 @@ impl Config {
         };
         if then.auth_type == AuthType::Hba && (self.hba.is_none() || files(now) != files(then)) {
             // Files are read with the configuration only.
-            return Err("write it into the configuration file and RELOAD".into());
+            return Err(IN_FILE.into());
         }
         Ok(config)
     }

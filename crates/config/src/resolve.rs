@@ -393,6 +393,9 @@ impl Resolver {
         self.judge_what_is_not_built();
         self.judge_peers();
         self.judge_certificates();
+        self.judge_passwords();
+        self.judge_lookups();
+        self.judge_metrics();
         self.place_hosts();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
@@ -487,6 +490,54 @@ impl Resolver {
             text: "auth_type = cert requires client_tls_sslmode = verify-full".into(),
             remedy: "set that, and client_tls_ca_file".into(),
         });
+    }
+
+    /// A password is the forced user's. Without one it is nobody's.
+    fn judge_passwords(&mut self) {
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let idle = databases.filter(|d| d.password.is_some() && d.forced_user.is_none());
+        let idle: Vec<_> = idle.map(|database| database.name.clone()).collect();
+        for name in idle {
+            let entry = self.entries.get(&(Section::Databases, name.clone()));
+            let place = entry.map_or_else(String::new, |place| format!(" ({place})"));
+            self.warn(format!(
+                "password of database \"{name}\"{place} has no effect without user: write user=, or \
+                 the users' secrets into auth_file"
+            ));
+        }
+    }
+
+    /// auth_query runs before a client has proved anything: where any name is a database, strangers
+    /// choose where it runs.
+    fn judge_lookups(&mut self) {
+        let globals = &self.config.globals;
+        let set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let open = self.config.fallback.as_ref().is_some_and(|fallback| {
+            let asks = set(&fallback.auth_user) || set(&globals.auth_user);
+            asks && !set(&fallback.auth_dbname) && !set(&globals.auth_dbname)
+        });
+        if open {
+            self.warn(
+                "auth_user with a database * and without auth_dbname: whoever connects can, without \
+                 a password, have a server opened in a database of any name; set auth_dbname to the \
+                 one that auth_query is for"
+                    .into(),
+            );
+        }
+    }
+
+    /// Metrics are for anybody who reaches them, unless there is a token.
+    fn judge_metrics(&mut self) {
+        let globals = &self.config.globals;
+        let address = globals.http_listen_addr.parse::<std::net::IpAddr>();
+        let local = address.is_ok_and(|address| address.is_loopback());
+        if globals.http_listen_port != 0 && !local && globals.http_token.is_empty() {
+            let address = &globals.http_listen_addr;
+            self.warn(format!(
+                "http_listen_addr = {address} without http_token: whoever reaches it reads the names \
+                 of databases and users in /metrics"
+            ));
+        }
     }
 
     /// A database without a host is where our own unix socket is.

@@ -587,7 +587,8 @@ pub static ENTRY: &[Setting] = &[
         &[Database],
         &[Database],
         Built,
-        "The password of the forced user; missing means its secret from auth_file.",
+        "The password of the forced user; missing means its secret from auth_file. Without `user` \
+         it has no effect.",
     ),
     entry(
         "pool_size",

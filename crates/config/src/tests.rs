@@ -661,12 +661,72 @@ fn passwords_are_not_printed() {
             "{said:?}"
         );
     }
-    let config = good("[pgbouncer]\nauth_file=users.txt\n[databases]\na=password=oops");
+    let config = good("[pgbouncer]\nauth_file=users.txt\n[databases]\na=user=u password=oops");
     let printed = format!("{config:?}");
     assert!(
         !printed.contains("oops") && !printed.contains("secret\""),
         "{printed}"
     );
+}
+
+#[test]
+fn the_user_file_is_read_by_a_reload_only() {
+    let config = good("[pgbouncer]\nauth_type=md5\nauth_file=users.txt");
+    let why = config.with("auth_file", "other.txt").unwrap_err();
+    assert_eq!(why, "write it into the configuration file and RELOAD");
+    assert!(config.with("auth_file", "users.txt").is_ok());
+    let open = config.with("auth_type", "any").unwrap();
+    assert!(open.with("auth_type", "md5").is_ok(), "it was read");
+    let unread = good("[pgbouncer]\nauth_type=any\nauth_file=users.txt");
+    assert!(unread.with("auth_type", "md5").is_err());
+    assert!(unread.with("auth_type", "pam").is_ok());
+    let no_file = good("[pgbouncer]\nauth_type=any");
+    assert!(no_file.with("auth_type", "trust").is_ok());
+}
+
+#[test]
+fn a_password_is_the_forced_users() {
+    assert_eq!(
+        warnings("[databases]\na=host=h password=oops\n*=password=oops\nb=user=u password=oops"),
+        [
+            "password of database \"a\" (h.ini:2) has no effect without user: write user=, or the \
+             users' secrets into auth_file",
+            "password of database \"*\" (h.ini:3) has no effect without user: write user=, or the \
+             users' secrets into auth_file",
+        ]
+    );
+}
+
+#[test]
+fn lookups_that_strangers_place_are_warned_of() {
+    let open = [
+        "[pgbouncer]\nauth_user=a\n[databases]\n*=host=h",
+        "[databases]\n*=host=h auth_user=a",
+    ];
+    for text in open {
+        let said = warnings(text);
+        let about = said.iter().filter(|text| text.contains("auth_dbname"));
+        assert_eq!(about.count(), 1, "{text}: {said:?}");
+    }
+    good("[pgbouncer]\nauth_user=a\n[databases]\nb=host=h");
+    good("[pgbouncer]\nauth_user=a\nauth_dbname=b\n[databases]\n*=host=h");
+    good("[databases]\n*=host=h auth_user=a auth_dbname=b");
+    good("[databases]\n*=host=h");
+}
+
+#[test]
+fn metrics_for_everybody_are_warned_of() {
+    let at = |rest: &str| format!("[pgbouncer]\nhttp_listen_port=9127\n{rest}");
+    assert_eq!(
+        warnings(&at("http_listen_addr=0.0.0.0")),
+        [
+            "http_listen_addr = 0.0.0.0 without http_token: whoever reaches it reads the names of \
+          databases and users in /metrics"
+        ]
+    );
+    good(&at("http_listen_addr=0.0.0.0\nhttp_token=x"));
+    good(&at("http_listen_addr=::1"));
+    good("[pgbouncer]\nhttp_listen_addr=0.0.0.0");
 }
 
 #[test]

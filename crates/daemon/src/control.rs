@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::authority::{Authorities, Check};
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Done, Recipe};
-use crate::dns::{Found, Names, Next, Resolver};
+use crate::dns::{self, Found, Names, Next, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Round, Sent};
 use crate::http::{Http, Sampler};
@@ -34,8 +34,8 @@ use crate::signals::{Signals, Wish};
 use crate::systemd;
 use crate::tracer::Tracer;
 
-/// Threads for what blocks, at most.
-const BLOCKING_THREADS: usize = 16;
+/// Threads for what blocks, at most: some are left when names are waited for.
+const BLOCKING_THREADS: usize = dns::THREADS + 4;
 
 /// How often workers are asked for metrics, while there is an endpoint.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);

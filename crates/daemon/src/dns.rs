@@ -1,10 +1,13 @@
 //! Host names: how they are looked up; what is known, what is under way, who waits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_pooler::event::{KnownHost, KnownNames, KnownZone};
+use tokio::sync::Semaphore;
 
 use crate::boot::Fatal;
 use crate::log;
@@ -13,17 +16,26 @@ use crate::nameserver::{self, NameServers};
 /// How long a name may take to resolve.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// Threads that may wait for the system's resolver at a time. The control thread has a few more, for
+/// files.
+pub const THREADS: usize = 12;
+
 /// Who knows addresses.
 #[derive(Debug)]
 pub struct Resolver {
     /// From the file that `resolv_conf` names; `None`: the system knows.
     own: Option<NameServers>,
+    /// The threads that may wait for the system at a time.
+    threads: Arc<Semaphore>,
 }
 
 impl Resolver {
     /// The system's, with all it is set up to ask.
     pub fn system() -> Resolver {
-        Resolver { own: None }
+        Resolver {
+            own: None,
+            threads: Arc::new(Semaphore::new(THREADS)),
+        }
     }
 
     /// The name servers of a resolver file; no path, the system's resolver.
@@ -42,6 +54,7 @@ impl Resolver {
         })?;
         Ok(Resolver {
             own: Some(NameServers::read(&text)),
+            ..Resolver::system()
         })
     }
 
@@ -53,7 +66,10 @@ impl Resolver {
         let asked = async {
             match &self.own {
                 Some(servers) => servers.addresses(host).await,
-                None => by_system(host).await,
+                None => {
+                    let asked = (host.to_owned(), 0);
+                    by_system(in_thread(&self.threads, move || asked.to_socket_addrs()).await?)
+                }
             }
         };
         match tokio::time::timeout(LIMIT, asked).await {
@@ -77,8 +93,23 @@ impl Resolver {
     }
 }
 
-async fn by_system(host: &str) -> Found {
-    let found = tokio::net::lookup_host((host, 0)).await;
+/// Runs what blocks. Its place among the threads is taken until it returns, also when nobody waits for
+/// it any more: while no name server answers, others need threads for files.
+async fn in_thread<T: Send + 'static>(
+    threads: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let place = threads.clone().acquire_owned().await;
+    let place = place.map_err(|why| why.to_string())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    done.await.map_err(|why| why.to_string())
+}
+
+/// The addresses that the system found.
+fn by_system(found: io::Result<impl Iterator<Item = SocketAddr>>) -> Found {
     let mut addresses: Vec<_> = Vec::new();
     for address in found.map_err(|why| log::text(&why))? {
         if !addresses.contains(&address.ip()) {
@@ -253,6 +284,29 @@ fn zone_of(host: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_names_leaves_threads_to_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(2)
+            .build()
+            .unwrap();
+        let threads = Arc::new(Semaphore::new(1));
+        let moment = Duration::from_millis(10);
+        runtime.block_on(async {
+            let (end, hangs) = std::sync::mpsc::channel::<()>();
+            let first = in_thread(&threads, move || hangs.recv().is_ok());
+            assert!(tokio::time::timeout(moment, first).await.is_err());
+            // It was given up, and its thread hangs on.
+            let second = in_thread(&threads, || 2);
+            assert!(tokio::time::timeout(moment, second).await.is_err());
+            let other = tokio::task::spawn_blocking(|| 3);
+            assert_eq!(other.await.unwrap(), 3);
+            drop(end);
+            assert_eq!(in_thread(&threads, || 4).await, Ok(4));
+        });
+    }
 
     #[test]
     fn a_name_is_looked_up_once_and_again_when_it_expired() {

@@ -10,12 +10,18 @@ use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::janitor::PERIOD_NS;
-use crate::pool::Terms;
+use crate::pool::Pool;
 use crate::pooler::Pooler;
 use crate::server::{self, Server};
 
 /// How long a server may take to come to rest after its client has left, in nanoseconds.
 const REST_NS: u64 = 15_000_000_000;
+
+/// How long auth_query may take where no setting says so, in nanoseconds.
+const LOOKUP_NS: u64 = 60_000_000_000;
+
+/// Why an old server goes, as PgBouncer has it.
+const LIFE_OVER: &str = "server lifetime over";
 
 /// What is due for a client.
 #[derive(Clone, Debug)]
@@ -179,7 +185,7 @@ impl Pooler {
         &self,
         client: &Client,
         server: &Server,
-        pool: &crate::pool::Pool,
+        pool: &Pool,
         deadlines: &mut Deadlines,
     ) {
         let terms = &pool.terms;
@@ -194,7 +200,10 @@ impl Pooler {
             let limit = terms.idle_transaction_timeout;
             deadlines.add(client.quiet(), limit, Fault::IdleTransaction);
         } else {
-            deadlines.add(server.request(), terms.query_timeout, Fault::QueryTimeout);
+            // A COPY FROM STDIN takes as long as its client sends. As with PgBouncer, the time
+            // counts from what it has sent last.
+            let from = server.request().max(client.quiet());
+            deadlines.add(from, terms.query_timeout, Fault::QueryTimeout);
         }
         deadlines.add(
             server.linked(),
@@ -241,6 +250,9 @@ impl Pooler {
                     }
                     return self.watch_server(id);
                 }
+                if why == LIFE_OVER {
+                    return self.end_life(id, out);
+                }
                 self.close_server(id, why, Close::Await, out);
             }
             _ => self.close_server(id, why, Close::Await, out),
@@ -261,17 +273,22 @@ impl Pooler {
                 let limit = nanos(globals.server_connect_timeout);
                 (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
             }
-            server::State::Idle => {
-                let terms = &self.pools.at(server.pool).terms;
-                Some(idle_deadline(server, terms))
-            }
+            server::State::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
             server::State::Cancel(_) => Some((
                 after(server.connected, crate::cancel::carrier::CARRIER_NS),
                 "cancel timeout",
             )),
             server::State::Lookup(_) => {
-                let limit = nanos(globals.client_login_timeout);
-                (limit > 0).then(|| (after(server.request(), limit), "client_login_timeout"))
+                // Where nothing is set, too, a query that hangs must not keep logins out for ever.
+                let terms = &self.pools.at(server.pool).terms;
+                let limits = [
+                    (nanos(globals.client_login_timeout), "client_login_timeout"),
+                    (terms.query_timeout, "query_timeout"),
+                    (terms.query_wait_timeout, "query_wait_timeout"),
+                ];
+                let set = limits.into_iter().filter(|(limit, _)| *limit > 0);
+                let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
+                Some((after(server.request(), limit), why))
             }
             server::State::Draining => Some((
                 after(server.since(), REST_NS),
@@ -286,13 +303,33 @@ impl Pooler {
     }
 }
 
+impl Pooler {
+    /// A server is closed because it is old enough: the next one of its pool not before a while. Those
+    /// that were opened together do not go together.
+    pub(crate) fn end_life(&mut self, id: ServerId, out: &mut Out) {
+        let pool_id = gone!(self.servers.get(id)).pool;
+        let pool = self.pools.at(pool_id);
+        // As PgBouncer, where one worker has all of the pool's servers: lifetime / pool_size.
+        let share = match pool.terms.bounds.size {
+            0 => 0,
+            size => (size / u32::from(self.width(&pool.key))).max(pool.servers()),
+        };
+        let gap = pool.terms.server_lifetime.checked_div(share.into());
+        self.pools
+            .at_mut(pool_id)
+            .ends_a_life(self.now, gap.unwrap_or(0));
+        self.close_server(id, LIFE_OVER, Close::Await, out);
+    }
+}
+
 /// When a server that lies idle has done so for long enough, and why.
 #[inline]
-pub(crate) fn idle_deadline(server: &Server, terms: &Terms) -> (Time, &'static str) {
+pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str) {
+    let terms = &pool.terms;
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
     // With a lifetime of 0, too, one that has served nobody yet is given time to.
     let over = after(server.connected, terms.server_lifetime.max(PERIOD_NS));
-    let over = (over, "server lifetime over");
+    let over = (over.max(pool.next_life()), LIFE_OVER);
     match terms.server_idle_timeout {
         0 => over,
         limit => over.min((after(server.since(), limit), "server idle timeout")),

@@ -31,6 +31,8 @@ pub enum Fault {
     NoUser,
     /// A name is longer than PgBouncer's limits.
     NameTooLong(&'static str),
+    /// A name is no text: settings, logs and files are in UTF-8.
+    NameNotUtf8(&'static str),
     /// A start-up parameter is not supported.
     Parameter(String),
     /// The start-up parameter `options` has a form that is not supported.
@@ -179,7 +181,7 @@ impl Fault {
             TooManyClients(_) => "53300",
             TooManyPins => "53000",
             TooManyChannels | TooMuchHeard => "54000",
-            OtherEncoding => "22021",
+            OtherEncoding | NameNotUtf8(_) => "22021",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle | PinIdle => "57P05",
             NoSuchUser => "28000",
@@ -253,6 +255,10 @@ impl fmt::Display for Fault {
             TooEarly => f.write_str("unexpected message before the end of the login"),
             NoUser => f.write_str("no PostgreSQL user name specified in startup packet"),
             NameTooLong(what) => write!(f, "{what} name too long"),
+            NameNotUtf8(what) => write!(
+                f,
+                "invalid byte sequence for encoding \"UTF8\" in the {what} name"
+            ),
             Parameter(name) => write!(f, "unsupported startup parameter: {name}"),
             OptionsForm => f.write_str(
                 "unsupported options startup parameter: only '-c config=val' and \

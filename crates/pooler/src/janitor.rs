@@ -5,6 +5,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::config::nanos;
 use crate::event::{Action, Out, Peer, Question, Time};
+use crate::limits;
 use crate::mail::ToBroker;
 use crate::note::{Level, Note};
 use crate::orders::Ending;
@@ -211,6 +212,7 @@ impl Pooler {
         if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
             self.janitor.tidied = self.now;
             self.shared.statements.tidy();
+            self.forget_schemas();
         }
         self.average(out);
         self.drop_all_waiters(out);
@@ -301,11 +303,13 @@ impl Pooler {
         let globals = &self.config.globals;
         let pool = self.pools.at(id);
         let unused = pool.clients() == 0 && pool.servers() == 0 && !pool.wants_listener;
-        let empty = unused && pool.terms.min_size == 0;
+        // Whoever connects, and be it without a password, can name a database that does not exist.
+        let stray = pool.terms.database.auto && pool.is_untried() && !self.backs_off(id);
+        let empty = unused && (pool.terms.min_size == 0 || stray);
         let idle_for = self.now.0.saturating_sub(pool.quiet.0);
         let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
         let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
-        let over = limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
+        let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
         if pool.clients() == 0 && self.config.database(&pool.key.database).is_none() {
             // A reload took its database away.
             if pool.servers() == 0 {
@@ -321,8 +325,20 @@ impl Pooler {
                 "cleaning up idle pool {}/{}",
                 pool.key.database, pool.key.user
             );
-            out.note(Note::new(Level::Log, text));
+            out.note(Note {
+                stranger: stray,
+                ..Note::new(Level::Log, text)
+            });
             self.pools.remove(id);
+        }
+    }
+
+    /// Names of databases that have no pool any more are forgotten, where that may be many.
+    fn forget_schemas(&mut self) {
+        if self.shared.statements.schemas() > 2 * self.pools.count() + limits::UNUSED_SCHEMAS {
+            let mut used = HashSet::with_hasher(self.seeded);
+            used.extend(self.pools.iter().map(|(_, pool)| pool.schema));
+            self.shared.statements.forget_schemas(&used);
         }
     }
 

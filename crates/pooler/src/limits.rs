@@ -57,6 +57,9 @@ pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
 /// some room).
 pub const PASSWORD: u32 = 70_000;
 
+/// The longest message of an exchange by which no password is told (MD5, SCRAM), in bytes.
+pub const PROOF: u32 = 4096;
+
 /// A message with a password, its header included.
 pub const PASSWORD_PACKET: usize = HEADER + PASSWORD as usize;
 
@@ -81,6 +84,10 @@ pub const CONSOLE_MESSAGE: u32 = 64 << 10;
 /// How many statements, and how many portals, an administrator may have at a time.
 pub const CONSOLE_STATEMENTS: usize = 256;
 
+/// So many connections of a worker may say at a time that they are an administrator's, and get in
+/// whatever is full, before they have proved it.
+pub const CONSOLE_LOGINS: usize = 64;
+
 /// How many users' secrets are remembered on a worker, at most.
 pub const KNOWN_USERS: usize = 10_000;
 
@@ -98,6 +105,9 @@ pub const WORKER_TEXTS: usize = 256 << 20;
 
 /// A server that has texts of more bytes loses those used longest ago when it next gets a client.
 pub const SERVER_TEXTS: usize = 16 << 20;
+
+/// So many databases without a pool are remembered at least.
+pub const UNUSED_SCHEMAS: usize = 1024;
 
 /// Less is not worth tidying, in bytes.
 pub const TIDIED_TEXTS: usize = 1 << 20;

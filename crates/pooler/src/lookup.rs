@@ -143,6 +143,23 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
+    /// A client's turn for a lookup has come. True if its user was asked for meanwhile: it goes on.
+    pub(crate) fn is_known_by_now(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let found = self.who(id).and_then(|who| self.known.find(&who, self.now));
+        let Some(found) = found else { return false };
+        self.leave_line(id);
+        self.was_looked_up(id, found, out);
+        true
+    }
+
+    /// A client needs no lookup any more.
+    fn leave_line(&mut self, id: ClientId) {
+        let client = gone!(self.clients.get_mut(id));
+        if let Some(pool) = client.pool.take() {
+            self.pools.at_mut(pool).client_leaves(self.now);
+        }
+    }
+
     /// Whose secret it is that a client's login is about.
     fn who(&self, id: ClientId) -> Option<PoolKey> {
         let client = self.clients.get(id)?;
@@ -257,31 +274,33 @@ impl Pooler {
             let text = format!("error in auth_query: {error}");
             self.note_server(Level::Warning, id, &text, out);
         }
+        let asker = lookup.client;
+        let found = match (lookup.error, lookup.row) {
+            (Some(error), _) => Err(Fault::Config(format!("error in auth_query: {error}"))),
+            (None, Some((Some(_), secret))) => {
+                let secret = secret.filter(|secret| !secret.is_empty());
+                let secret = secret.map(Secret::classify);
+                // Before the server is given to the next, who may want to know the same.
+                self.remember(asker, &secret);
+                Ok(Found::User(secret))
+            }
+            // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
+            (None, _) => Err(Fault::NoSuchUser),
+        };
         if idle {
             self.checkin(id, out);
         } else {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
         let waits = |client: &client::Client| matches!(client.state(), client::State::Lookup);
-        let client = gone!(self.clients.get_mut(lookup.client).filter(|c| waits(c)));
-        if let Some(pool) = client.pool.take() {
-            self.pools.at_mut(pool).client_leaves(self.now);
+        if !self.clients.get(asker).is_some_and(waits) {
+            return;
         }
-        let found = match (lookup.error, lookup.row) {
-            (Some(error), _) => {
-                let fault = Fault::Config(format!("error in auth_query: {error}"));
-                return self.disconnect(lookup.client, fault, out);
-            }
-            (None, Some((Some(_), secret))) => {
-                let secret = secret.filter(|secret| !secret.is_empty());
-                let secret = secret.map(Secret::classify);
-                self.remember(lookup.client, &secret);
-                Found::User(secret)
-            }
-            // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
-            (None, _) => return self.disconnect(lookup.client, Fault::NoSuchUser, out),
-        };
-        self.was_looked_up(lookup.client, found, out);
+        self.leave_line(asker);
+        match found {
+            Ok(found) => self.was_looked_up(asker, found, out),
+            Err(fault) => self.disconnect(asker, fault, out),
+        }
     }
 
     fn remember(&mut self, id: ClientId, secret: &Option<Secret>) {

@@ -499,14 +499,21 @@ impl Pooler {
             return;
         }
         let server = gone!(self.servers.get(id));
-        let key = &self.pools.at(server.pool).key;
+        let pool = self.pools.at(server.pool);
+        let key = &pool.key;
         let ends = server.ends.as_ref();
         let place = ends.map_or_else(|| server.to.to_string(), crate::place::remote);
         let text = format!(
             "S-{:#x}: {}/{}@{place} {text}",
             server.number, key.database, key.user
         );
-        out.note(Note::new(level, text));
+        // It was opened for who has proved nothing, in a database that may not exist.
+        let stranger = key.lookups && pool.is_untried();
+        out.note(Note {
+            level,
+            text,
+            stranger,
+        });
     }
 
     /// True if the log takes records of this level.

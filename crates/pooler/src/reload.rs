@@ -103,10 +103,10 @@ impl Pooler {
             self.call_in(id, "database configuration changed", out);
         } else if sessions_end {
             // Sessions leave locks and the like, and between transactions nothing is reset.
-            self.call_in(id, "pool mode changed", out);
+            self.call_in_shared(id, "pool mode changed", out);
         } else if unfollowed {
             // What clients have left there nobody knows.
-            self.call_in(id, "session_state changed", out);
+            self.call_in_shared(id, "session_state changed", out);
         }
         if forsaken {
             self.move_waiting(id, out);
@@ -117,6 +117,12 @@ impl Pooler {
     /// Closes a pool's servers: idle ones now, others when they are given back.
     pub(crate) fn call_in(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
         self.call_in_those(|server| server.pool == id, why, out);
+    }
+
+    /// Likewise, but for those that replication clients have for themselves: they stay.
+    fn call_in_shared(&mut self, id: PoolId, why: &'static str, out: &mut Out) {
+        let shared = |server: &Server| server.pool == id && !server.replication;
+        self.call_in_those(shared, why, out);
     }
 
     /// A host name leads elsewhere now: servers at its old addresses are called in.
@@ -159,6 +165,11 @@ impl Pooler {
                 server::State::Listening { .. } => self.replace_listener(server_id, why, out),
                 // A successor looks for itself.
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
+                // Its client may stream for ever: as with PgBouncer, both end at once.
+                _ if server.replication && server.client().is_some() => {
+                    self.drop_linked(server_id, Fault::DatabaseChanged, false, out);
+                    self.close_server(server_id, why, Close::Await, out);
+                }
                 _ => {
                     server.must_close_too(Ending::Ordered(why));
                     let linked = server.client();

@@ -63,6 +63,15 @@ struct Latest {
     made: [Option<hyper::body::Bytes>; 3],
 }
 
+impl Latest {
+    /// Samples are wanted from now on.
+    fn begins(&mut self) {
+        self.sight = None;
+        self.at = Instant::now();
+        self.made = Default::default();
+    }
+}
+
 /// Shared by the control thread's loop and the tasks of connections.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Latest>>);
@@ -109,8 +118,14 @@ impl Http {
                         loopback and there is no http_token";
             self.log.say(Level::Warning, text);
         }
-        let before = std::mem::replace(&mut self.shared.lock().terms, terms.clone());
+        let mut latest = self.shared.lock();
+        let before = std::mem::replace(&mut latest.terms, terms.clone());
         if before.address != terms.address {
+            if before.address.is_none() {
+                // Nothing was sampled meanwhile.
+                latest.begins();
+            }
+            drop(latest);
             self.stop();
             self.listening = terms.address.map(|address| {
                 tokio::spawn(listen::listen(
@@ -140,5 +155,28 @@ impl Http {
         latest.sight = Some(Arc::new(sight));
         latest.at = Instant::now();
         latest.made = Default::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_begins_late_is_alive() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _inside = runtime.enter();
+        let mut globals = Globals::default();
+        let mut http = Http::start(&globals, &Log::new(true, 0));
+        http.publish(Sight::default());
+        http.shared.lock().at = Instant::now().checked_sub(2 * STALE).unwrap();
+        // Nothing listens before the runtime runs.
+        globals.http_listen_port = 1;
+        http.set(&globals);
+        let latest = http.shared.lock();
+        assert!(latest.at.elapsed() < STALE && latest.sight.is_none());
     }
 }

@@ -111,6 +111,7 @@ impl Pooler {
         if let Some(own) = session.and_then(|session| session.channels) {
             self.leave_channels(id, own.listener.clone(), own.all(), true, out);
         }
+        self.consoles.proof_ends(id);
         self.drop_key(key, id, out);
         self.settle_cancels(id, out);
         out.push(Action::Close {

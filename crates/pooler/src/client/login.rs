@@ -59,6 +59,14 @@ pub enum Proof {
 }
 
 impl Login {
+    /// How long the client's next message may be, in bytes.
+    fn longest(&self) -> u32 {
+        match &self.proof {
+            Proof::Exchange { exchange, .. } if !exchange.takes_password() => limits::PROOF,
+            _ => limits::PASSWORD,
+        }
+    }
+
     /// It is the client's turn.
     fn listens(&self) -> bool {
         match &self.proof {
@@ -231,14 +239,17 @@ impl Pooler {
             return;
         }
         client.inbox.held.extend_from_slice(bytes);
-        if client.inbox.held.len() > limits::PASSWORD_PACKET + bytes.len() {
+        let held = client.inbox.held.len();
+        let longest = client.login_mut().map_or(0, |login| login.longest());
+        if held > HEADER + longest as usize + bytes.len() {
             // Nobody has so much to say before the answer.
             return self.disconnect(id, Fault::TooEarly, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
-            if !client.login_mut().is_some_and(|login| login.listens()) {
+            let login = client.login_mut().filter(|login| login.listens());
+            let Some(longest) = login.map(|login| login.longest()) else {
                 return;
-            }
+            };
             let held = &client.inbox.held;
             let header = match header(held) {
                 None => return,
@@ -251,7 +262,7 @@ impl Pooler {
             if header.tag != frontend::PASSWORD {
                 return self.disconnect(id, Fault::TooEarly, out);
             }
-            if header.body > limits::PASSWORD {
+            if header.body > longest {
                 let error = WireError::Length {
                     tag: header.tag,
                     length: header.body + 4,

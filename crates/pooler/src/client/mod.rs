@@ -145,7 +145,7 @@ pub struct Client {
     pub connected: Time,
     /// When it last sent something that began a request.
     request: Time,
-    /// When it last became idle, or idle in a transaction.
+    /// When it last became idle, or idle in a transaction, or sent rows of a COPY.
     quiet: Time,
     /// When its entry in the timers is due; 0 for none.
     pub timer: Time,
@@ -201,7 +201,7 @@ impl Client {
         self.request
     }
 
-    /// When it last became idle, or idle in a transaction.
+    /// When it last became idle, or idle in a transaction, or sent rows of a COPY.
     pub(crate) fn quiet(&self) -> Time {
         self.quiet
     }
@@ -214,6 +214,11 @@ impl Client {
     /// What it wants done, it wants since `at`.
     pub(crate) fn asks(&mut self, at: Time) {
         self.request = at;
+    }
+
+    /// It sends what PostgreSQL reads in the middle of a COPY.
+    pub(crate) fn sends_rows(&mut self, at: Time) {
+        self.quiet = at;
     }
 
     /// It waits for nothing since `at`.

@@ -164,6 +164,7 @@ impl Pooler {
         let database = named("database").or_else(|| named("user")).unwrap_or(b"");
         let mode = match std::str::from_utf8(database) {
             Ok(name) => self.config.demanded_of_clients(name),
+            // It is refused for that.
             Err(_) => self.config.tls.clients,
         };
         match &client.tls {
@@ -263,7 +264,10 @@ impl Pooler {
 
     /// What the packet asks for, or what is wrong with it.
     fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<Wish, Fault> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = |bytes: &[u8], what| match std::str::from_utf8(bytes) {
+            Ok(name) => Ok(name.to_string()),
+            Err(_) => Err(Fault::NameNotUtf8(what)),
+        };
         let user = startup
             .get("user")
             .filter(|user| !user.is_empty())
@@ -279,8 +283,8 @@ impl Pooler {
             return Err(Fault::NameTooLong("database"));
         }
         let mut wish = Wish {
-            user: text(user),
-            database: text(database),
+            user: text(user, "user")?,
+            database: text(database, "database")?,
             replication: Replication::None,
             params: Params::unknown(&self.shared.tracked),
             settings: Settings::default(),
@@ -539,16 +543,15 @@ impl Pooler {
         let globals = &config.globals;
         // With auth_type=any, anybody may look at the console: no more of those than clients.
         let stranger = console && !admin && !globals.stats_users.has(&wish.user);
+        // Anybody can say an administrator's name: only so many get round the bounds by that before
+        // they have proved to be one.
+        let exempt = console && !stranger && self.consoles.proof_begins(id);
         let of_console = match globals.max_db_client_connections {
             0 if stranger => globals.max_client_conn,
             bound => bound,
         };
         let bounds = ClientBounds {
-            total: if console && !stranger {
-                0
-            } else {
-                globals.max_client_conn
-            },
+            total: if exempt { 0 } else { globals.max_client_conn },
             database: match database {
                 Some(database) => config.max_db_client_connections(&database),
                 None if console => of_console,
@@ -557,7 +560,7 @@ impl Pooler {
             user: config.max_user_client_connections(user.map(|u| &**u)),
         };
         // Administrators are counted, but get in whatever is full.
-        let bounds = if admin {
+        let bounds = if admin && exempt {
             ClientBounds::default()
         } else {
             bounds

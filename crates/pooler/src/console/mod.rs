@@ -31,6 +31,7 @@ use howdah_wire::write;
 pub use crate::config::is_console;
 use crate::event::{ClientId, Out, Peer};
 use crate::fault::Fault;
+use crate::limits;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::stats::Stats;
@@ -53,11 +54,18 @@ const WELCOME: [(&str, &str); 7] = [
     ("is_superuser", "on"),
 ];
 
+/// So many names may be known before those are forgotten that nobody has.
+const NAMES: usize = 4096;
+
 /// What all consoles of a worker share.
 #[derive(Debug)]
 pub struct Consoles {
     pub(super) names: HashSet<Arc<str>>,
+    /// At how many names it is looked for those that nobody has.
+    tidy_names_at: usize,
     pub(super) nobody: Arc<str>,
+    /// Clients that have come in as administrators, and have not proved to be one.
+    unproven: HashSet<ClientId>,
     /// Orders that this worker has not carried out wholly.
     pub(super) owed: Vec<Survey>,
     pub(super) stats: Stats,
@@ -69,7 +77,9 @@ impl Default for Consoles {
     fn default() -> Self {
         Consoles {
             names: HashSet::new(),
+            tidy_names_at: NAMES,
             nobody: "".into(),
+            unproven: HashSet::new(),
             owed: Vec::new(),
             stats: Stats::default(),
             last_stats: Stats::default(),
@@ -89,12 +99,29 @@ impl Consoles {
         if let Some(shared) = self.names.get(name) {
             return shared.clone();
         }
-        if self.names.len() >= 4096 {
+        if self.names.len() >= self.tidy_names_at {
             self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.tidy_names_at = (2 * self.names.len()).max(NAMES);
         }
         let shared: Arc<str> = name.into();
         self.names.insert(shared.clone());
         shared
+    }
+
+    /// A client says that it is an administrator. False if so many do that it is let in as others are.
+    pub(crate) fn proof_begins(&mut self, id: ClientId) -> bool {
+        let free = self.unproven.len() < limits::CONSOLE_LOGINS;
+        if free {
+            self.unproven.insert(id);
+        }
+        free
+    }
+
+    /// It has proved that, or is gone.
+    pub(crate) fn proof_ends(&mut self, id: ClientId) {
+        if !self.unproven.is_empty() {
+            self.unproven.remove(&id);
+        }
     }
 
     /// A console waits for this worker.
@@ -125,6 +152,7 @@ impl Pooler {
     /// An administrator has proved who it is.
     pub(crate) fn open_console(&mut self, id: ClientId, out: &mut Out) {
         let own = self.is_our_own_user(id);
+        self.consoles.proof_ends(id);
         let globals = &self.config.globals;
         let any = globals.auth_type == crate::config::AuthType::Any;
         let client = self.clients.at_mut(id);

@@ -133,6 +133,11 @@ impl Link {
         self.copy.is_both()
     }
 
+    /// PostgreSQL reads from the client: rows of a COPY, or what a replication client confirms.
+    fn reads(&self) -> bool {
+        self.copy.is_open() || self.copy.is_both()
+    }
+
     /// A ReadyForQuery is owed.
     pub(crate) fn owes_ready(&self) -> bool {
         self.ledger.owes_ready()

@@ -198,6 +198,8 @@ impl Pooler {
                 let entry = self.servers.get_mut(server)?;
                 if entry.link.ledger.is_empty() {
                     entry.begins_request(now);
+                } else if entry.link.reads() {
+                    client.sends_rows(now);
                 }
                 // Other servers close surplus statements when they get a client. A server that is
                 // kept gets none, so they are closed here.

@@ -63,7 +63,7 @@ impl Pooler {
             if !pool.gives() || tested || pool.idle.is_empty() {
                 return;
             }
-            let Some(client) = self.next_waiter(pool_id) else {
+            let Some(client) = self.next_to_serve(pool_id, out) else {
                 return;
             };
             match self.take_idle(pool_id, out) {
@@ -105,6 +105,17 @@ impl Pooler {
         !globals.server_check_query.is_empty() && idle_for > nanos(globals.server_check_delay)
     }
 
+    /// The client that has waited longest. Whose user has become known meanwhile needs no server for
+    /// a lookup any more, and goes on.
+    fn next_to_serve(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ClientId> {
+        loop {
+            let client = self.next_waiter(pool_id)?;
+            if !self.pools.at(pool_id).key.lookups || !self.is_known_by_now(client, out) {
+                return Some(client);
+            }
+        }
+    }
+
     /// Gives a server to a client that has waited for it.
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
         let looks_up = |c: &client::Client| matches!(c.state(), client::State::Lookup);
@@ -140,8 +151,9 @@ impl Pooler {
         }
         // With a lifetime of 0 a server serves once.
         let age = now.0.saturating_sub(server.connected.0);
-        if server.served() && age >= pool.terms.server_lifetime {
-            return self.close_server(id, "server lifetime over", Close::Await, out);
+        let old = server.served() && age >= pool.terms.server_lifetime;
+        if old && now >= pool.next_life() {
+            return self.end_life(id, out);
         }
         let pool_id = server.pool;
         if pool.servers() > pool.keep && self.has_surplus(pool_id) {
@@ -168,14 +180,14 @@ impl Pooler {
         }
         if !held
             && !pool.waiting.is_empty()
-            && let Some(client) = self.next_waiter(pool_id)
+            && let Some(client) = self.next_to_serve(pool_id, out)
         {
             return self.serve(client, id, out);
         }
         let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.lies_idle();
         pool.idle.push_back(id);
-        let (at, _) = idle_deadline(server, &pool.terms);
+        let (at, _) = idle_deadline(server, pool);
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 

@@ -163,6 +163,8 @@ pub struct Pool {
     /// What the last login told of its user, for logins to PostgreSQL: by auth_query, or because
     /// LDAP or PAM found the password right.
     pub found_secret: Option<Secret>,
+    /// When the next server may go because of its age.
+    next_life: Time,
     /// Which of the database's hosts and addresses is next.
     next_host: usize,
     /// What is counted.
@@ -211,6 +213,7 @@ impl Pool {
             held: false,
             scram_keys: None,
             found_secret: None,
+            next_life: Time(0),
             next_host: 0,
             stats: Stats::default(),
             last_stats: Stats::default(),
@@ -330,6 +333,16 @@ impl Pool {
     /// It has passed the test, or never will.
     pub(crate) fn test_ends(&mut self) {
         self.testing -= 1;
+    }
+
+    /// When the next server may go because of its age.
+    pub fn next_life(&self) -> Time {
+        self.next_life
+    }
+
+    /// A server goes because of its age: the next one no sooner than after `gap` nanoseconds.
+    pub(crate) fn ends_a_life(&mut self, now: Time, gap: u64) {
+        self.next_life = Time(now.0.saturating_add(gap));
     }
 
     /// The host that its next server connects to.
@@ -460,6 +473,8 @@ impl Pool {
     pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
         self.terms = terms;
         self.schema = schema;
+        // It was reckoned with the old ones.
+        self.next_life = Time(0);
         self.login_may_succeed();
     }
 
@@ -473,6 +488,11 @@ impl Pool {
     pub(crate) fn tells_transactions(&mut self) -> u64 {
         let told = std::mem::replace(&mut self.told_transactions, self.stats.transactions);
         self.stats.transactions - told
+    }
+
+    /// None of its servers has logged in yet: perhaps there is no such database.
+    pub fn is_untried(&self) -> bool {
+        self.welcome.is_none()
     }
 
     /// Servers are given out.
@@ -542,10 +562,12 @@ pub struct Hungry {
     pub named: bool,
 }
 
-/// All pools of a worker. Pools are few, so a free slot is simply looked for.
+/// All pools of a worker.
 #[derive(Debug)]
 pub struct Pools {
     slots: Vec<Option<Box<Pool>>>,
+    /// Slots without a pool.
+    free: Vec<PoolId>,
     by_key: HashMap<Arc<PoolKey>, PoolId, Seeded>,
 }
 
@@ -554,6 +576,7 @@ impl Pools {
     pub fn new(seeded: Seeded) -> Self {
         Pools {
             slots: Vec::new(),
+            free: Vec::new(),
             by_key: HashMap::with_hasher(seeded),
         }
     }
@@ -565,17 +588,12 @@ impl Pools {
 
     /// Adds a pool.
     pub fn insert(&mut self, pool: Pool) -> PoolId {
-        let index = self
-            .slots
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or_else(|| {
-                self.slots.push(None);
-                self.slots.len() - 1
-            });
-        let id = PoolId(index as u32);
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            PoolId(self.slots.len() as u32 - 1)
+        });
         self.by_key.insert(pool.key.clone(), id);
-        self.slots[index] = Some(Box::new(pool));
+        self.slots[id.0 as usize] = Some(Box::new(pool));
         id
     }
 
@@ -583,6 +601,7 @@ impl Pools {
     pub fn remove(&mut self, id: PoolId) -> Option<Box<Pool>> {
         let pool = self.slots.get_mut(id.0 as usize)?.take()?;
         self.by_key.remove(&pool.key);
+        self.free.push(id);
         Some(pool)
     }
 
@@ -606,6 +625,11 @@ impl Pools {
     pub fn iter(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_deref()?)))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.by_key.len()
     }
 
     /// All names.

@@ -108,14 +108,14 @@ impl Pooler {
         self.note_connection(id, out);
     }
 
-    /// What we prove ourselves with: the password in the database's connection string, or what was found
-    /// out at the last login of the pool's user, or what the user list has of it.
+    /// What we prove ourselves with: the password of the database's forced user, or what was found out
+    /// at the last login of the pool's user, or what the user list has of it.
     fn server_secret(pool: &Pool) -> Option<Secret> {
         let terms = &pool.terms;
         let forced = terms.database.forced_user.as_deref();
         match &terms.database.password {
-            // auth_user may run its query in a database whose other servers have a forced user.
-            Some(password) if forced.is_none_or(|user| *user == *pool.key.user) => {
+            // Others may have servers there, too: auth_user, and users of a database without `user=`.
+            Some(password) if forced == Some(&*pool.key.user) => {
                 Some(Secret::classify(password.clone()))
             }
             _ => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::quality::FixedState;
 use hashbrown::hash_table::HashTable;
+use hashbrown::{HashMap, HashSet};
 
 use super::constants::tells_time;
 use super::{Constants, Statement};
@@ -14,7 +15,7 @@ use crate::limits;
 use crate::params::Meaning;
 
 /// A database's schema, by its place among those that a worker has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SchemaId(u32);
 
 /// What is known of a database's schema.
@@ -41,6 +42,9 @@ pub struct Interner {
     purge_at: usize,
     worker: WorkerId,
     schemas: Vec<Schema>,
+    schemas_by_name: HashMap<Arc<str>, SchemaId, Seeded>,
+    /// Places of schemas that were forgotten.
+    free_schemas: Vec<SchemaId>,
     /// The other workers have not been told of all changes of schemas.
     untold: bool,
     /// How many statements belonged to their transactions.
@@ -62,6 +66,8 @@ impl Interner {
             purge_at: 1024,
             worker,
             schemas: Vec::new(),
+            schemas_by_name: HashMap::with_hasher(seeded),
+            free_schemas: Vec::new(),
             untold: false,
             private: 0,
             bytes: 0,
@@ -242,19 +248,48 @@ impl Interner {
 
     /// The schema of a database, by the name that PostgreSQL has for it.
     pub fn schema_of(&mut self, database: &str) -> SchemaId {
-        let mut known = self.schemas.iter();
-        let at = known.position(|schema| *schema.database == *database);
-        let at = at.unwrap_or_else(|| {
-            self.schemas.push(Schema {
-                database: database.into(),
-                hash: FixedState::default().hash_one(database),
-                noticed: 0,
-                sum: 0,
-                untold: 0,
-            });
-            self.schemas.len() - 1
+        if let Some(id) = self.schemas_by_name.get(database) {
+            return *id;
+        }
+        let name: Arc<str> = database.into();
+        let schema = Schema {
+            database: name.clone(),
+            hash: FixedState::default().hash_one(database),
+            noticed: 0,
+            sum: 0,
+            untold: 0,
+        };
+        let id = match self.free_schemas.pop() {
+            Some(id) => {
+                self.schemas[id.0 as usize] = schema;
+                id
+            }
+            None => {
+                self.schemas.push(schema);
+                SchemaId(self.schemas.len() as u32 - 1)
+            }
+        };
+        self.schemas_by_name.insert(name, id);
+        id
+    }
+
+    /// How many schemas are known.
+    pub fn schemas(&self) -> usize {
+        self.schemas_by_name.len()
+    }
+
+    /// Forgets the schemas that nobody uses. One that has changed is kept: statements parsed before
+    /// are told from newer ones by that.
+    pub fn forget_schemas(&mut self, used: &HashSet<SchemaId, Seeded>) {
+        let (schemas, free) = (&self.schemas, &mut self.free_schemas);
+        self.schemas_by_name.retain(|_, id| {
+            let schema = &schemas[id.0 as usize];
+            let kept = used.contains(id) || schema.sum != 0 || schema.noticed != 0;
+            if !kept {
+                free.push(*id);
+            }
+            kept
         });
-        SchemaId(at as u32)
     }
 
     /// A schema has changed: who parses a text from now on gets another statement, parsed anew,
@@ -415,6 +450,27 @@ mod tests {
         );
         assert!(one.same(&two) && !one.same(&new) && !one.same(&other));
         assert!(Arc::ptr_eq(&one, &here.adopt(schema, two)));
+    }
+
+    #[test]
+    fn schemas_that_nobody_uses_are_forgotten() {
+        let mut interner = Interner::new(seeded(1), WorkerId(0));
+        let [used, changed, gone] = ["used", "changed", "gone"].map(|d| interner.schema_of(d));
+        interner.schema_changed(changed);
+        let sum = interner.schema(changed);
+        let mut keep = HashSet::with_hasher(seeded(1));
+        keep.insert(used);
+        interner.forget_schemas(&keep);
+        assert_eq!(interner.schemas(), 2);
+        assert_eq!(interner.schema_of("new"), gone, "its place is used again");
+        assert_eq!(interner.schema_of("used"), used);
+        assert_eq!(interner.schema_of("changed"), changed);
+        assert_eq!(interner.schema(changed), sum);
+        assert_eq!(interner.changed_schemas().count(), 1);
+        let text = b"select 1\0\0\0";
+        let old = interner.intern(used, meaning(0), text);
+        let new = interner.intern(gone, meaning(0), text);
+        assert!(!old.same(&new), "it is another database's");
     }
 
     #[test]
