@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import wire
+from harness import machine, wire
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -206,6 +206,26 @@ def test_parameters_of_clients_do_not_reach_it(make_howdah, postgres):
             with howdah.connect(user="md5_user", password="secret", database="shared",
                                 IntervalStyle="sql_standard") as other:
                 assert other.value("show IntervalStyle") == "sql_standard"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_databases_that_strangers_invent_are_forgotten(make_howdah, postgres, workers):
+    """Whoever has no password, too, can have a lookup begin in a database of any name."""
+    howdah = make_howdah(auth_type="md5", auth_user="admin", workers=workers, databases={
+        "*": f"host={postgres.host} port={postgres.port}"})
+    howdah.wait_for_log("auth_user with a database .* without auth_dbname")
+    for number in range(20):
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user="md5_user", password="secret", database=f"invented_{number}")
+        assert refused.value.code == "3D000"
+    with howdah.connect(user="md5_user", password="secret", database="postgres") as client:
+        assert client.value("select 1") == "1"
+
+        def invented():
+            return [row for row in howdah.console("SHOW POOLS")
+                    if row["database"].startswith("invented")]
+        machine.wait_until(lambda: not invented(), "the pools to go")
+        assert howdah.pool(user="md5_user")["cl_active"] == 1
 
 
 def test_the_client_leaves(make_howdah):

@@ -214,6 +214,12 @@ STARTUP = {
     "a user name of 200 bytes": Bad(first(startup(user="u" * 200)), ".*user ?name too long", "08P01"),
     "a database name of 100 bytes": Bad(first(startup(database="d" * 100)),
                                         ".*database ?name too long", "08P01"),
+    "a database name that is not UTF-8": Bad(
+        first(untagged(struct.pack("!i", 196608) + b"user\0postgres\0database\0\xff\0\0")),
+        'invalid byte sequence for encoding "UTF8" in the database name', "22021"),
+    "a user name that is not UTF-8": Bad(
+        first(untagged(struct.pack("!i", 196608) + b"user\0caf\xe9\0database\0postgres\0\0")),
+        'invalid byte sequence for encoding "UTF8" in the user name', "22021"),
     "an unknown parameter": Bad(first_query(colour="red"),
                                 'unrecognized configuration parameter "colour"', "42704",
                                 "closing because: invalid server parameter"),

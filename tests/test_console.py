@@ -7,7 +7,7 @@ from datetime import datetime
 import psycopg
 import pytest
 
-from harness import wire
+from harness import machine, wire
 from harness.howdah import column_names, console_rows
 
 pytestmark = pytest.mark.timeout(60)
@@ -98,6 +98,45 @@ def test_strangers_are_refused_before_a_password(make_howdah):
     with howdah.raw() as client:
         client.send(wire.startup("admin", "pgbouncer"))
         assert client.read().tag == "R"
+
+
+def test_few_get_round_the_bounds_by_a_name(make_howdah):
+    """Anybody can say an administrator's name. So many only are let in whatever is full before they
+    have proved it; who has proved it counts no more."""
+    howdah = make_howdah(auth_type="md5", secrets={"admin": "secret", "ann": "secret"},
+                         admin_users="admin", workers=1, max_client_conn=3, read_driver=False)
+
+    def knock():
+        client = howdah.raw()
+        client.send(wire.startup("admin", "pgbouncer"))
+        return client, client.read()
+    proved = [howdah.connect(user="admin", password="secret", database="pgbouncer")
+              for _ in range(5)]
+    knocking = [knock() for _ in range(64)]
+    assert {got.tag for _, got in knocking} == {"R"}
+    late, got = knock()
+    assert got.tag == "E" and got.fields()["C"] == "53300"
+    late.close()
+    for client, _ in knocking:
+        client.close()
+
+    def let_in():
+        client, got = knock()
+        client.close()
+        return got.tag == "R"
+    machine.wait_until(let_in, "room for another")
+    for client in proved:
+        client.close()
+
+
+def test_a_proof_is_short(make_howdah):
+    """What a digest or SCRAM takes is held of who has proved nothing, not what a password may."""
+    howdah = make_howdah(auth_type="md5", secrets={"ann": "secret"}, read_driver=False)
+    with howdah.raw() as client:
+        client.send(wire.startup("ann", "postgres"))
+        assert client.read().tag == "R"
+        client.send(b"p" + (5000).to_bytes(4, "big"))
+        assert client.read_to_end()[-1].tag == "E"
 
 
 def test_help(console):

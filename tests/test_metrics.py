@@ -258,6 +258,7 @@ def test_the_page_needs_a_token_beyond_loopback(endpoint):
     assert get(howdah, "/")[0] == 403
     assert get(howdah, "/page.json")[0] == 403
     howdah.wait_for_log("the page is not served, because http_listen_addr is not loopback")
+    howdah.wait_for_log("http_listen_addr = 0.0.0.0 without http_token: whoever reaches it reads")
     machine.wait_until(lambda: metrics(howdah), "metrics, which need none")
 
 

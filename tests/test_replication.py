@@ -67,6 +67,20 @@ def test_logical(howdah, cluster):
     howdah.wait_for_pool(sv_active=0)
 
 
+def test_reconnect_ends_it(howdah, cluster):
+    """Streams last for ever: who orders other servers does not wait for them."""
+    with howdah.connect(replication="database") as client, \
+            howdah.connect(replication="database") as idle:
+        stream(client, cluster)
+        howdah.console("RECONNECT")
+        howdah.console("WAIT_CLOSE")
+        for one in (client, idle):
+            last = one.read_to_end()[-1]
+            assert last.tag == "E" and last.fields()["M"] == "database configuration changed"
+    with howdah.connect(replication="database") as client:
+        assert stream(client, cluster)
+
+
 def test_vanishes_in_the_stream(howdah, cluster):
     """Its server and its slot end with it; nobody else gets that server."""
     with howdah.connect(replication="database") as client:

@@ -80,6 +80,19 @@ def test_require_auth_with_postgresql(make_howdah, own_postgres):
         assert refusal(howdah, database=f"{user}_wrong") == FORBIDDEN
 
 
+def test_a_password_without_user_is_nobodys(make_howdah, own_postgres):
+    """As with PgBouncer, it does not take the place of what the user list has."""
+    own_postgres.sql("create role listed login password 'secret'")
+    own_postgres.write_hba("local all all trust", "host all all all scram-sha-256")
+    own_postgres.reload()
+    at = f"host={own_postgres.host} port={own_postgres.port} dbname=postgres"
+    howdah = make_howdah(auth_type="plain", secrets={"listed": "secret"},
+                         databases={"d": f"{at} password=wrong"})
+    with howdah.connect(user="listed", password="secret", database="d") as client:
+        assert client.value("select current_user") == "listed"
+    howdah.wait_for_log('password of database "d" .* has no effect without user')
+
+
 def test_channel_binding_without_tls(make_howdah, postgres):
     """require needs TLS; prefer goes without."""
     at = (f"host={postgres.host} port={postgres.port} dbname=postgres user=scram_user "

@@ -143,13 +143,19 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// A client's turn for a lookup has come. True if its user was asked for meanwhile: it goes on.
-    pub(crate) fn is_known_by_now(&mut self, id: ClientId, out: &mut Out) -> bool {
-        let found = self.who(id).and_then(|who| self.known.find(&who, self.now));
-        let Some(found) = found else { return false };
-        self.leave_line(id);
-        self.was_looked_up(id, found, out);
-        true
+    /// Somebody else has asked for the same user meanwhile.
+    pub(crate) fn is_known_by_now(&self, id: ClientId) -> bool {
+        let who = self.who(id);
+        who.is_some_and(|who| self.known.find(&who, self.now).is_some())
+    }
+
+    /// What is known of a client's user now lets the client go on without a server.
+    pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        if matches!(client.state(), client::State::Lookup) {
+            self.leave_line(id);
+            self.look_up(id, out);
+        }
     }
 
     /// A client needs no lookup any more.

@@ -25,6 +25,8 @@ pub(crate) enum Next {
     BringToRest(ServerId),
     /// The server that looked a client up is lost: the client is told, and leaves.
     TellLost(ClientId),
+    /// A client that has waited for a lookup is looked up without one: somebody else has asked.
+    LookUp(ClientId),
     /// A server that never had a socket is gone.
     Forget(ServerId),
 }

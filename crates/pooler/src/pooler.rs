@@ -286,6 +286,7 @@ impl Pooler {
                 Next::BringToRest(id) if self.servers.get(id).is_some() => self.task_moves(id, out),
                 Next::BringToRest(_) => {}
                 Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
+                Next::LookUp(id) => self.look_up_again(id, out),
                 Next::Forget(id) => self.server_closed(id, true, out),
             }
         }

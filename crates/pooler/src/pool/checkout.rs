@@ -63,7 +63,7 @@ impl Pooler {
             if !pool.gives() || tested || pool.idle.is_empty() {
                 return;
             }
-            let Some(client) = self.next_to_serve(pool_id, out) else {
+            let Some(client) = self.next_to_serve(pool_id) else {
                 return;
             };
             match self.take_idle(pool_id, out) {
@@ -107,12 +107,13 @@ impl Pooler {
 
     /// The client that has waited longest. Whose user has become known meanwhile needs no server for
     /// a lookup any more, and goes on.
-    fn next_to_serve(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ClientId> {
+    fn next_to_serve(&mut self, pool_id: PoolId) -> Option<ClientId> {
         loop {
             let client = self.next_waiter(pool_id)?;
-            if !self.pools.at(pool_id).key.lookups || !self.is_known_by_now(client, out) {
+            if !self.pools.at(pool_id).key.lookups || !self.is_known_by_now(client) {
                 return Some(client);
             }
+            self.next.note(Next::LookUp(client));
         }
     }
 
@@ -180,7 +181,7 @@ impl Pooler {
         }
         if !held
             && !pool.waiting.is_empty()
-            && let Some(client) = self.next_to_serve(pool_id, out)
+            && let Some(client) = self.next_to_serve(pool_id)
         {
             return self.serve(client, id, out);
         }
