@@ -187,15 +187,20 @@ def test_the_log_as_json(make_howdah):
 
 
 def test_strangers_fill_no_log(make_howdah):
-    """Lines about clients that are not logged in are counted beyond a rate, others are written."""
-    howdah = make_howdah(log_strangers_rate=5)
+    """Lines about clients that are not logged in are counted beyond a rate, others are written. So
+    are refused logins, which the rest do not crowd out."""
+    howdah = make_howdah(log_strangers_rate=5, auth_type="plain", secrets={"postgres": "secret"})
     for number in range(60):
         refused(howdah, user=f"nobody{number}", database="pgbouncer")
-    told = r"WARNING (\d+) lines about clients that were not logged in were left out "
+        if number in (30, 50):
+            refused(howdah, password="wrong")
+    told = (r"WARNING (\d+) lines about clients that were not logged in were left out, "
+            r"\d+ of them about refused logins")
+    assert len(re.findall("ERROR .* password authentication failed", howdah.log())) == 2
 
     def found():
         # It is told with the first line of another second.
-        one_query(howdah)
+        one_query(howdah, password="secret")
         return re.search(told, howdah.log())
     assert int(machine.wait_until(found, "the number of lines")[1]) > 10
     howdah.wait_for_log(r"postgres/postgres@.* closing because: client")

@@ -83,7 +83,8 @@ def test_require_auth_with_postgresql(make_howdah, own_postgres):
 def test_a_password_without_user_is_nobodys(make_howdah, own_postgres):
     """As with PgBouncer, it does not take the place of what the user list has."""
     own_postgres.sql("create role listed login password 'secret'")
-    own_postgres.write_hba("local all all trust", "host all all all scram-sha-256")
+    own_postgres.write_hba("local all all trust", "host all postgres all trust",
+                           "host all all all scram-sha-256")
     own_postgres.reload()
     at = f"host={own_postgres.host} port={own_postgres.port} dbname=postgres"
     howdah = make_howdah(auth_type="plain", secrets={"listed": "secret"},

@@ -274,8 +274,8 @@ globals! {
     log_stats: bool = "1", G, G, reload, Built,
         "Logs a line of statistics every stats_period.";
     log_strangers_rate: u32 = "500", G, NOWHERE, reload, Built,
-        "How many lines of the log a second may be about clients that have not proved who they are. Of \
-         more, only the number is told; 0 writes all.";
+        "How many lines of the log a second may be about clients that have not proved who they are; as \
+         many again may be about refused logins. Of more, only the number is told; 0 writes all.";
     logfile: String = "", G, G, reload, Built,
         "The file to log to; opened anew at reload.";
     login_notify_message: String = "", G, NOWHERE, reload, Built,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::config::{Globals, LogFormat};
-use howdah_pooler::note::{LINE_MAX, Level, Note};
+use howdah_pooler::note::{Cause, LINE_MAX, Level, Note};
 use howdah_pooler::queries::slow::{SlowQuery, Value};
 use jiff::tz::TimeZone;
 
@@ -37,28 +37,41 @@ struct Strangers {
     most: u32,
     /// The second at hand, and lines written in it.
     second: i64,
-    written: u32,
+    written: Lines<u32>,
     /// Lines not written, and not told of.
-    left_out: u64,
+    left_out: Lines<u64>,
+}
+
+/// Those about refused logins, and all others: neither crowd the other out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Lines<T> {
+    refused: T,
+    others: T,
 }
 
 impl Strangers {
     /// A line comes in that second. `None` if it is not to be written; else how many before it were
     /// not, if that is to be told now.
-    fn admits(&mut self, second: i64, stranger: bool) -> Option<u64> {
+    fn admits(&mut self, second: i64, cause: Cause) -> Option<Lines<u64>> {
         let begins = second != self.second;
         if begins {
-            (self.second, self.written) = (second, 0);
+            (self.second, self.written) = (second, Lines::default());
         }
-        if stranger && self.most > 0 && self.written >= self.most {
-            self.left_out += 1;
-            return None;
+        let counts = match cause {
+            Cause::Known => None,
+            Cause::Stranger => Some((&mut self.written.others, &mut self.left_out.others)),
+            Cause::Refused => Some((&mut self.written.refused, &mut self.left_out.refused)),
+        };
+        if let Some((written, left_out)) = counts {
+            if self.most > 0 && *written >= self.most {
+                *left_out += 1;
+                return None;
+            }
+            *written += 1;
         }
-        self.written += u32::from(stranger);
-        Some(if begins {
-            std::mem::take(&mut self.left_out)
-        } else {
-            0
+        Some(match begins {
+            true => std::mem::take(&mut self.left_out),
+            false => Lines::default(),
         })
     }
 }
@@ -189,14 +202,16 @@ impl Log {
             return;
         }
         let now = jiff::Timestamp::now();
-        let Some(left_out) = self.strangers().admits(now.as_second(), note.stranger) else {
+        let Some(left_out) = self.strangers().admits(now.as_second(), note.cause) else {
             return;
         };
         let now = now.to_zoned(self.shared.zone.clone());
-        if left_out > 0 {
+        if left_out != Lines::default() {
+            let all = left_out.refused + left_out.others;
             let text = format!(
-                "{left_out} lines about clients that were not logged in were left out \
-                 (log_strangers_rate)"
+                "{all} lines about clients that were not logged in were left out, {} of them about \
+                 refused logins (log_strangers_rate)",
+                left_out.refused
             );
             let left_out = Note::new(Level::Warning, text);
             self.write_at(&now, &left_out, |time, pid| {
@@ -395,22 +410,31 @@ mod tests {
             most: 2,
             ..Strangers::default()
         };
+        use Cause::{Known, Refused, Stranger};
         let lines = [
-            (1, true),
-            (1, true),
-            (1, true),
-            (1, true),
-            (1, false),
-            (2, false),
-            (2, true),
+            (1, Stranger),
+            (1, Stranger),
+            (1, Stranger),
+            (1, Refused),
+            (1, Stranger),
+            (1, Refused),
+            (1, Refused),
+            (1, Known),
+            (2, Known),
+            (2, Stranger),
         ];
-        let seen = lines.map(|(second, stranger)| strangers.admits(second, stranger));
+        let seen = lines.map(|(second, cause)| strangers.admits(second, cause));
+        let none = Some(Lines::default());
+        let told = Some(Lines {
+            refused: 1,
+            others: 2,
+        });
         assert_eq!(
             seen,
-            [Some(0), Some(0), None, None, Some(0), Some(2), Some(0)]
+            [none, none, None, none, None, none, None, none, told, none]
         );
         strangers.most = 0;
-        assert_eq!([0; 9].map(|_| strangers.admits(3, true)), [Some(0); 9]);
+        assert_eq!([0; 9].map(|_| strangers.admits(3, Stranger)), [none; 9]);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use hashbrown::{HashMap, HashSet};
 use crate::config::nanos;
 use crate::event::{Action, Out, Peer, Question, Time};
 use crate::limits;
+use crate::limits;
 use crate::mail::ToBroker;
-use crate::note::{Level, Note};
+use crate::note::{Cause, Level, Note};
 use crate::orders::Ending;
 use crate::pool::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -325,10 +326,12 @@ impl Pooler {
                 "cleaning up idle pool {}/{}",
                 pool.key.database, pool.key.user
             );
-            out.note(Note {
-                stranger: stray,
-                ..Note::new(Level::Log, text)
-            });
+            let cause = match stray {
+                true => Cause::Stranger,
+                false => Cause::Known,
+            };
+            let level = Level::Log;
+            out.note(Note { level, text, cause });
             self.pools.remove(id);
         }
     }

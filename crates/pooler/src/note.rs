@@ -43,8 +43,20 @@ pub struct Note {
     pub level: Level,
     /// The whole text, its `C-0x...: db/user@host:port` prefix included.
     pub text: String,
-    /// It is about a client that has not proved who it is: anybody can cause any number of those.
-    pub stranger: bool,
+    /// Who can cause it.
+    pub cause: Cause,
+}
+
+/// Who can cause a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// Not everybody.
+    Known,
+    /// A client that has not proved who it is: anybody can cause any number of those.
+    Stranger,
+    /// Likewise, and the client was refused as the user that it said to be: guessed passwords are
+    /// found by such records, and other strangers' must not crowd them out.
+    Refused,
 }
 
 impl Note {
@@ -53,7 +65,7 @@ impl Note {
         Note {
             level,
             text: text.into(),
-            stranger: false,
+            cause: Cause::Known,
         }
     }
 

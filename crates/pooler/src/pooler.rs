@@ -21,7 +21,7 @@ use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moving::Moves;
 use crate::next::{Next, Upcoming};
-use crate::note::{Level, Note};
+use crate::note::{Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
 use crate::peer::Peering;
 use crate::pool::{PoolKey, Pools};
@@ -486,12 +486,13 @@ impl Pooler {
             name(&client.user, "(nouser)"),
             crate::place::remote(&client.ends),
         );
-        let stranger = !client.welcomed;
-        out.note(Note {
-            level,
-            text,
-            stranger,
-        });
+        let proves = matches!(client.state(), State::Login(_) | State::Lookup);
+        let cause = match client.welcomed {
+            true => Cause::Known,
+            false if proves && level <= Level::Warning => Cause::Refused,
+            false => Cause::Stranger,
+        };
+        out.note(Note { level, text, cause });
     }
 
     /// Logs something about a server.
@@ -509,12 +510,11 @@ impl Pooler {
             server.number, key.database, key.user
         );
         // It was opened for who has proved nothing, in a database that may not exist.
-        let stranger = key.lookups && pool.is_untried();
-        out.note(Note {
-            level,
-            text,
-            stranger,
-        });
+        let cause = match key.lookups && pool.is_untried() {
+            true => Cause::Stranger,
+            false => Cause::Known,
+        };
+        out.note(Note { level, text, cause });
     }
 
     /// True if the log takes records of this level.

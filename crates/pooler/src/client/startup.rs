@@ -547,7 +547,7 @@ impl Pooler {
         // they have proved to be one.
         let exempt = console && !stranger && self.consoles.proof_begins(id);
         let of_console = match globals.max_db_client_connections {
-            0 if stranger => globals.max_client_conn,
+            0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
         let bounds = ClientBounds {
