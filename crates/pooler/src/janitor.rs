@@ -6,7 +6,6 @@ use hashbrown::{HashMap, HashSet};
 use crate::config::nanos;
 use crate::event::{Action, Out, Peer, Question, Time};
 use crate::limits;
-use crate::limits;
 use crate::mail::ToBroker;
 use crate::note::{Cause, Level, Note};
 use crate::orders::Ending;
