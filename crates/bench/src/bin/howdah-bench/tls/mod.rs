@@ -103,10 +103,17 @@ impl Run<'_> {
     }
 
     fn figure(&self, cell: &Cell, who: Who, started: &mut Started) -> io::Result<f64> {
-        let target = match started.entry((who, cell.shape)) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(subject::start(who, cell.shape, self)?),
+        // An echo has nothing to serve: a storm that breaks on one is beside Howdah's load.
+        let serves = match &cell.what {
+            What::Storm(_) if who == Who::Echo => Who::Howdah,
+            _ => who,
         };
+        for needed in [who, serves] {
+            if let Entry::Vacant(entry) = started.entry((needed, cell.shape)) {
+                entry.insert(subject::start(needed, cell.shape, self)?);
+            }
+        }
+        let (target, serving) = (&started[&(who, cell.shape)], &started[&(serves, cell.shape)]);
         match &cell.what {
             What::Cpu(..) => {
                 let load = self.load(cell, who)?;
@@ -125,7 +132,8 @@ impl Run<'_> {
             }
             What::Storm(version) => {
                 let connector = Connector::new(*version, false)?;
-                storm::rise(self, &self.load(cell, who)?, target, &connector)
+                let load = self.load(cell, who)?;
+                storm::rise(self, &load, serving, target, &connector)
             }
             What::Memory(version) => {
                 let connector = Connector::new(*version, false)?;

@@ -49,7 +49,8 @@ pub fn markdown(facts: &[(&str, String)], measured: &Measured) -> String {
     text.push_str(
         "\nThe floor of a transaction is what a pooler without features takes in clear text, and what \
          TLS adds to an echo of the same bytes, once for each side; of a login or of memory, the echo \
-         itself. Where it is above what is to be reached, 1.1 of the floor is.\n",
+         itself; of a storm, what the load's clients feel where the storm breaks on the echo, a process of its \
+         own. Where it is above what is to be reached, 1.1 of the floor is.\n",
     );
     text
 }

@@ -22,10 +22,16 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// A storm that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// By how many milliseconds the 99th percentile of the load's transactions rises while many shake hands.
-/// The load offers half of what the pooler can do.
-pub fn rise(run: &Run, load: &Load, target: &Running, connector: &Connector) -> io::Result<f64> {
-    let capacity = load.run(run.machine, run.postgres, target)?.tps;
+/// By how many milliseconds the 99th percentile of the load's transactions rises while many shake hands
+/// with `target`. The load offers half of what the pooler can do.
+pub fn rise(
+    run: &Run,
+    load: &Load,
+    serving: &Running,
+    target: &Running,
+    connector: &Connector,
+) -> io::Result<f64> {
+    let capacity = load.run(run.machine, run.postgres, serving)?.tps;
     let prefix = format!("storm-{}", target.port());
     let flags = vec![
         "-l".to_owned(),
@@ -48,7 +54,7 @@ pub fn rise(run: &Run, load: &Load, target: &Running, connector: &Connector) -> 
             let streams = shake_hands(streams)?;
             Ok::<_, io::Error>((began, SystemTime::now(), streams))
         });
-        let reading = load.run(run.machine, run.postgres, target);
+        let reading = load.run(run.machine, run.postgres, serving);
         (storm.join(), reading)
     });
     reading?;
