@@ -14,6 +14,7 @@ use howdah_pooler::limits;
 use howdah_pooler::tls::TlsStart;
 
 use crate::driver::Key;
+use crate::sockets::earliest;
 use crate::tls::session::{Opened, Step};
 use crate::tls::{Contexts, TlsLibrary, TlsSession};
 
@@ -47,6 +48,8 @@ pub(crate) struct Sessions {
     sessions: Vec<Option<Held>>,
     /// Handshakes that can go on.
     line: VecDeque<Key>,
+    /// None of them goes on before.
+    rests_until: Time,
     /// At most so many handshakes of clients are under way.
     most: usize,
     /// So many are.
@@ -107,6 +110,7 @@ impl Default for Sessions {
             library: Arc::new(Contexts::default()),
             sessions: Vec::new(),
             line: VecDeque::new(),
+            rests_until: Time(0),
             most: limits::HANDSHAKES,
             under_way: 0,
             awaited: VecDeque::new(),
@@ -229,10 +233,12 @@ impl Sessions {
         })
     }
 
-    /// When [`Sessions::give_up`] may have somebody.
+    /// When [`Sessions::give_up`] may have somebody, or handshakes that rest go on.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let (since, _) = self.awaited.front().filter(|_| !self.waiting.is_empty())?;
-        Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
+        let awaited = self.awaited.front().filter(|_| !self.waiting.is_empty());
+        let gives_up = awaited.map(|(since, _)| Time(since.0 + limits::HANDSHAKE_PATIENCE_NS));
+        let goes_on = (!self.line.is_empty()).then_some(self.rests_until);
+        earliest(gives_up, goes_on)
     }
 
     /// A handshake is not under way any more.
@@ -300,17 +306,25 @@ impl Sessions {
         }
     }
 
-    /// Handshakes wait for their turn.
-    pub(crate) fn are_waiting(&self) -> bool {
-        !self.line.is_empty() || self.under_way < self.most && !self.waiting.is_empty()
+    /// Handshakes wait for their turn, which is now.
+    pub(crate) fn are_waiting(&self, now: Time) -> bool {
+        let goes_on = !self.line.is_empty() && now >= self.rests_until;
+        goes_on || self.under_way < self.most && !self.waiting.is_empty()
     }
 
     /// Whose handshake may take a step now: `taken` have in this turn, which `spent` nanoseconds.
-    pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64) -> Option<Key> {
-        if taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
+    pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64, now: Time) -> Option<Key> {
+        if now < self.rests_until || taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
             return None;
         }
         self.line.pop_front()
+    }
+
+    /// Others are served at the same time, so handshakes get half of the worker's time at most: the next
+    /// step comes after as long a rest as the last one took. In that rest the core is PostgreSQL's, or
+    /// whoever needs it.
+    pub(crate) fn rest_after(&mut self, began: Time, ended: Time) {
+        self.rests_until = Time(ended.0 + ended.0.saturating_sub(began.0));
     }
 
     /// One step of a handshake, and what is to be said.
@@ -413,5 +427,29 @@ pub(crate) fn broken(peer: Peer, why: &str) -> String {
     match peer {
         Peer::Client(_) => format!("TLS error: {why}"),
         Peer::Server(_) => format!("server TLS error: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_rest_as_long_as_they_worked_while_others_are_served() {
+        let mut sessions = Sessions::default();
+        let key = Key {
+            slot: 7,
+            generation: 0,
+        };
+        sessions.line.extend([key, key]);
+        assert!(sessions.are_waiting(Time(500)));
+        assert_eq!(sessions.next_in_line(0, 0, Time(500)), Some(key));
+        sessions.rest_after(Time(500), Time(900));
+        assert!(!sessions.are_waiting(Time(1299)));
+        assert_eq!(sessions.next_in_line(0, 0, Time(1299)), None);
+        assert_eq!(sessions.deadline(), Some(Time(1300)));
+        assert!(sessions.are_waiting(Time(1300)));
+        assert_eq!(sessions.next_in_line(0, 0, Time(1300)), Some(key));
+        assert_eq!(sessions.deadline(), None, "nobody is in the line");
     }
 }

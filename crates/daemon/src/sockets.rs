@@ -76,6 +76,8 @@ pub struct Sockets<D> {
     now: Time,
     /// Steps of handshakes taken in this turn.
     steps: usize,
+    /// A server has sent something since the last step of a handshake.
+    served: bool,
 }
 
 #[derive(Default)]
@@ -101,6 +103,7 @@ impl<D: Driver> Sockets<D> {
             awaited: Vec::new(),
             now,
             steps: 0,
+            served: false,
         }
     }
 
@@ -135,7 +138,7 @@ impl<D: Driver> Sockets<D> {
     /// the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
-        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting() {
+        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting(self.now) {
             true => earliest(deadline, self.deadline()),
             false => Some(Time(0)),
         };
@@ -427,6 +430,7 @@ impl<D: Driver> Sockets<D> {
                 }) if !flags.lost
                     && matches!(stage, Stage::Open | Stage::Detaching | Stage::Leaving) =>
                 {
+                    self.served |= matches!(peer, Peer::Server(_));
                     if !flags.secure {
                         return Some(Happening::Received(*peer, chunk));
                     }
@@ -678,10 +682,14 @@ impl<D: Driver> Sockets<D> {
         if !self.happened.is_empty() {
             return Some(());
         }
-        let spent = self.driver.now().0.saturating_sub(self.now.0);
-        let key = self.sessions.next_in_line(self.steps, spent)?;
+        let begins = self.driver.now();
+        let spent = begins.0.saturating_sub(self.now.0);
+        let key = self.sessions.next_in_line(self.steps, spent, begins)?;
         self.steps += 1;
         self.shake(key);
+        if std::mem::take(&mut self.served) {
+            self.sessions.rest_after(begins, self.driver.now());
+        }
         Some(())
     }
 
