@@ -113,7 +113,10 @@ impl Run<'_> {
                 entry.insert(subject::start(needed, cell.shape, self)?);
             }
         }
-        let (target, serving) = (&started[&(who, cell.shape)], &started[&(serves, cell.shape)]);
+        let (target, serving) = (
+            &started[&(who, cell.shape)],
+            &started[&(serves, cell.shape)],
+        );
         match &cell.what {
             What::Cpu(..) => {
                 let load = self.load(cell, who)?;
