@@ -1046,6 +1046,26 @@ def test_ever_more_settings(pool):
         assert other.value("select length(coalesce(current_setting('app.long', true), ''))") == "0"
 
 
+def test_hostile_amounts(pool):
+    """A client that leaves ten thousand things, or may have set a hundred thousand, keeps one server;
+    the others are served."""
+    howdah = pool(2)
+    with howdah.connect() as client, howdah.connect() as other:
+        for first in range(0, 10_000, 500):
+            client.rows("".join(f"prepare p{n} as select {n};" for n in range(first, first + 500)))
+        howdah.wait_for_pool(sv_pinned=1)
+        assert client.value("execute p9999") == "9999"
+        assert other.value("select count(*) from pg_prepared_statements where from_sql") == "0"
+        client.rows("discard all")
+        howdah.wait_for_pool(sv_pinned=0)
+        many = "".join(f"set app.n{n} = 1;" for n in range(100_000))
+        assert client.error(query("select 1/0;" + many))["C"] == "22012"
+        assert other.value("select 1") == "1"
+        assert client.value("select coalesce(current_setting('app.n1', true), '')") == ""
+        client.rows("discard all")
+        howdah.wait_for_pool(sv_pinned=0)
+
+
 # The other two ----------------------------------------------------------------------------------
 
 def test_discard(pool):
