@@ -97,6 +97,11 @@ need_promtool() {
   have promtool || install_debian "promtool" prometheus || say "The checks by promtool will be skipped"
 }
 
+# GnuTLS's client, for tests/test_tls_clients.py, which skips what needs it without.
+need_gnutls() {
+  have gnutls-cli || install_debian "GnuTLS's client" gnutls-bin || say "Tests of GnuTLS will be skipped"
+}
+
 # A Python environment with tests/requirements.txt, kept until that file changes.
 need_python() {
   python=$root/target/python

@@ -360,6 +360,32 @@ def test_takeover_timeout(make_howdah):
             machine.end(old)
 
 
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_takeover_waits_for_nobody_who_does_not_read(make_howdah, postgres, mode):
+    """Though all of an answer was relayed, and little of it is left. Who has read follows."""
+    howdah = make_howdah(pool_mode=mode, suspend_timeout="600")
+    with wire.Wire(howdah.socket_path) as slow, howdah.connect() as other:
+        slow.login()
+        # More than the kernel takes in, and less than what we call too much.
+        size = 320_000
+        slow.send(query(f"select repeat('s', {size}) /* much */"))
+        machine.wait_until(lambda: postgres.value(
+            "select count(*) from pg_stat_activity where query like '%/* much */' "
+            "and pid <> pg_backend_pid() and state = 'idle'") == "1", "the answer")
+        assert 0 < slow.waiting() < size
+        old = begin_takeover(howdah)
+        try:
+            howdah.wait_for_log("took over 1 clients")
+            assert other.value("select 'served'") == "served"
+            assert old.poll() is None and slow.waiting() < size
+            row = next(got.row() for got in slow.read_until() if got.tag == "D")
+            assert len(row[0]) == size
+            assert old.wait(15) == 0
+            assert slow.value("select 'follows'") == "follows"
+        finally:
+            machine.end(old)
+
+
 def test_takeover_in_the_middle_of_a_login(make_howdah):
     """Who takes long to prove who it is stays where it is, as who is in a transaction does."""
     howdah = make_howdah(auth_type="plain", workers=2)

@@ -14,9 +14,11 @@ import psycopg
 import pytest
 
 from harness import certificates, machine, wire
+from harness.certificates import listener
 from harness.load import Load
 from harness.logins import refusal
-from harness.scripted import ScriptedServer, welcome
+from harness.scripted import ScriptedServer, answer, welcome
+from harness.tls_clients import OpenSsl
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -35,13 +37,6 @@ def site(authority):
 def other_authority(scratch):
     """One that nobody trusts."""
     return certificates.Authority(scratch, "stranger", subject="/CN=Stranger")
-
-
-def listener(certificate, authority, mode="require", **settings):
-    """Settings of a Howdah whose clients have TLS."""
-    return {"client_tls_sslmode": mode, "client_tls_key_file": certificate.key,
-            "client_tls_cert_file": certificate.chain,
-            "client_tls_ca_file": authority.certificate, **settings}
 
 
 def trusting(authority, certificate=None, version=None, alpn=None):
@@ -125,6 +120,37 @@ def test_required_protocols(make_howdah, authority, site):
     howdah.connect(tls=trusting(authority, version="1.3")).close()
     with pytest.raises(ssl.SSLError):
         howdah.connect(tls=trusting(authority, version="1.2"))
+
+
+def test_suites(make_howdah, tls_postgres, authority, site):
+    """Versions, ciphers and TLS 1.3's suites, on both sides."""
+    suite, cipher = "TLS_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"
+    own = listener(site, authority, client_tls13_ciphers=suite, client_tls_ciphers=cipher)
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require",
+                         server_tls13_ciphers=suite, **own)
+    for version, expected in (("1.2", cipher), ("1.3", suite)):
+        with howdah.connect(tls=trusting(authority, version=version)) as client:
+            assert client.socket.cipher()[0] == expected
+            of_server = "select cipher from pg_stat_ssl where pid = pg_backend_pid()"
+            assert client.value(of_server) == suite
+    howdah.console("SET server_tls_protocols = 'tlsv1.2'")
+    howdah.console(f"SET server_tls_ciphers = '{cipher}'")
+    with howdah.connect(tls=trusting(authority)) as client:
+        machine.wait_until(lambda: client.value(of_server) == cipher, "the other cipher")
+
+
+def test_check_tells_what_is_in_force_instead(make_howdah, authority, site):
+    """Where the library has no word for a setting; one that is nonsense is refused."""
+    ciphers = "HIGH:!aNULL:@SECLEVEL=1"
+    howdah = make_howdah(start=False, **listener(site, authority, client_tls_ciphers=ciphers))
+    code, said = howdah.check()
+    assert code == 0
+    if "libssl" not in machine.run(["ldd", howdah.program], as_user=False):
+        assert (f"WARNING client_tls_ciphers = {ciphers}: @SECLEVEL=1 is OpenSSL's alone; in force: "
+                "HIGH:!aNULL") in said, said
+    howdah.write(client_tls_ciphers="NONSENSE")
+    code, said = howdah.check()
+    assert code == 1 and "failed to set ciphers: client_tls_ciphers = NONSENSE" in said, said
 
 
 def test_old_versions_on_demand(make_howdah, authority, site):
@@ -573,6 +599,21 @@ def test_reload_of_certificates(make_howdah, scratch, authority):
         assert client.value("select 1") == "1"
 
 
+def test_replaced_files_are_noticed(make_howdah, scratch, authority):
+    """Without a RELOAD; what does not fit changes nothing, and is told."""
+    folder = machine.folder(scratch, "replaced")
+    first, second = authority.issue(), authority.issue(kind="rsa")
+    files = copied(first, folder)
+    howdah = make_howdah(**listener(files, authority))
+    with howdah.connect(tls=trusting(authority)) as client:
+        shutil.copy(second.chain, files.chain)
+        howdah.wait_for_log("TLS setup failed: .*does not fit", seconds=20)
+        assert served(howdah) == first.der()
+        shutil.copy(second.key, files.key)
+        machine.wait_until(lambda: served(howdah) == second.der(), "the second certificate", 20)
+        assert client.value("select 1") == "1"
+
+
 def test_reload_with_unusable_certificates_changes_nothing(make_howdah, scratch, authority):
     """A file that asks for certificates instead of passwords: either both change, or nothing."""
     howdah = make_howdah(**listener(authority.issue(), authority, auth_type="scram-sha-256"))
@@ -609,7 +650,12 @@ def test_set(make_howdah, authority, other_authority, site):
     """SET of single files, as PgBouncer's users do it: the old pair serves until both fit."""
     howdah = make_howdah(**listener(site, authority))
     new = other_authority.issue()
-    howdah.console(f"SET client_tls_key_file = '{new.key}'")
+    with wire.connect(howdah.socket_path, user="admin", database="pgbouncer",
+                      password="secret") as console:
+        got = console.ask(wire.query(f"SET client_tls_key_file = '{new.key}'"))
+        notices = [message.fields()["M"] for message in got if message.tag == "N"]
+        assert len(notices) == 1 and "TLS setup failed" in notices[0], got
+        assert "does not fit" in notices[0]
     assert served(howdah) == site.der()
     howdah.console(f"SET client_tls_cert_file = '{new.chain}'")
     machine.wait_until(lambda: served(howdah) == new.der(), "the new certificate")
@@ -666,6 +712,27 @@ def test_no_resumption_with_certificates(shared_howdah, authority, site, version
     session, _ = comes_again(howdah, context)
     assert not session.has_ticket
     assert not comes_again(howdah, context, session)[1]
+
+
+def goes_along(howdah):
+    """Skips the rest where clients with TLS stay with their process: OpenSSL's sessions do."""
+    if "libssl" in machine.run(["ldd", howdah.program], as_user=False):
+        pytest.skip("this build is by OpenSSL, whose sessions do not travel")
+    return howdah
+
+
+def test_takeover_by_openssl(make_howdah, authority, site):
+    """Its sessions stay, and the log says so."""
+    howdah = make_howdah(**listener(site, authority))
+    if "libssl" not in machine.run(["ldd", howdah.program], as_user=False):
+        pytest.skip("this build is by AWS-LC")
+    with howdah.connect(tls=trusting(authority)) as client:
+        old = take_over(howdah, wait=False)
+        howdah.wait_for_log("clients with TLS stay here until they leave")
+        assert client.value("select 'stays'") == "stays"
+        with howdah.connect(tls=trusting(authority)) as other:
+            assert other.value("select 'new'") == "new"
+    assert old.wait(15) == 0, howdah.said()
 
 
 def take_over(howdah, wait=True):
@@ -733,8 +800,9 @@ class PiecemealSocket:
 def test_takeover_takes_tls_clients(make_howdah, tls_postgres, authority, site, version):
     """With what they have sent of a record, and all that is known of their sessions; those in
     transactions and those that are slow to read follow later."""
-    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="require", pool_mode="transaction",
-                         **listener(site, authority))
+    howdah = goes_along(make_howdah(
+        postgres=tls_postgres, server_tls_sslmode="require", pool_mode="transaction",
+        **listener(site, authority)))
     context = trusting(authority, version=version)
     large = "select repeat('l', 3000000)"
     with howdah.connect(tls=context) as idle, howdah.connect(tls=Piecemeal(context)) as halved, \
@@ -789,7 +857,7 @@ def test_takeover_into_stricter_settings(make_howdah, tls_postgres, mode):
 
 def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):
     """What was packed is unpacked where it came from."""
-    howdah = make_howdah(workers=2, **listener(site, authority))
+    howdah = goes_along(make_howdah(workers=2, **listener(site, authority)))
     with howdah.connect(tls=trusting(authority)) as client:
         config = os.path.join(howdah.folder, "other.ini")
         text = open(howdah.ini_path).read()
@@ -805,7 +873,7 @@ def test_takeover_of_tls_clients_that_fails_late(make_howdah, authority, site):
 
 def test_takeover_to_where_tls_is_switched_off(make_howdah, authority, site):
     """Sessions live on, as by a RELOAD."""
-    howdah = make_howdah(**listener(site, authority))
+    howdah = goes_along(make_howdah(**listener(site, authority)))
     with howdah.connect(tls=trusting(authority)) as client:
         howdah.write(client_tls_sslmode="disable")
         take_over(howdah)
@@ -816,7 +884,7 @@ def test_takeover_to_where_tls_is_switched_off(make_howdah, authority, site):
 
 def test_takeover_by_another_library(make_howdah, system_programs, authority, site):
     """What the one has packed the other can't read: clients with TLS stay, and the log says so."""
-    howdah = make_howdah(**listener(site, authority))
+    howdah = goes_along(make_howdah(**listener(site, authority)))
     with howdah.connect(tls=trusting(authority)) as client:
         child = machine.spawn(
             [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
@@ -886,70 +954,11 @@ def test_a_database_wants_tls_where_there_is_none(make_howdah):
 
 # Clients: long streams ----------------------------------------------------------------------------
 
-class KeyUpdater:
-    """OpenSSL's client, which can have both sides take new keys."""
-
-    def __init__(self, howdah, authority):
-        command = ["openssl", "s_client", "-connect", f"{howdah.host}:{howdah.port}", "-tls1_3",
-                   "-starttls", "postgres", "-CAfile", authority.certificate]
-        self.child = machine.spawn(command, as_user=False, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.seen = bytearray()
-
-    def __enter__(self):
-        while b"---\nread R BLOCK" not in self.seen and b"Verify return code" not in self.seen:
-            self._fill()
-        self._say(wire.startup("postgres", "postgres"))
-        self._fill_until(b"Z\0\0\0\x05I")
-        return self
-
-    def __exit__(self, *error):
-        self.child.kill()
-        self.child.wait()
-
-    def _fill(self):
-        data = os.read(self.child.stdout.fileno(), 65536)
-        assert data, bytes(self.seen[-2000:])
-        self.seen.extend(data)
-
-    def _fill_until(self, end):
-        """Reads up to what it has not seen before."""
-        times = self.seen.count(end)
-        while self.seen.count(end) == times:
-            self._fill()
-
-    def _say(self, data):
-        self.child.stdin.write(data)
-        self.child.stdin.flush()
-
-    def update(self, both=True):
-        """New keys for what it says, or for both sides."""
-        self._say(b"K\n" if both else b"k\n")
-        # What it reads together with the command would be taken for part of that.
-        self._fill_until(b"KEYUPDATE")
-
-    def ask(self, text):
-        """A query, and its answer."""
-        # A Query's Q would have it quit.
-        self._say(wire.parse(text) + wire.bind() + wire.execute() + wire.sync())
-        self._fill_until(b"Z\0\0\0\x05I")
-
-
-def test_keys_are_updated(shared_howdah, authority, site):
-    """The client has both sides take new keys, again and again, between its queries."""
-    howdah = shared_howdah(**listener(site, authority))
-    with KeyUpdater(howdah, authority) as client:
-        for _ in range(20):
-            client.update()
-            client.ask("select repeat('k', 50000)")
-        assert client.seen.count(b"k") > 20 * 50_000
-
-
 def test_keys_are_updated_after_a_takeover(make_howdah, authority, site):
     """In both directions, also when one update was asked for and not answered before."""
-    howdah = make_howdah(**listener(site, authority))
-    with KeyUpdater(howdah, authority) as client:
-        client.update()
+    howdah = goes_along(make_howdah(**listener(site, authority)))
+    with OpenSsl(howdah, authority, "-tls1_3") as client:
+        client.shake_hands().login().update()
         client.ask("select repeat('k', 50000)")
         for both in (True, False, True):
             client.update()
@@ -962,10 +971,34 @@ def test_keys_are_updated_after_a_takeover(make_howdah, authority, site):
 
 # Clients: bad input -----------------------------------------------------------------------------
 
+def half_way(raw, context):
+    """The first flight of each side, and half of the client's second."""
+    raw.send(wire.ssl_request())
+    assert raw.read_bytes(1) == b"S"
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    raw.send(outgoing.read())
+    while not outgoing.pending:
+        incoming.write(raw.socket.recv(65536))
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+    last = outgoing.read()
+    raw.send(last[:len(last) // 2])
+    return raw
+
+
 def test_stalled_handshakes(make_howdah, authority, site):
     """Who begins and says no more is closed after client_login_timeout; others are served."""
     howdah = make_howdah(client_login_timeout="1", **listener(site, authority))
-    stalled = [howdah.raw() for _ in range(4)]
+    stalled = [half_way(howdah.raw(), trusting(authority, version=version))
+               for version in ("1.2", "1.3")]
+    # One whose session stands, and who says nothing in it.
+    stalled.append(howdah.raw().start_tls(trusting(authority)))
+    stalled = [howdah.raw() for _ in range(4)] + stalled
     hello = client_hello(trusting(authority))
     stalled[0].send(wire.ssl_request())
     stalled[1].send(wire.ssl_request())
@@ -1103,7 +1136,11 @@ def test_garbage(shared_howdah, authority, site, what, direct):
         assert other.value("select 1") == "1"
 
 
-def test_garbage_in_a_session(shared_howdah, authority, site):
+@pytest.mark.parametrize("what", [
+    b"\x17\x03\x03\x00\x20" + bytes(32), b"\x17\x03\x03\xff\xff" + bytes(70000),
+    b"\x15\x03\x03\x00\x02\x02\x28", wire.query("select 1")],
+    ids=["sealed by nobody", "a record too long", "an alert in clear text", "clear text"])
+def test_garbage_in_a_session(shared_howdah, authority, site, what):
     """So does a record that was not sealed with the session's keys; its transaction is undone."""
     howdah = shared_howdah(**listener(site, authority))
     with howdah.connect(tls=trusting(authority)) as client:
@@ -1112,7 +1149,10 @@ def test_garbage_in_a_session(shared_howdah, authority, site):
         bare = socket.socket(fileno=os.dup(client.socket.fileno()))
         with bare:
             bare.settimeout(wire.SECONDS)
-            bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+            try:
+                bare.sendall(what)
+            except ConnectionError:
+                pass
             until_closed(bare)
     howdah.wait_for_pool("postgres", "postgres", cl_active=0,
                          sv_active=0)
@@ -1158,6 +1198,44 @@ def test_we_say_goodbye(make_howdah, authority, site):
     client.login()
     client.send(wire.terminate())
     assert client.socket.recv(100) == b""
+
+
+def thread_names(howdah):
+    """Of the process."""
+    tasks = f"/proc/{howdah.child.pid}/task"
+    return {open(f"{tasks}/{task}/comm").read().strip() for task in os.listdir(tasks)}
+
+
+@pytest.mark.parametrize("kind, elsewhere", [("rsa4096", True), ("rsa", False)])
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_large_keys_sign_elsewhere(make_howdah, authority, kind, elsewhere, version):
+    """On a thread of their own. Who says more meanwhile, or leaves, is met as otherwise."""
+    howdah = make_howdah(workers=2, **listener(authority.issue(kind=kind), authority))
+    context = trusting(authority, version=version)
+    hello = client_hello(context)
+    problems = []
+
+    def work():
+        try:
+            for _ in range(4):
+                with howdah.connect(tls=context, seconds=60) as client:
+                    assert client.value("select 'in'") == "in"
+        except Exception as problem:  # noqa: BLE001 - told below
+            problems.append(repr(problem))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for more in (b"", b"\x16\x03\x01\x00\x01\x00", bytes(30)) * 10:
+        with howdah.raw() as stranger:
+            stranger.send(wire.ssl_request())
+            assert stranger.read_bytes(1) == b"S"
+            stranger.send(hello + more)
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+    assert ("handshakes" in thread_names(howdah)) == elsewhere
+    howdah.wait_for_pool("postgres", "postgres", cl_active=0, sv_active=0)
 
 
 def test_many_clients_at_once(shared_howdah, authority, site):
@@ -1268,6 +1346,30 @@ def test_wrong_certificates_of_servers(make_howdah, own_postgres, authority, oth
     assert re.search(f"TLS handshake failed: .*({why})", howdah.log())
     assert int(own_postgres.value("select count(*) from pg_stat_activity "
                                   "where backend_type = 'client backend'")) == 1
+
+
+def test_the_systems_authorities(make_howdah, tls_postgres, authority, other_authority, monkeypatch):
+    """Without server_tls_ca_file they count, from where the library looks for them."""
+    at = f"host=localhost port={tls_postgres.port} dbname=postgres"
+    for trusted, known in ((authority, True), (other_authority, False)):
+        monkeypatch.setenv("SSL_CERT_FILE", trusted.certificate)
+        howdah = make_howdah(server_tls_sslmode="verify-full", query_wait_timeout="1",
+                             databases={"d": at})
+        if known:
+            with howdah.connect(database="d") as client:
+                assert client.rows(IN_USE)[0][0] == "t"
+        else:
+            with pytest.raises(wire.Refused) as refused:
+                howdah.connect(database="d")
+            assert "certificate verify failed" in refused.value.fields["D"]
+
+
+def test_servers_behind_unix_sockets(make_howdah, tls_postgres):
+    """There is no TLS, whatever the mode, as with libpq."""
+    howdah = make_howdah(server_tls_sslmode="verify-full", databases={
+        "d": f"host={tls_postgres.socket_folder} port={tls_postgres.port} dbname=postgres"})
+    with howdah.connect(database="d") as client:
+        assert client.rows(IN_USE)[0][0] == "f"
 
 
 def test_our_certificate(make_howdah, tls_postgres, authority):
@@ -1412,13 +1514,95 @@ def test_direct_tls_to_servers(make_howdah, authority, site, alpn):
             howdah.wait_for_log("without ALPN")
 
 
-@pytest.mark.parametrize("stage", ["request", "hello"])
-def test_servers_that_stall(make_howdah, stage):
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_of_servers(make_howdah, postgres, what):
+    """In place of a handshake: the login is refused with PostgreSQL's class of errors for that, and
+    other databases are served."""
+    def script(peer):
+        assert peer._exactly(8) == wire.ssl_request()
+        peer.send(b"S")
+        # Behind our hello: what comes before that was smuggled.
+        peer._exactly(5)
+        try:
+            peer.send(GARBAGE[what])
+            peer.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        until_closed(peer.socket)
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="prefer", query_wait_timeout="1", databases={
+            "d": f"host={server.host} port={server.port}",
+            "other": f"host={postgres.host} port={postgres.port} dbname=postgres"})
+        with howdah.connect(database="other") as other:
+            # Who comes first waits as long as may be, and is told why in the end.
+            with pytest.raises(wire.Refused) as refused:
+                howdah.connect(database="d")
+            detail = refused.value.fields["D"]
+            why = re.search("TLS handshake failed: .|server conn crashed[?] .*closed", detail)
+            assert why, detail
+            code, text = refusal(howdah, database="d")
+            assert code == "08006" and why.group() in text, (code, text)
+            assert other.value("select 1") == "1"
+
+
+@pytest.mark.parametrize("how", ["cut off", "reset", "close_notify", "garbage", "a record too long"])
+def test_servers_that_end(make_howdah, site, how):
+    """In the middle of an answer: the client is told, whichever way it was, and takes nothing for
+    whole."""
+    def script(peer):
+        secure(peer, site)
+        peer.startup()
+        peer.send(welcome())
+        peer.read_query()
+        whole = answer("half")
+        peer.send(whole[:whole.index(b"C\0\0\0\x0d")])
+        bare = socket.socket(fileno=os.dup(peer.socket.fileno()))
+        with bare:
+            if how == "close_notify":
+                peer.socket.unwrap()
+            elif how == "garbage":
+                bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+                until_closed(bare)
+            elif how == "a record too long":
+                bare.sendall(b"\x17\x03\x03\xff\xff" + bytes(70000))
+                until_closed(bare)
+            elif how == "reset":
+                bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.socket.close()
+
+    with ScriptedServer(script) as server:
+        howdah = make_howdah(server_tls_sslmode="require",
+                             databases={"d": f"host={server.host} port={server.port}"})
+        with howdah.connect(database="d") as client:
+            client.send(wire.query("x"))
+            got = client.read_to_end()
+        assert not [message for message in got if message.tag == "C"], got
+        assert got[-1].tag == "E" and got[-1].fields()["C"] == "08006", got
+        if how in ("garbage", "a record too long"):
+            howdah.wait_for_log("server TLS error")
+
+
+@pytest.mark.parametrize("stage", ["request", "hello", "flight"])
+def test_servers_that_stall(make_howdah, site, stage):
     """server_connect_timeout holds for the handshake as well."""
     def script(peer):
         peer._exactly(8)
-        if stage == "hello":
+        if stage != "request":
             peer.send(b"S")
+        if stage == "flight":
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(site.chain, site.key)
+            tls = context.wrap_bio(incoming, outgoing, server_side=True)
+            while not outgoing.pending:
+                incoming.write(peer.socket.recv(65536))
+                try:
+                    tls.do_handshake()
+                except ssl.SSLWantReadError:
+                    pass
+            flight = outgoing.read()
+            peer.send(flight[:len(flight) // 2])
         until_closed(peer.socket)
 
     with ScriptedServer(script) as server:

@@ -29,6 +29,13 @@ class Certificate(NamedTuple):
                               capture_output=True, check=True).stdout
 
 
+def listener(certificate, authority, mode="require", **settings):
+    """Settings of a Howdah whose clients have TLS."""
+    return {"client_tls_sslmode": mode, "client_tls_key_file": certificate.key,
+            "client_tls_cert_file": certificate.chain,
+            "client_tls_ca_file": authority.certificate, **settings}
+
+
 class Authority:
     """A root authority, or one that another has signed."""
 

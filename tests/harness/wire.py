@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import termios
 from typing import NamedTuple
 
@@ -325,6 +326,12 @@ class Wire:
             return not any(unread)
 
         machine.wait_until(read, "the other side to read what was sent")
+
+    def waiting(self):
+        """How many bytes the kernel has for us."""
+        count = bytearray(4)
+        fcntl.ioctl(self.socket, termios.FIONREAD, count)
+        return int.from_bytes(count, sys.byteorder)
 
     def quiet(self, seconds=0.05):
         """True when nothing came so far: to show that a reply is not there *before* its time."""

@@ -48,6 +48,8 @@ pub(crate) struct Flags {
     pub(crate) broken: bool,
     /// `Lost` was told.
     pub(crate) lost: bool,
+    /// Its TLS has failed: an alert that says why is sent, however it is closed.
+    pub(crate) alerts: bool,
     /// A block is with the driver.
     pub(crate) sending: bool,
     /// Listed in `dirty`.

@@ -7,6 +7,7 @@
 pub mod broker;
 mod connections;
 pub mod driver;
+pub mod helper;
 pub mod mailbox;
 mod output;
 pub mod reserve;

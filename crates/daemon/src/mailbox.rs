@@ -13,6 +13,7 @@ use howdah_pooler::mail::Mail;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::driver::socket::SocketOptions;
+use crate::helper::Shaken;
 use crate::tls::TlsLibrary;
 
 /// What can lie in a worker's mailbox.
@@ -44,6 +45,8 @@ pub enum Order {
     SocketOptions(SocketOptions),
     /// What TLS sessions begin with from now on.
     Tls(Arc<dyn TlsLibrary>),
+    /// A handshake has taken a step elsewhere.
+    Shaken(Box<Shaken>),
     /// Leave the loop. Connections are dropped.
     Stop,
 }

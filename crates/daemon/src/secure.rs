@@ -4,7 +4,8 @@
 //! What leaves is sealed a block at a time, when the block is handed to the driver: relays cost no
 //! record each. Handshakes are the one thing that takes long (a private key's work, up to milliseconds):
 //! they stand in a line, each takes one step when it is its turn, and a turn of the loop has time for few
-//! of them only, so that nobody who is through waits for a storm of them.
+//! of them only, so that nobody who is through waits for a storm of them. What takes milliseconds is done
+//! by another thread ([`crate::helper`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use howdah_pooler::limits;
 use howdah_pooler::tls::TlsStart;
 
 use crate::driver::Key;
+use crate::helper::{Helper, Shaken};
 use crate::sockets::earliest;
 use crate::tls::session::{Opened, Step};
 use crate::tls::{Contexts, TlsLibrary, TlsSession};
@@ -61,6 +63,8 @@ pub(crate) struct Sessions {
     waiting: VecDeque<Key>,
     /// A block for plain bytes that nobody uses.
     spare: Vec<u8>,
+    /// Takes steps that take long.
+    helper: Option<Helper>,
 }
 
 /// A connection's TLS.
@@ -76,6 +80,8 @@ struct Held {
     waits: bool,
     /// The last step of its handshake, after which the other side keeps us waiting.
     stepped: Option<Time>,
+    /// We have said something in its handshake.
+    answered: bool,
 }
 
 impl Held {
@@ -89,6 +95,8 @@ enum Standing {
     /// Its handshake has not begun: what the client has sent.
     Begins(Box<TlsStart>),
     Session(Box<dyn TlsSession>),
+    /// Its handshake takes a step elsewhere: what has come meanwhile.
+    Away(Vec<u8>),
 }
 
 /// What came of received bytes.
@@ -116,6 +124,7 @@ impl Default for Sessions {
             awaited: VecDeque::new(),
             waiting: VecDeque::new(),
             spare: Vec::new(),
+            helper: None,
         }
     }
 }
@@ -124,6 +133,11 @@ impl Sessions {
     /// What new sessions begin with.
     pub(crate) fn set_library(&mut self, library: Arc<dyn TlsLibrary>) {
         self.library = library;
+    }
+
+    /// Steps that take long are taken elsewhere.
+    pub(crate) fn help_by(&mut self, helper: Helper) {
+        self.helper = Some(helper);
     }
 
     /// At most so many handshakes of clients are under way.
@@ -267,6 +281,7 @@ impl Sessions {
             counted: false,
             waits: false,
             stepped: None,
+            answered: false,
         });
     }
 
@@ -281,7 +296,7 @@ impl Sessions {
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut dyn TlsSession> {
         match &mut self.held(key)?.stands {
             Standing::Session(session) => Some(&mut **session),
-            Standing::Begins(_) => None,
+            Standing::Begins(_) | Standing::Away(_) => None,
         }
     }
 
@@ -290,7 +305,7 @@ impl Sessions {
         self.ended(key);
         match self.sessions.get_mut(key.slot as usize)?.take()?.stands {
             Standing::Session(session) => Some(session),
-            Standing::Begins(_) => None,
+            Standing::Begins(_) | Standing::Away(_) => None,
         }
     }
 
@@ -327,11 +342,70 @@ impl Sessions {
         self.rests_until = Time(ended.0 + ended.0.saturating_sub(began.0));
     }
 
-    /// One step of a handshake, and what is to be said.
+    /// One step of a handshake, and what is to be said; `None` also if the step is taken elsewhere.
     pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(Step, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
-        let session = self.get(key)?;
-        let (step, records) = (session.handshake(), session.take_output());
+        if self.goes_away(key) {
+            return None;
+        }
+        let step = self.get(key)?.handshake();
+        self.stepped(key, step, now)
+    }
+
+    /// The step in which the private key is used goes to the helper, if it takes long: that is before we
+    /// have said anything, so nothing that follows our words can be missed.
+    fn goes_away(&mut self, key: Key) -> bool {
+        let Sessions {
+            helper: Some(helper),
+            sessions,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let Some(held) = sessions.get_mut(key.slot as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        match std::mem::replace(&mut held.stands, Standing::Away(Vec::new())) {
+            Standing::Session(session) if session.is_laborious() && !held.answered => {
+                match helper.shake(held.key, session) {
+                    Ok(()) => return true,
+                    Err(session) => held.stands = Standing::Session(session),
+                }
+            }
+            stands => held.stands = stands,
+        }
+        false
+    }
+
+    /// A session comes back with the step that it has taken; `None` if its connection is gone.
+    pub(crate) fn returned(
+        &mut self,
+        shaken: Shaken,
+        now: Time,
+    ) -> Option<(Step, Option<Vec<u8>>)> {
+        let Shaken {
+            key,
+            mut session,
+            step,
+        } = shaken;
+        let held = self.held(key).filter(|held| held.key == key)?;
+        let Standing::Away(received) = &held.stands else {
+            return None;
+        };
+        let more = !received.is_empty();
+        session.feed(received);
+        held.stands = Standing::Session(session);
+        if more {
+            self.stand_in_line(key);
+        }
+        self.stepped(key, step, now)
+    }
+
+    /// A session has taken a step of its handshake.
+    fn stepped(&mut self, key: Key, step: Step, now: Time) -> Option<(Step, Option<Vec<u8>>)> {
+        let records = self.get(key)?.take_output();
+        self.held(key)?.answered |= records.is_some();
         match step {
             Step::More => self.awaits(key, now),
             _ => self.ended(key),
@@ -382,14 +456,22 @@ impl Sessions {
                 }
                 session.unread()
             }
+            Standing::Away(received) => {
+                received.extend_from_slice(bytes);
+                received.len()
+            }
         };
         if unread > HANDSHAKE_MAX {
             let why = "more than 128 KB came before its handshake was done".to_owned();
             return Some(Taken::Opened(None, Opened::Failed(why)));
         }
-        if matches!(held.stands, Standing::Session(_)) {
-            self.stand_in_line(key);
-            return Some(Taken::Handshake);
+        match held.stands {
+            Standing::Begins(_) => {}
+            Standing::Away(_) => return Some(Taken::Handshake),
+            Standing::Session(_) => {
+                self.stand_in_line(key);
+                return Some(Taken::Handshake);
+            }
         }
         // Receiving was being switched off: more was under way.
         Some(if held.waits {

@@ -24,6 +24,7 @@ use howdah_pooler::tls::TlsStart;
 use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
 use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
+use crate::helper::{Helper, Shaken};
 use crate::output::Memory;
 use crate::reserve;
 use crate::secure::{Plain, Sessions, Taken, broken};
@@ -276,6 +277,10 @@ impl<D: Driver> Sockets<D> {
             return;
         };
         let connecting = connection.stage == Stage::Connecting;
+        let how = match how {
+            Close::Abort if connection.flags.alerts => Close::Flush,
+            how => how,
+        };
         match how {
             Close::Flush | Close::Await if !connection.flags.broken && !connecting => {
                 connection.stage = Stage::Flushing(how);
@@ -303,6 +308,11 @@ impl<D: Driver> Sockets<D> {
         }
         let taken = self.sessions.start(key, start);
         self.taken(key, taken);
+    }
+
+    /// Steps of handshakes that take long are taken elsewhere.
+    pub(crate) fn help_by(&mut self, helper: Helper) {
+        self.sessions.help_by(helper);
     }
 
     /// At most so many handshakes of clients are under way: others wait.
@@ -672,7 +682,13 @@ impl<D: Driver> Sockets<D> {
         match opened {
             Opened::More => {}
             Opened::End => self.lose_sealed(key, None),
-            Opened::Failed(why) => self.lose_sealed(key, Some(broken(peer, &why))),
+            Opened::Failed(why) => {
+                let connection = self.table.get(key);
+                if let Some(connection) = connection.filter(|c| c.output.is_some()) {
+                    connection.flags.alerts = true;
+                }
+                self.lose_sealed(key, Some(broken(peer, &why)));
+            }
         }
     }
 
@@ -698,13 +714,32 @@ impl<D: Driver> Sockets<D> {
         let Some(connection) = self.table.get(key) else {
             return;
         };
-        let peer = connection.peer;
         if connection.stage != Stage::Open || connection.flags.lost {
             return;
         }
-        let Some((step, records)) = self.sessions.step(key, self.now) else {
+        if let Some((step, records)) = self.sessions.step(key, self.now) {
+            self.stepped(key, step, records);
+        }
+    }
+
+    /// A handshake has taken a step elsewhere.
+    pub(crate) fn shaken(&mut self, shaken: Shaken) {
+        let key = shaken.key;
+        let Some((step, records)) = self.sessions.returned(shaken, self.now) else {
             return;
         };
+        let connection = self.table.get(key);
+        if connection.is_some_and(|c| c.stage == Stage::Open && !c.flags.lost) {
+            self.stepped(key, step, records);
+        }
+    }
+
+    /// A handshake has taken a step, and has this to say.
+    fn stepped(&mut self, key: Key, step: Step, records: Option<Vec<u8>>) {
+        let Some(connection) = self.table.get(key) else {
+            return;
+        };
+        let peer = connection.peer;
         if let Some(records) = records {
             self.queue_records(key, records);
         }

@@ -11,6 +11,7 @@ use howdah_pooler::queries::Seen;
 
 use crate::broker::SharedBroker;
 use crate::driver::{Chunk, Driver};
+use crate::helper::Helper;
 use crate::mailbox::{Letter, Mailbox, Order, PostBox};
 use crate::secure::Plain;
 use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
@@ -156,6 +157,9 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         let now = driver.now();
         let mut sockets = Sockets::new(driver);
         sockets.accept(true);
+        if let Some(own) = outside.workers.get(usize::from(id.0)) {
+            sockets.help_by(Helper::new(own.clone()));
+        }
         let (letters, out) = (VecDeque::new(), Out::default());
         let stopped = false;
         Worker {
@@ -328,6 +332,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Order::Accept(on) => self.sockets.accept(on),
             Order::SocketOptions(options) => self.sockets.set_options(options),
             Order::Tls(library) => self.sockets.set_library(library),
+            Order::Shaken(shaken) => self.sockets.shaken(*shaken),
             Order::Stop => self.stopped = true,
         }
     }

@@ -218,6 +218,7 @@ impl Pooler {
         self.drop_all_waiters(out);
         self.drop_unsuspended(out);
         self.go_on_without_successor(out);
+        self.leave_slow_readers(out);
         self.drop_unpacked(out);
         self.drop_left_behind(out);
         self.maybe_end(out);

@@ -245,7 +245,7 @@ impl Pooler {
             Event::Lost(Peer::Server(id), why) => self.server_lost(id, why, out),
             Event::Congested(peer) => self.congested(peer, out),
             Event::Drained(peer) => self.drained(peer, out),
-            Event::Flushed(peer) => self.flushed(peer),
+            Event::Flushed(peer) => self.flushed(peer, out),
             Event::Closed {
                 peer: Peer::Client(id),
                 ..

@@ -178,7 +178,10 @@ impl Pooler {
     }
 
     /// The kernel has all that was queued for a peer.
-    pub(crate) fn flushed(&mut self, peer: Peer) {
+    pub(crate) fn flushed(&mut self, peer: Peer, out: &mut Out) {
+        if let Peer::Client(id) = peer {
+            self.client_flushed(id, out);
+        }
         if let Some(suspension) = &mut self.janitor.suspension
             && let Some(step) = suspension.peers.get_mut(&peer)
             && *step == Step::Flushing

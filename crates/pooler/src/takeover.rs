@@ -9,6 +9,11 @@
 //! ([`Order::Drain`](crate::event::Order)); if not, the parcels come back, as they would come to a
 //! successor (`adoption.rs`).
 //!
+//! The driver lets go of a client only when the kernel has all that was queued for it, and nobody is
+//! to wait for a client that does not read. So each client is asked about first
+//! ([`Action::TellFlushed`]), and packed, with the server of its session, when the answer comes. Who is
+//! not flushed within [`SLOW_NS`] stays, as if it had never been asked about.
+//!
 //! Who was left behind (in a transaction, say) follows: every now and then the same happens again,
 //! for a moment, and what is at rest then goes the same way.
 
@@ -35,6 +40,10 @@ const STANDSTILL_NS: u64 = 150_000_000;
 /// workers are at rest, and one that stands still is not to hold up the others.
 const ORDER_NS: u64 = 1_000_000_000;
 
+/// How long a client may take to read what was sent to it before it is left behind, in nanoseconds:
+/// everybody waits meanwhile. It follows later.
+const SLOW_NS: u64 = 50_000_000;
+
 /// How far a takeover is.
 #[derive(Debug, Default)]
 pub enum Takeover {
@@ -52,7 +61,9 @@ pub enum Takeover {
     Packing {
         /// When who is not detached yet is closed.
         until: Time,
-        /// Who is not.
+        /// When clients that are slow to read are left behind.
+        slow: Time,
+        /// Who is not detached yet.
         left: BTreeSet<Peer>,
         /// Servers of sessions that are not detached yet, with their clients, whose turn comes
         /// then: all that a server says goes to its client first.
@@ -221,8 +232,10 @@ impl Pooler {
         // Perhaps it has gone on meanwhile.
         self.accept(false, out);
         let limit = nanos(self.config.globals.suspend_timeout);
+        let slow = Time(self.now.0.saturating_add(limit.min(SLOW_NS)));
         self.janitor.takeover = Takeover::Packing {
             until: Time(self.now.0.saturating_add(limit)),
+            slow,
             left: BTreeSet::new(),
             bound: BTreeMap::new(),
             back: BTreeSet::new(),
@@ -236,60 +249,93 @@ impl Pooler {
             let lore = self.lore(id);
             out.push(packed(Parcel::Pool(Box::new(lore))));
         }
-        let (mut leaving, mut sessions) = (BTreeSet::new(), BTreeMap::new());
+        let mut leaving = BTreeSet::new();
         for id in self.servers.keys() {
-            if let Some(client) = self.pack_session(id) {
-                sessions.insert(id, client);
-            } else if !self.pack_server(id, out) {
-                continue;
+            if self.pack_server(id, out) {
+                leaving.insert(Peer::Server(id));
+                out.push(Action::Detach(Peer::Server(id)));
             }
-            leaving.insert(Peer::Server(id));
-            out.push(Action::Detach(Peer::Server(id)));
         }
         for id in self.clients.keys() {
-            let state = self.clients.get(id).map(|client| client.state());
-            use client::State::{Leaving, Moving};
-            let moves = matches!(state, Some(Moving(_) | Leaving { .. }));
-            if self.pack_client(id) {
-                leaving.insert(Peer::Client(id));
-                // Of one on its way to another worker the driver lets go already.
-                if !moves {
-                    out.push(Action::Detach(Peer::Client(id)));
-                }
-            } else if let Some(client::State::Console(session)) =
-                self.clients.get(id).map(|c| c.state())
-                && session.rests_soon()
-            {
+            if self.may_be_packed(id, out) {
                 leaving.insert(Peer::Client(id));
             }
         }
-        leaving.extend(sessions.values().map(|client| Peer::Client(*client)));
         if leaving.is_empty() {
             return self.all_packed(out);
         }
-        if let Takeover::Packing { left, bound, .. } = &mut self.janitor.takeover {
-            (*left, *bound) = (leaving, sessions);
+        self.janitor.hurry(slow);
+        if let Takeover::Packing { left, .. } = &mut self.janitor.takeover {
+            *left = leaving;
         }
     }
 
-    /// The client of a server, if its session is between two transactions and both travel.
-    fn pack_session(&mut self, id: ServerId) -> Option<ClientId> {
-        let server = self.servers.get_mut(id)?;
-        let client_id = server.client()?;
-        let client = self.clients.get_mut(client_id)?;
-        if !client.parked || client.leaving || client.is_held_by_tls(self.janitor.tls_travels) {
-            return None;
+    /// Whether a client is waited for: it travels once it is flushed, once the driver has let go of
+    /// it, or once its console has answered.
+    fn may_be_packed(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let travels = self.session_to_pack(id).is_some() || self.standing_of(id).is_some();
+        let client = gone!(self.clients.get_mut(id));
+        match client.state() {
+            client::State::Console(session) if !travels => return session.rests_soon(),
+            _ if !travels => return false,
+            // On its way to another worker: the driver lets go already.
+            client::State::Moving(_) | client::State::Leaving { .. } => return true,
+            _ => {}
         }
-        // Nobody is to wait until a slow reader has read.
-        if client.is_congested() {
-            return None;
+        // It was asked about in an earlier round, and is not flushed yet.
+        if client.is_unread() {
+            return false;
         }
-        if !server.may_travel() || server.is_tls() {
-            return None;
+        client.asked_about();
+        out.push(Action::TellFlushed(Peer::Client(id)));
+        true
+    }
+
+    /// The kernel has all that was queued for a client: if it is to travel, it sets out.
+    pub(crate) fn client_flushed(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get_mut(id));
+        client.was_flushed();
+        use client::State::{Console, Leaving, Moving, Packed};
+        let later = match client.state() {
+            // The driver lets go of it already, or of its server.
+            Packed(_) | Moving(_) | Leaving { .. } => true,
+            Console(session) => session.rests_soon(),
+            _ => false,
+        };
+        let Takeover::Packing { left, .. } = &self.janitor.takeover else {
+            return;
+        };
+        if later || !left.contains(&Peer::Client(id)) {
+            return;
         }
-        client.packs(Standing::Bound);
-        server.packs();
-        Some(client_id)
+        if let Some(server) = self.session_to_pack(id) {
+            return self.pack_session(server, id, out);
+        }
+        match self.pack_client(id) {
+            true => out.push(Action::Detach(Peer::Client(id))),
+            false => self.unpacked(Peer::Client(id), out),
+        }
+    }
+
+    /// The server of a client whose session is between two transactions, if both travel.
+    fn session_to_pack(&self, id: ClientId) -> Option<ServerId> {
+        let client = self.clients.get(id)?;
+        let server_id = client.link()?;
+        let server = self.servers.get(server_id)?;
+        let stays = client.leaving || client.is_congested() || server.is_tls();
+        let stays = stays || client.is_held_by_tls(self.janitor.tls_travels);
+        (client.parked && !stays && server.may_travel()).then_some(server_id)
+    }
+
+    /// A client and the server of its session travel: the server first.
+    fn pack_session(&mut self, server: ServerId, id: ClientId, out: &mut Out) {
+        self.clients.at_mut(id).packs(Standing::Bound);
+        self.servers.at_mut(server).packs();
+        if let Takeover::Packing { left, bound, .. } = &mut self.janitor.takeover {
+            left.insert(Peer::Server(server));
+            bound.insert(server, id);
+        }
+        out.push(Action::Detach(Peer::Server(server)));
     }
 
     /// True if the server travels.
@@ -317,14 +363,14 @@ impl Pooler {
         false
     }
 
-    /// True if the client travels.
-    fn pack_client(&mut self, id: ClientId) -> bool {
+    /// How a client that has no server stands, if it travels.
+    fn standing_of(&self, id: ClientId) -> Option<Standing> {
         use client::State;
         let tls = self.janitor.tls_travels;
-        let client = gone!(self.clients.get_mut(id));
-        let standing = match client.state() {
+        let client = self.clients.get(id)?;
+        match client.state() {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
-            // Who is slow to read would hold up all others: that client follows in a later round.
+            // It is slow to read for certain.
             _ if client.is_congested() => None,
             // What it listens to is heard here.
             _ if client
@@ -340,11 +386,26 @@ impl Pooler {
             State::Console(session) => session.at_rest(),
             // In the middle of proving who it is: nobody could go on there.
             _ => None,
-        };
-        if let Some(standing) = standing {
+        }
+    }
+
+    /// True if the client travels.
+    fn pack_client(&mut self, id: ClientId) -> bool {
+        let standing = self.standing_of(id);
+        if let (Some(standing), Some(client)) = (standing, self.clients.get_mut(id)) {
             client.packs(standing);
         }
         standing.is_some()
+    }
+
+    /// A client that the driver has let go of, on its way to another worker, travels to our successor
+    /// instead.
+    pub(crate) fn packs_instead(&mut self, id: ClientId) {
+        if let Takeover::Packing { left, .. } = &self.janitor.takeover
+            && left.contains(&Peer::Client(id))
+        {
+            self.pack_client(id);
+        }
     }
 
     /// A console that packing waits for has had its answer: what else it has sent is the
@@ -521,6 +582,29 @@ impl Pooler {
             tracked: self.shared.tracked.names().to_vec(),
         };
         out.push(Action::Ask(Question::AllPacked(Box::new(estate))));
+    }
+
+    /// Clients that are slow to read stay for now, so that the others need not wait.
+    pub(crate) fn leave_slow_readers(&mut self, out: &mut Out) {
+        let Takeover::Packing { slow, left, .. } = &mut self.janitor.takeover else {
+            return;
+        };
+        if self.now < *slow {
+            let slow = *slow;
+            return self.janitor.hurry(slow);
+        }
+        *slow = Time(u64::MAX);
+        use client::State::{Leaving, Moving};
+        let slow = |peer: &Peer| match peer {
+            Peer::Client(id) => self.clients.get(*id).is_some_and(|client| {
+                client.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })
+            }),
+            Peer::Server(_) => false,
+        };
+        let slow: Vec<Peer> = left.iter().copied().filter(slow).collect();
+        for peer in slow {
+            self.unpacked(peer, out);
+        }
     }
 
     /// Closes those for whom the kernel takes nothing, so that the others need not wait.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use howdah_pooler::config::{Config, Globals, SslMode};
-use openssl::pkey::{PKey, Private};
+use openssl::pkey::{Id, PKey, Private};
 use openssl::ssl::{
     AlpnError, SslContext, SslContextBuilder, SslMethod, SslMode as LibraryMode, SslOptions,
     SslSessionCacheMode, SslVerifyMode, select_next_proto,
@@ -29,6 +29,13 @@ pub const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// A signature by an RSA key of so many bits takes a millisecond and more.
+const LABORIOUS_BITS: u32 = 4096;
+
+/// Names of authorities of more bytes than this don't fit into a request for a certificate, which has room
+/// for 65,535.
+const NAMES_MAX: usize = 60_000;
+
 /// The protocol's name in ALPN, as the wire has it.
 const ALPN: &[u8] = b"\x0apostgresql";
 
@@ -43,6 +50,10 @@ pub struct Contexts {
     pub(super) knows_authorities: bool,
     /// Servers that TLS 1.3 has turned out not to be for.
     pub(super) elders: Elders,
+    /// The private key of our certificate for clients takes long.
+    pub(super) laborious: bool,
+    /// Certificates of clients are not kept behind the handshake.
+    pub(super) forgets: bool,
     /// Hashes of all that went into each side: settings and contents of files.
     pub of_clients: [u8; 32],
     /// Likewise.
@@ -142,6 +153,10 @@ struct Side<'a> {
     /// All that went in so far.
     hash: Sha256,
     ends: Vec<(&'static str, i64)>,
+    /// The private key takes long.
+    laborious: bool,
+    /// Certificates of the other side are not kept behind the handshake.
+    forgets: bool,
 }
 
 impl Contexts {
@@ -160,6 +175,8 @@ impl Contexts {
         if globals.client_tls_sslmode != SslMode::Disable {
             let mut side = Side::clients(globals);
             contexts.clients = Some(side.for_clients(config, tickets)?);
+            contexts.laborious = side.laborious;
+            contexts.forgets = side.forgets;
             contexts.of_clients = side.hash.finalize().into();
             contexts.ends.append(&mut side.ends);
         }
@@ -279,6 +296,8 @@ impl<'a> Side<'a> {
             ),
             hash: Sha256::new(),
             ends: Vec::new(),
+            laborious: false,
+            forgets: false,
         }
     }
 
@@ -295,6 +314,8 @@ impl<'a> Side<'a> {
             ),
             hash: Sha256::new(),
             ends: Vec::new(),
+            laborious: false,
+            forgets: false,
         }
     }
 
@@ -323,6 +344,7 @@ impl<'a> Side<'a> {
                 false => SslVerifyMode::NONE,
             };
             builder.set_verify(SslVerifyMode::PEER | must);
+            self.forgets = library::forget_certificates(&mut builder);
         } else {
             // A session that is resumed has whom it had, so where certificates count, there is none.
             self.hash.update(seed.day.to_be_bytes());
@@ -451,6 +473,7 @@ impl<'a> Side<'a> {
             .next()
             .ok_or_else(|| unread("there is no certificate in it"))?;
         let key = self.key()?;
+        self.laborious = key.id() == Id::RSA && key.bits() >= LABORIOUS_BITS;
         if !own.public_key().is_ok_and(|public| public.public_eq(&key)) {
             let (setting, key_path) = self.key;
             let text =
@@ -516,9 +539,20 @@ impl<'a> Side<'a> {
         if authorities.is_empty() {
             return Err(unread("there is no certificate in it"));
         }
+        let length =
+            |authority: &X509| authority.subject_name().to_der().map(|name| name.len() + 2);
+        let lengths = authorities
+            .iter()
+            .map(length)
+            .collect::<Result<Vec<_>, _>>();
+        let lengths = lengths.map_err(|why| unread(&stack(&why)))?;
+        // If none are told, clients choose among all their certificates.
+        let told = lengths.into_iter().sum::<usize>() <= NAMES_MAX;
         for authority in authorities {
             let refused = |why| unread(&stack(&why));
-            builder.add_client_ca(&authority).map_err(refused)?;
+            if told {
+                builder.add_client_ca(&authority).map_err(refused)?;
+            }
             builder
                 .cert_store_mut()
                 .add_cert(authority)

@@ -1,6 +1,7 @@
 //! What is known of a session that stands.
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::tls::{AlternativeName, PeerCertificate, TlsFacts};
 use openssl::hash::MessageDigest;
@@ -10,9 +11,28 @@ use openssl::x509::{X509NameEntryRef, X509NameRef, X509Ref, X509VerifyResult};
 
 use super::library;
 
-/// The facts of a session. `verified` says that the other side's certificate, if there is one, was
-/// verified.
-pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
+/// Whom the other side's certificate names, as soon as it was verified.
+pub(super) type Shown = Arc<Mutex<Option<Box<PeerCertificate>>>>;
+
+/// Looks at the other side's certificate while it is verified.
+pub(super) fn look(ssl: &mut SslRef) -> Shown {
+    let shown = Shown::default();
+    let seen = shown.clone();
+    ssl.set_verify_callback(ssl.verify_mode(), move |valid, chain| {
+        if valid
+            && chain.error_depth() == 0
+            && let Some(certificate) = chain.current_cert()
+        {
+            let names = Some(Box::new(names(certificate)));
+            *seen.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        }
+        valid
+    });
+    shown
+}
+
+/// The facts of a session. `shown`: whom a certificate names that is not kept.
+pub(super) fn facts(ssl: &SslRef, sni: Option<&str>, shown: Option<&Shown>) -> TlsFacts {
     let served = match ssl.is_server() {
         true => ssl.certificate().map(ToOwned::to_owned),
         false => ssl.peer_certificate(),
@@ -27,7 +47,7 @@ pub(super) fn facts(ssl: &SslRef, sni: Option<&str>) -> TlsFacts {
         sni: sni.or_else(asked),
         alpn: ssl.selected_alpn_protocol().map(text),
         binding: served.and_then(|certificate| binding(&certificate)),
-        peer: verified(ssl),
+        peer: verified(ssl, shown),
         resumed: ssl.session_reused(),
         travels: library::can_travel(ssl),
     }
@@ -67,10 +87,13 @@ fn pss_digest(certificate: &[u8]) -> Option<MessageDigest> {
 }
 
 /// The other side's certificate, if it was verified.
-fn verified(ssl: &SslRef) -> Option<Box<PeerCertificate>> {
+fn verified(ssl: &SslRef, shown: Option<&Shown>) -> Option<Box<PeerCertificate>> {
     let checked = ssl.verify_mode().contains(SslVerifyMode::PEER);
     if !checked || ssl.verify_result() != X509VerifyResult::OK {
         return None;
+    }
+    if let Some(shown) = shown {
+        return shown.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
     let certificate = ssl.peer_certificate()?;
     Some(Box::new(names(&certificate)))
@@ -158,6 +181,21 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::samples::{elliptic, signed_with};
+
+    #[test]
+    fn weak_hashes_of_signatures_bind_by_another() {
+        let key = elliptic();
+        for (signed, bound) in [
+            (MessageDigest::sha1(), MessageDigest::sha256()),
+            (MessageDigest::sha256(), MessageDigest::sha256()),
+            (MessageDigest::sha512(), MessageDigest::sha512()),
+        ] {
+            let own = signed_with(signed, "localhost", &key, 3, &[]);
+            let expected = own.digest(bound).unwrap();
+            assert_eq!(binding(&own).as_deref(), Some(&*expected));
+        }
+    }
 
     #[test]
     fn values_are_escaped() {

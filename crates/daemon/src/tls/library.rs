@@ -9,7 +9,7 @@ pub use imports::travels_by;
 #[cfg(test)]
 pub(super) use imports::update_keys;
 pub(super) use imports::{
-    accept_signatures, from_bytes, set_suites, set_ticket_keys, shed, to_bytes,
+    accept_signatures, forget_certificates, from_bytes, set_suites, set_ticket_keys, shed, to_bytes,
 };
 
 /// How many bytes session tickets' keys are made of: name, MAC and cipher.
@@ -108,6 +108,14 @@ mod imports {
                 SIGNATURES.len(),
             )
         }))
+    }
+
+    /// Certificates of clients are not kept behind the handshake: who wants something of them has to look
+    /// while they are verified. True: the library can do so.
+    pub(in super::super) fn forget_certificates(builder: &mut SslContextBuilder) -> bool {
+        // SAFETY: the context belongs to the builder, which is borrowed.
+        unsafe { library::SSL_CTX_set_retain_only_sha256_of_client_certs(builder.as_ptr(), 1) };
+        true
     }
 
     /// Chooses the suites of TLS 1.3, by a list of names.
@@ -243,6 +251,11 @@ mod imports {
     /// OpenSSL accepts all that it knows.
     pub(in super::super) fn accept_signatures(_: &mut SslContextBuilder) -> Result<(), ErrorStack> {
         Ok(())
+    }
+
+    /// OpenSSL keeps certificates of clients.
+    pub(in super::super) fn forget_certificates(_: &mut SslContextBuilder) -> bool {
+        false
     }
 
     /// Chooses the suites of TLS 1.3, by a list of names.

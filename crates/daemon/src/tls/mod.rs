@@ -57,6 +57,11 @@ pub trait TlsSession: Send {
     /// The handshake is under way: nothing can be sealed.
     fn is_in_handshake(&self) -> bool;
 
+    /// Its next step uses a private key that takes long.
+    fn is_laborious(&self) -> bool {
+        false
+    }
+
     /// Ciphertext that was taken in and not yet read, in bytes.
     fn unread(&self) -> usize;
 

@@ -44,11 +44,31 @@ pub(super) fn elliptic() -> PKey<Private> {
     PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()
 }
 
-/// A certificate for a common name and alternative names, signed by itself.
+/// A certificate for localhost and alternative names, signed by itself.
 pub(super) fn certificate(key: &PKey<Private>, version: i32, names: &[&str]) -> X509 {
+    named("localhost", key, version, names)
+}
+
+/// A certificate for a common name and alternative names, signed by itself.
+pub(super) fn named(name: &str, key: &PKey<Private>, version: i32, names: &[&str]) -> X509 {
+    let digest = match key.id() {
+        openssl::pkey::Id::ED25519 => MessageDigest::null(),
+        _ => MessageDigest::sha384(),
+    };
+    signed_with(digest, name, key, version, names)
+}
+
+/// Likewise, by this hash.
+pub(super) fn signed_with(
+    digest: MessageDigest,
+    name: &str,
+    key: &PKey<Private>,
+    version: i32,
+    names: &[&str],
+) -> X509 {
     let mut subject = X509NameBuilder::new().unwrap();
     subject.append_entry_by_text("O", "Test, Inc").unwrap();
-    subject.append_entry_by_text("CN", "localhost").unwrap();
+    subject.append_entry_by_text("CN", name).unwrap();
     let subject = subject.build();
     let mut builder = X509Builder::new().unwrap();
     builder.set_version(version - 1).unwrap();
@@ -78,10 +98,6 @@ pub(super) fn certificate(key: &PKey<Private>, version: i32, names: &[&str]) -> 
         let extension = all.build(&builder.x509v3_context(None, None)).unwrap();
         builder.append_extension(extension).unwrap();
     }
-    let digest = match key.id() {
-        openssl::pkey::Id::ED25519 => MessageDigest::null(),
-        _ => MessageDigest::sha384(),
-    };
     builder.sign(key, digest).unwrap();
     builder.build()
 }

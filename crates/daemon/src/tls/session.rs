@@ -12,7 +12,7 @@ use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode, SslV
 use openssl::x509::X509VerifyResult;
 
 use super::contexts::Elders;
-use super::facts::facts;
+use super::facts::{self, Shown, facts};
 use super::library;
 use super::{Contexts, TlsSession};
 
@@ -37,8 +37,17 @@ enum Stage {
 
 /// What a handshake must end with.
 enum Role {
-    Server { direct: bool },
-    Client { to: TlsConnect, elders: Elders },
+    Server {
+        direct: bool,
+        /// Our private key takes long.
+        laborious: bool,
+        /// Whom the certificate names that was verified, if it is not kept.
+        shown: Option<Shown>,
+    },
+    Client {
+        to: TlsConnect,
+        elders: Elders,
+    },
 }
 
 /// How far a handshake is.
@@ -106,7 +115,12 @@ impl Session {
         let context = contexts.clients.as_ref().ok_or("TLS is switched off")?;
         let mut ssl = Ssl::new(context).map_err(|why| stack(&why))?;
         ssl.set_accept_state();
-        Session::new(ssl, Role::Server { direct })
+        let role = Role::Server {
+            direct,
+            laborious: contexts.laborious,
+            shown: contexts.forgets.then(|| facts::look(&mut ssl)),
+        };
+        Session::new(ssl, role)
     }
 
     /// The TLS client's side of a session.
@@ -173,6 +187,20 @@ impl Session {
 impl TlsSession for Session {
     fn is_in_handshake(&self) -> bool {
         matches!(self.stage, Stage::Handshake(_))
+    }
+
+    fn is_laborious(&self) -> bool {
+        let role = match &self.stage {
+            Stage::Handshake(role) => role,
+            _ => return false,
+        };
+        matches!(
+            role,
+            Role::Server {
+                laborious: true,
+                ..
+            }
+        )
     }
 
     fn unread(&self) -> usize {
@@ -340,8 +368,12 @@ impl Role {
 
     /// What is known of a session whose handshake has ended, or why it must not stand.
     fn judge(&self, ssl: &SslRef) -> Result<Box<TlsFacts>, String> {
+        let shown = match self {
+            Role::Server { shown, .. } => shown.as_ref(),
+            Role::Client { .. } => None,
+        };
         let sni = match self {
-            Role::Server { direct: true } if ssl.selected_alpn_protocol().is_none() => {
+            Role::Server { direct: true, .. } if ssl.selected_alpn_protocol().is_none() => {
                 let why = "received direct SSL connection request without ALPN protocol \
                            negotiation extension";
                 return Err(why.into());
@@ -356,7 +388,7 @@ impl Role {
             }
             Role::Client { to, .. } => Some(to.host.as_str()).filter(|host| is_name(host)),
         };
-        let facts = Box::new(facts(ssl, sni));
+        let facts = Box::new(facts(ssl, sni, shown));
         if let Role::Client { to, .. } = self
             && to.mode == SslMode::VerifyFull
         {

@@ -10,7 +10,7 @@ use openssl::symm::Cipher;
 use super::contexts::{TicketSeed, versions};
 #[cfg(feature = "aws-lc")]
 use super::library;
-use super::samples::{Folder, certificate, config, contexts, elliptic, to};
+use super::samples::{Folder, certificate, config, contexts, elliptic, named, to};
 use super::session::{Opened, Step};
 use super::{Contexts, Session, TlsSession};
 
@@ -335,6 +335,8 @@ fn clients_are_asked_where_the_mode_demands() {
     let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
     let peer = theirs.unwrap().peer.expect("it showed one");
     assert_eq!(peer.common_name.as_deref(), Some("localhost"));
+    let kept = server.stream.ssl().peer_certificate().is_some();
+    assert_eq!(kept, !cfg!(feature = "aws-lc"));
     let more = format!("{demands}\nserver_tls_key_file =\nserver_tls_cert_file =");
     let without = contexts(&folder, &key, &own, &more);
     let mut server = Session::accept(&with, false).unwrap();
@@ -342,6 +344,64 @@ fn clients_are_asked_where_the_mode_demands() {
     let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
     let why = theirs.unwrap_err().to_lowercase().replace('_', " ");
     assert!(why.contains("did not return a certificate"), "{why}");
+}
+
+/// As many as some companies have. Their names would not fit into the request for a certificate.
+#[test]
+fn thousands_of_authorities_do() {
+    let folder = Folder::new("many");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    let mut many = own.to_pem().unwrap();
+    for number in 0..2000 {
+        let name = format!("authority {number}");
+        many.extend(named(&name, &elliptic(), 3, &[]).to_pem().unwrap());
+    }
+    let many = folder.write("many", &many);
+    for version in ["tlsv1.2", "tlsv1.3"] {
+        let more = format!(
+            "client_tls_sslmode = verify-full\nclient_tls_ca_file = {many}\n\
+             server_tls_ca_file = {many}\nclient_tls_protocols = {version}"
+        );
+        let contexts = contexts(&folder, &key, &own, &more);
+        let mut server = Session::accept(&contexts, false).unwrap();
+        let to = to("localhost", SslMode::VerifyFull);
+        let mut client = Session::connect(&contexts, to).unwrap();
+        let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
+        assert!(ours.unwrap().peer.is_some(), "{version}");
+        theirs.unwrap();
+    }
+}
+
+/// Some libraries end a connection by AES-GCM after 2^24 records.
+#[test]
+#[ignore = "takes half a minute when optimised: cargo test --release -p howdah-daemon --lib -- --ignored records"]
+fn a_session_has_any_number_of_records() {
+    let folder = Folder::new("records");
+    let key = elliptic();
+    let own = certificate(&key, 3, &["localhost"]);
+    for version in ["tlsv1.2", "tlsv1.3"] {
+        let more = format!("client_tls_protocols = {version}");
+        let contexts = contexts(&folder, &key, &own, &more);
+        let (mut server, mut client) = pair(&contexts, SslMode::VerifyFull);
+        let mut block = Vec::new();
+        for from_client in [true, false] {
+            let (from, to) = match from_client {
+                true => (&mut client, &mut server),
+                false => (&mut server, &mut client),
+            };
+            for thousand in 0..(1 << 24) / 1000 + 2 {
+                let mut sealed = from.take_output().unwrap_or_default();
+                for _ in 0..1000 {
+                    sealed = from.seal(b"x", sealed).unwrap();
+                }
+                to.feed(&sealed);
+                let mut len = 0;
+                assert_eq!(to.open(&mut block, &mut len), Opened::More, "{thousand}");
+                assert_eq!(len, 1000);
+            }
+        }
+    }
 }
 
 #[test]

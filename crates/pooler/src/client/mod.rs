@@ -121,6 +121,8 @@ pub struct Client {
     paused: bool,
     /// Its server's replies fill its send queue.
     congested: bool,
+    /// Whether its send queue is empty was asked, and is not told yet.
+    unread: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
     pub leaving: bool,
     /// What it is told then.
@@ -376,6 +378,21 @@ impl Client {
     /// It has room again.
     pub(crate) fn drains(&mut self) {
         self.congested = false;
+    }
+
+    /// Whether its send queue is empty was asked, and is not told yet.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
+    }
+
+    /// Whether its send queue is empty is asked.
+    pub(crate) fn asked_about(&mut self) {
+        self.unread = true;
+    }
+
+    /// Its send queue is empty.
+    pub(crate) fn was_flushed(&mut self) {
+        self.unread = false;
     }
 
     /// Its entry in the timers has come up.

@@ -83,6 +83,7 @@ impl Pooler {
             hush: Default::default(),
             paused: false,
             congested: false,
+            unread: false,
             leaving: false,
             parting: None,
             admitted: false,
@@ -428,6 +429,7 @@ impl Pooler {
 
     /// The driver has let go of a client that goes to another worker.
     pub(crate) fn client_detached(&mut self, id: ClientId, socket: LooseSocket, out: &mut Out) {
+        self.packs_instead(id);
         let Some(client) = self.clients.remove(id) else {
             out.push(Action::Discard(socket));
             return;

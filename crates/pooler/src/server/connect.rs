@@ -164,6 +164,11 @@ impl Pooler {
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
         let server = gone!(self.servers.get(id));
+        let works = matches!(server.state(), State::Linked(_) | State::Preparing(_));
+        if let Some(why) = why.as_ref().filter(|_| works) {
+            self.note_server(Level::Log, id, why, out);
+        }
+        let server = gone!(self.servers.get(id));
         match server.state() {
             State::Closing => {}
             State::Cancel(_) => self.carrier_lost(id, why, out),
