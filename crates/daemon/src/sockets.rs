@@ -12,6 +12,8 @@
 //! **Ending.** After [`Sockets::close`] the only thing told of a peer is `Closed`. What it still
 //! sends is dropped.
 
+mod records;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
@@ -683,10 +685,7 @@ impl<D: Driver> Sockets<D> {
             Opened::More => {}
             Opened::End => self.lose_sealed(key, None),
             Opened::Failed(why) => {
-                let connection = self.table.get(key);
-                if let Some(connection) = connection.filter(|c| c.output.is_some()) {
-                    connection.flags.alerts = true;
-                }
+                connection.flags.alerts = connection.output.is_some();
                 self.lose_sealed(key, Some(broken(peer, &why)));
             }
         }
@@ -725,11 +724,7 @@ impl<D: Driver> Sockets<D> {
     /// A handshake has taken a step elsewhere.
     pub(crate) fn shaken(&mut self, shaken: Shaken) {
         let key = shaken.key;
-        let Some((step, records)) = self.sessions.returned(shaken, self.now) else {
-            return;
-        };
-        let connection = self.table.get(key);
-        if connection.is_some_and(|c| c.stage == Stage::Open && !c.flags.lost) {
+        if let Some((step, records)) = self.sessions.returned(shaken, self.now) {
             self.stepped(key, step, records);
         }
     }
@@ -739,6 +734,10 @@ impl<D: Driver> Sockets<D> {
         let Some(connection) = self.table.get(key) else {
             return;
         };
+        // It may have been closed while the step was taken elsewhere.
+        if connection.stage != Stage::Open || connection.flags.lost {
+            return;
+        }
         let peer = connection.peer;
         if let Some(records) = records {
             self.queue_records(key, records);
@@ -788,68 +787,6 @@ impl<D: Driver> Sockets<D> {
             }
             let taken = self.sessions.begin_waiting(key);
             self.taken(key, taken);
-        }
-    }
-
-    /// What a session has to say between records of ours leaves before those to come.
-    fn say_records(&mut self, key: Key) {
-        let records = self
-            .sessions
-            .get(key)
-            .and_then(|session| session.take_output());
-        if let Some(records) = records {
-            self.queue_records(key, records);
-        }
-    }
-
-    fn queue_records(&mut self, key: Key, records: Vec<u8>) {
-        let Some(connection) = self.table.get(key) else {
-            return;
-        };
-        if connection.flags.broken {
-            return;
-        }
-        let output = connection
-            .output
-            .get_or_insert_with(|| self.memory.output());
-        output.insert_ready(records);
-        self.mark_dirty(key);
-    }
-
-    /// Says close_notify, when all that was queued has been sent. True if there is something to send.
-    fn say_close(&mut self, key: Key) -> bool {
-        if let Some(session) = self.sessions.get(key) {
-            session.close();
-            self.say_records(key);
-        }
-        self.table.get(key).is_some_and(|c| c.output.is_some())
-    }
-
-    fn lose_sealed(&mut self, key: Key, why: Option<String>) {
-        let Some(connection) = self.table.get(key) else {
-            return;
-        };
-        if matches!(connection.stage, Stage::Detaching | Stage::Leaving) {
-            connection.stage = Stage::Open;
-        }
-        if !std::mem::replace(&mut connection.flags.lost, true) {
-            let peer = connection.peer;
-            self.tell(Event::Lost(peer, why));
-        }
-    }
-
-    /// What was to be said can't be sealed: the session is over.
-    fn seal_failed(&mut self, key: Key, why: &str) {
-        self.drop_output(key);
-        let Some(connection) = self.table.get(key) else {
-            return;
-        };
-        connection.flags.broken = true;
-        let peer = connection.peer;
-        match connection.stage {
-            Stage::Flushing(_) => self.begin_close(key),
-            Stage::Open | Stage::Detaching => self.lose_sealed(key, Some(broken(peer, why))),
-            _ => {}
         }
     }
 
