@@ -888,7 +888,7 @@ def test_takeover_by_another_library(make_howdah, system_programs, authority, si
     with howdah.connect(tls=trusting(authority)) as client:
         child = machine.spawn(
             [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
-             "-U", "pgbouncer", "-d", "pgbouncer", "-c", 'TAKEOVER "6 Other 1.0"'],
+             "-U", "pgbouncer", "-d", "pgbouncer", "-c", 'TAKEOVER "7 Other 1.0"'],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         child.communicate(timeout=30)
         howdah.wait_for_log("clients with TLS stay here until they leave")
