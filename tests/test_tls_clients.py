@@ -169,7 +169,7 @@ def test_no_renegotiation(howdah, authority):
             client.say(b"R\n")
             client.to_end()
             said = bytes(client.seen).split(b"RENEGOTIATING")[1].lower()
-            assert b"renegotiation" in said and b"alert" in said, client.text()
+            assert b"no renegotiation" in said, client.text()
         with GnuTls(howdah, authority, "--rehandshake", *ONLY["gnutls"]["1.2"]) as client:
             assert client.to_end() != 0
             assert b"ReHandshake was completed" not in client.seen, client.text()
