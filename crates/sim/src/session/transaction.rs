@@ -1,0 +1,65 @@
+//! How transactions of a session end.
+
+use super::{Block, Deed, Fault, Session};
+
+impl Session {
+    /// An error ends the transaction, and the Query or the group.
+    pub(super) fn fail(&mut self, fault: &Fault) {
+        self.error(fault.0, &fault.1);
+        if self.block == Block::None {
+            self.abort();
+        } else {
+            // Behind a savepoint it can go on with what was before.
+            if self.savepoints.is_empty() {
+                self.undo_changes();
+            }
+            self.view.undo();
+            self.portals.clear();
+            self.block = Block::Failed;
+            self.settings.undo();
+        }
+        if self.rest.take().is_some() {
+            self.ready();
+        } else {
+            self.skipping = true;
+        }
+    }
+
+    pub(super) fn undo_changes(&mut self) {
+        self.deeds.extend(self.changes.drain(..).map(Deed::Undone));
+    }
+
+    pub(super) fn abort(&mut self) {
+        self.undo_changes();
+        self.settings.undo();
+        self.view.undo();
+        self.channels_end(false);
+        self.end_transaction();
+    }
+
+    pub(super) fn commit(&mut self) {
+        self.deeds.extend(self.changes.drain(..).map(Deed::Kept));
+        self.settings.commit();
+        self.view.keep();
+        self.channels_end(true);
+        self.end_transaction();
+    }
+
+    pub(super) fn end_transaction(&mut self) {
+        self.portals.clear();
+        self.authors.clear();
+        self.savepoints.clear();
+        self.view.end();
+        for plan in self.statements.values_mut().flat_map(|s| &mut s.plan) {
+            plan.leave();
+        }
+        self.block = Block::None;
+        self.implicit = false;
+    }
+
+    pub(super) fn end_implicit(&mut self) {
+        if self.block == Block::None {
+            self.commit();
+        }
+    }
+}
