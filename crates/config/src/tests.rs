@@ -424,7 +424,7 @@ fn who_knows_the_passwords() {
     let Some(Authority::Ldap(options)) = authority(ldap).as_deref().cloned() else {
         panic!("no directory");
     };
-    assert_eq!(options.server_names(), "a");
+    assert_eq!(options.servers[0].host, "a");
     assert_eq!(authority("auth_ldap_options = nonsense"), None);
     for (text, said) in [
         ("auth_type = ldap", "h.ini:2"),

@@ -241,11 +241,6 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         }
     }
 
-    /// Whether [`Order::Stop`] came.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
     /// Whether there is work besides what the driver would deliver.
     pub fn has_mail(&self) -> bool {
         !self.mailbox.is_empty()

@@ -166,20 +166,9 @@ impl LdapOptions {
         written.resolve()
     }
 
-    /// TLS is asked for, one way or the other.
-    pub fn wants_tls(&self) -> bool {
-        self.start_tls || self.scheme == LdapScheme::Ldaps
-    }
-
     /// TLS is asked for both ways, which no server takes.
     pub fn wants_tls_twice(&self) -> bool {
         self.start_tls && self.scheme == LdapScheme::Ldaps
-    }
-
-    /// All servers, as the log names them.
-    pub fn server_names(&self) -> String {
-        let names: Vec<_> = self.servers.iter().map(|s| s.host.as_str()).collect();
-        names.join(" ")
     }
 }
 

@@ -69,16 +69,6 @@ impl Kinds {
             | Self::STAYS.0,
     );
 
-    /// What may take something away that pins.
-    pub const FREEING: Kinds = Kinds(
-        Self::DEALLOCATES.0
-            | Self::DROPS.0
-            | Self::UNLOCKS.0
-            | Self::UNLISTENS.0
-            | Self::CLOSES.0
-            | Self::DISCARDS_ALL.0,
-    );
-
     /// Whatever a text may do that can't be read.
     pub const DOUBT: Kinds = Kinds(
         Self::SETS_ANY.0

@@ -217,9 +217,4 @@ impl Channels {
     pub fn is_silent(&self) -> bool {
         self.waits.is_empty() && !self.missed
     }
-
-    /// It listens to this channel.
-    pub fn listens_to(&self, name: &[u8]) -> bool {
-        self.names.get(name) == Some(&true)
-    }
 }
