@@ -78,7 +78,14 @@ impl Session {
         out
     }
 
-    pub(super) fn row(&mut self, token: Option<Token>, row: u32, size: u32, text: &str, shape: Option<Shape>) {
+    pub(super) fn row(
+        &mut self,
+        token: Option<Token>,
+        row: u32,
+        size: u32,
+        text: &str,
+        shape: Option<Shape>,
+    ) {
         let row = self.row_of(token, row, size, text, shape);
         self.out.extend_from_slice(&row);
     }
