@@ -584,6 +584,7 @@ impl Client {
             return;
         }
         if let Some(position) = self.harks.take()
+            && self.reference.is_idle()
             && let Err(why) = self.reference.hearing.all_told(position)
         {
             let id = self.wish.id;

@@ -69,6 +69,11 @@ impl Reference {
         }
     }
 
+    /// No transaction is open after what was answered so far.
+    pub fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
     /// The client sends this.
     pub fn sent(&mut self, message: Message, now: Time) {
         let sent = Sent {
