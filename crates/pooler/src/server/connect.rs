@@ -223,7 +223,9 @@ impl Pooler {
         }
         self.note_closing(id, why, out);
         let server = self.servers.at_mut(id);
-        if matches!(how, Close::Await) && !server.cut_off() {
+        // Behind an SSLRequest nothing may come in clear text: PostgreSQL would log an attack.
+        let answers = !matches!(server.state(), State::Connecting | State::Securing(_));
+        if matches!(how, Close::Await) && answers && !server.cut_off() {
             out.send_with(Peer::Server(id), |buf| {
                 write::empty(buf, frontend::TERMINATE)
             });
