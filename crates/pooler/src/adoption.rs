@@ -219,7 +219,7 @@ impl Pooler {
         if welcomed {
             return self.welcome(id, out);
         }
-        self.pools.at_mut(pool_id).newcomers.push(id);
+        self.pools.at_mut(pool_id).awaits_welcome(id);
         self.watch_client(id);
         self.need(pool_id, out);
     }

@@ -253,7 +253,7 @@ struct Experiment {
     what: &'static str,
 }
 
-/// See the module.
+/// Which clients of which pools are on which worker, and what is to change there.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     workers: Vec<Worker>,

@@ -23,7 +23,7 @@ use crate::pool::PoolKey;
 use pins::Pins;
 use places::Kept;
 
-/// See the module.
+/// All permits of all workers: the bounds on servers and clients, and who waits for one.
 #[derive(Debug)]
 pub struct Broker {
     pools: HashMap<Arc<PoolKey>, Pool, Seeded>,
@@ -130,61 +130,32 @@ impl Broker {
                 opens,
                 bounds,
             } => {
-                self.pool(&pool, worker);
-                self.bounded(&pool, bounds, post);
-                self.give_up_places(post);
-                let entry = &mut self.pool(&pool, worker).hungry[usize::from(worker.0)];
-                let told = entry.is_some_and(|hunger| hunger.told);
-                let held_by = entry.and_then(|hunger| hunger.held_by);
-                *entry = Some(Hunger {
+                let hunger = Hunger {
                     since: Time(now.0.saturating_sub(age)),
                     waiting,
                     unwelcomed,
                     replication,
                     opens,
-                    told,
-                    held_by,
-                });
-                self.feed(&pool, worker, post);
+                    told: false,
+                    held_by: None,
+                };
+                self.bounded(&pool, worker, bounds, post);
+                self.hungers(&pool, worker, hunger, post);
             }
             ToBroker::Sated { worker, pool } => {
                 self.pool(&pool, worker).hungry[usize::from(worker.0)] = None;
                 self.calm(&pool, post);
                 self.forget(&pool);
             }
-            ToBroker::Freed { worker, pool } => {
-                self.give_back(&pool, worker);
-                self.shrink(&pool, post);
-                for (_, other) in self.sharing(&pool) {
-                    other.evicting = false;
-                }
-                self.feed_oldest(&pool, post);
-                self.forget(&pool);
-            }
-            ToBroker::NothingToEvict { worker, pool } => {
-                let entry = self.pool(&pool, worker);
-                entry.evicting = false;
-                if !entry.minded_by.contains(&worker) {
-                    entry.minded_by.push(worker);
-                }
-                self.calm(&pool, post);
-                self.forget(&pool);
-            }
-            ToBroker::Moved { from, to, pool } => {
-                self.pool(&pool, from).held[usize::from(from.0)] -= 1;
-                let entry = self.pool(&pool, to);
-                entry.held[usize::from(to.0)] += 1;
-                entry.hungry[usize::from(to.0)] = None;
-                self.shrink(&pool, post);
-                self.calm(&pool, post);
-            }
+            ToBroker::Freed { worker, pool } => self.freed(&pool, worker, post),
+            ToBroker::NothingToEvict { worker, pool } => self.minds(&pool, worker, post),
+            ToBroker::Moved { from, to, pool } => self.moved(&pool, from, to, post),
             ToBroker::Bounds {
                 worker,
                 pool,
                 bounds,
             } => {
-                self.pool(&pool, worker);
-                self.bounded(&pool, bounds, post);
+                self.bounded(&pool, worker, bounds, post);
                 self.forget(&pool);
             }
             ToBroker::Warm {
@@ -193,8 +164,7 @@ impl Broker {
                 wanted,
                 bounds,
             } => {
-                self.pool(&pool, worker);
-                self.bounded(&pool, bounds, post);
+                self.bounded(&pool, worker, bounds, post);
                 let total = self.pool(&pool, worker).total;
                 if total < wanted && self.refusal(&pool, 0).is_none() {
                     self.permit(&pool, worker, true, post);
@@ -207,14 +177,12 @@ impl Broker {
                 bounds,
             } => {
                 let answer = self.admit(&login, bounds);
-                post(
-                    worker,
-                    Mail::Brokered(FromBroker::Admitted {
-                        client,
-                        login,
-                        answer,
-                    }),
-                );
+                let admitted = FromBroker::Admitted {
+                    client,
+                    login,
+                    answer,
+                };
+                post(worker, Mail::Brokered(admitted));
             }
             ToBroker::Pin {
                 worker,
@@ -224,19 +192,14 @@ impl Broker {
                 wish,
                 bounds,
             } => {
-                self.pool(&pool, worker);
-                self.bounded(&pool, bounds, post);
+                let asker = pins::Asker {
+                    worker,
+                    ticket,
+                    client,
+                };
+                self.bounded(&pool, worker, bounds, post);
                 let pins = &mut self.pool(&pool, worker).pins;
-                pins.ask(
-                    pins::Asker {
-                        worker,
-                        ticket,
-                        client,
-                    },
-                    wish,
-                    bounds.pins,
-                    post,
-                );
+                pins.ask(asker, wish, bounds.pins, post);
             }
             ToBroker::Unpin {
                 worker,
@@ -256,13 +219,61 @@ impl Broker {
             Arrivals { workers } => self.arriving += workers,
             ServerEntered { worker, pool } => self.count_server(&pool, worker),
             ClientEntered { login } => self.count_client(&login),
-            AllArrived => {
-                self.arriving -= 1;
-                if self.arriving == 0 {
-                    for mail in std::mem::take(&mut self.deferred) {
-                        self.handle(now, mail, post);
-                    }
-                }
+            AllArrived => self.all_arrived(now, post),
+        }
+    }
+
+    /// A worker's clients wait for servers of a pool.
+    fn hungers(&mut self, key: &Arc<PoolKey>, worker: WorkerId, hunger: Hunger, post: Post<'_>) {
+        self.give_up_places(post);
+        let entry = &mut self.pool(key, worker).hungry[usize::from(worker.0)];
+        *entry = Some(Hunger {
+            told: entry.is_some_and(|before| before.told),
+            held_by: entry.and_then(|before| before.held_by),
+            ..hunger
+        });
+        self.feed(key, worker, post);
+    }
+
+    /// PostgreSQL has let go of one of a worker's servers: its permit comes back.
+    fn freed(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
+        self.give_back(key, worker);
+        self.shrink(key, post);
+        for (_, other) in self.sharing(key) {
+            other.evicting = false;
+        }
+        self.feed_oldest(key, post);
+        self.forget(key);
+    }
+
+    /// A worker has no server that could go at once for a pool. It closes one that comes back.
+    fn minds(&mut self, key: &Arc<PoolKey>, worker: WorkerId, post: Post<'_>) {
+        let entry = self.pool(key, worker);
+        entry.evicting = false;
+        if !entry.minded_by.contains(&worker) {
+            entry.minded_by.push(worker);
+        }
+        self.calm(key, post);
+        self.forget(key);
+    }
+
+    /// A server goes from one worker to another, with its permit.
+    fn moved(&mut self, key: &Arc<PoolKey>, from: WorkerId, to: WorkerId, post: Post<'_>) {
+        self.pool(key, from).held[usize::from(from.0)] -= 1;
+        let entry = self.pool(key, to);
+        entry.held[usize::from(to.0)] += 1;
+        entry.hungry[usize::from(to.0)] = None;
+        self.shrink(key, post);
+        self.calm(key, post);
+    }
+
+    /// All connections of one worker have come with a takeover. Once that is so of every worker, the
+    /// mail that had to wait is taken in.
+    fn all_arrived(&mut self, now: Time, post: Post<'_>) {
+        self.arriving -= 1;
+        if self.arriving == 0 {
+            for mail in std::mem::take(&mut self.deferred) {
+                self.handle(now, mail, post);
             }
         }
     }
@@ -606,10 +617,8 @@ impl Broker {
     }
 
     /// A pool's bounds, as a worker has them.
-    fn bounded(&mut self, key: &Arc<PoolKey>, bounds: Bounds, post: Post<'_>) {
-        let Some(pool) = self.pools.get_mut(key) else {
-            return;
-        };
+    fn bounded(&mut self, key: &Arc<PoolKey>, worker: WorkerId, bounds: Bounds, post: Post<'_>) {
+        let pool = self.pool(key, worker);
         if pool.bounds != bounds {
             pool.bounds = bounds;
             pool.pins.feed(bounds.pins, post);

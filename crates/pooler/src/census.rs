@@ -56,7 +56,7 @@ impl Pooler {
 
     /// Counts everything.
     pub fn census(&self) -> Census {
-        let held = |inbox: &crate::inbox::Inbox| inbox.held.len();
+        let held = |inbox: &crate::inbox::Inbox| inbox.held().len();
         let pools = || self.pools.iter().map(|(_, pool)| pool);
         let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
         Census {
@@ -67,10 +67,10 @@ impl Pooler {
                 self.servers.iter().filter(|(_, s)| idle(s)).count()
             },
             waiting: pools()
-                .flat_map(|pool| &pool.waiting)
+                .flat_map(|pool| pool.waiting.iter())
                 .filter(|(id, _)| self.clients.get(*id).is_some_and(waits))
                 .count(),
-            newcomers: pools().map(|pool| pool.newcomers.len()).sum(),
+            newcomers: pools().map(|pool| pool.newcomers().len()).sum(),
             needs: pools().filter(|pool| pool.need).count(),
             asks: self.asks.len(),
             held: self
@@ -133,15 +133,15 @@ impl Pooler {
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters = Vec::new();
         for (_, pool) in self.pools.iter() {
-            for (client, since) in &pool.waiting {
+            for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
                     matches!(c.state(), client::State::Waiting) && !c.replication.any()
                 };
-                if self.clients.get(*client).is_some_and(waits) {
+                if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {
                         pool: pool.key.clone(),
-                        client: *client,
-                        since: *since,
+                        client,
+                        since,
                     });
                 }
             }

@@ -1,5 +1,8 @@
 //! Where a stream of messages stands: what is held, and what of the current message passes on.
 
+use howdah_wire::WireError;
+use howdah_wire::frame::{HEADER, Header, header};
+
 /// What becomes of the rest of a message that is passing through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fate {
@@ -14,25 +17,137 @@ pub enum Fate {
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Bytes that could not be handled yet; they begin at a message's tag.
-    pub held: Vec<u8>,
+    held: Vec<u8>,
     /// Bytes of the current message still to come, all of them to pass or be dropped.
-    pub left: u32,
+    left: u32,
     /// Which of the two.
-    pub fate: Fate,
+    fate: Fate,
     /// The current message's tag.
-    pub tag: u8,
+    tag: u8,
 }
 
+/// Bytes that are held.
 impl Inbox {
+    /// Bytes that could not be handled yet; they begin at a message's tag.
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// The header of the first message that is held, once there are five bytes of it.
+    pub fn first(&self) -> Option<Result<Header, WireError>> {
+        header(&self.held)
+    }
+
+    /// Holds these bytes behind those that are held.
+    pub fn hold(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// Likewise. Where the inbox has no memory, it gets some from `memory`.
+    pub fn hold_in(&mut self, bytes: &[u8], memory: impl FnOnce() -> Vec<u8>) {
+        if self.held.capacity() == 0 {
+            self.held = memory();
+        }
+        self.hold(bytes);
+    }
+
+    /// Holds these bytes in front of those that are held.
+    pub fn hold_first(&mut self, bytes: &[u8]) {
+        self.held.splice(..0, bytes.iter().copied());
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn shrink(&mut self) {
+        self.held.shrink_to_fit();
+    }
+
+    /// Takes out all that is held.
+    pub fn take_held(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// All that is held, of a stream that goes on elsewhere.
+    pub fn into_held(self) -> Vec<u8> {
+        self.held
+    }
+
+    /// Takes out the first `count` bytes that are held.
+    pub fn take_front(&mut self, count: usize) -> Vec<u8> {
+        self.held.drain(..count).collect()
+    }
+
+    /// Takes out the first message that is held, tag and body, once it is there whole. An error if
+    /// it is longer than `longest` bytes, its header included.
+    pub fn take_message(&mut self, longest: usize) -> Result<Option<(u8, Vec<u8>)>, WireError> {
+        let Some((tag, body)) = message(&self.held, longest)? else {
+            return Ok(None);
+        };
+        let body = body.to_vec();
+        self.held.drain(..HEADER + body.len());
+        Ok(Some((tag, body)))
+    }
+
+    /// What is held and what has come now, to be worked through. [`Inbox::keep`] takes back what
+    /// is left of that.
+    #[inline]
+    pub fn feed<'a>(&mut self, bytes: &'a [u8]) -> Feed<'a> {
+        if self.held.is_empty() {
+            return Feed {
+                held: Vec::new(),
+                fresh: bytes,
+            };
+        }
+        let mut held = self.take_held();
+        held.extend_from_slice(bytes);
+        Feed { held, fresh: b"" }
+    }
+
+    /// Holds all but the first `done` bytes of what it has fed.
+    pub fn keep(&mut self, mut feed: Feed<'_>, done: usize) {
+        if feed.held.is_empty() {
+            return self.hold(&feed.fresh[done..]);
+        }
+        feed.held.drain(..done);
+        self.held = feed.held;
+    }
+
     /// Drops the message that the held bytes begin with, the part still to come included.
     pub fn skip_first(&mut self) {
-        let Some(Ok(header)) = howdah_wire::frame::header(&self.held) else {
+        let Some(Ok(header)) = self.first() else {
             return;
         };
         let there = header.total().min(self.held.len());
         self.held.drain(..there);
-        self.left = (header.total() - there) as u32;
-        self.fate = Fate::Drop;
+        self.begin(header.tag, Fate::Drop, header.total() - there);
+    }
+}
+
+/// The message that is passing through.
+impl Inbox {
+    /// Of a message with this tag so many bytes are still to come, and what becomes of them.
+    #[inline(always)]
+    pub fn begin(&mut self, tag: u8, fate: Fate, left: usize) {
+        self.tag = tag;
+        self.fate = fate;
+        self.left = left as u32;
+    }
+
+    /// More of it has come: how many of `there` bytes are of it, and what becomes of them.
+    #[inline(always)]
+    pub fn advance(&mut self, there: usize) -> (usize, Fate) {
+        let count = there.min(self.left as usize);
+        self.left -= count as u32;
+        (count, self.fate)
+    }
+
+    /// How many of its bytes are still to come.
+    pub fn left(&self) -> usize {
+        self.left as usize
+    }
+
+    /// Its tag.
+    pub fn tag(&self) -> u8 {
+        self.tag
     }
 
     /// True between messages (a held front of a message does not count: nobody else has seen it).
@@ -43,6 +158,34 @@ impl Inbox {
     /// True if a part of the current message was passed on and the rest is still to come.
     pub fn relaying(&self) -> bool {
         self.left > 0 && self.fate == Fate::Relay
+    }
+}
+
+/// What of a stream is to be worked through now: bytes of the event at hand, or those behind others
+/// that were held.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    held: Vec<u8>,
+    fresh: &'a [u8],
+}
+
+impl Feed<'_> {
+    /// All of it, of which nothing is done with.
+    #[inline]
+    pub fn chunk(&self) -> Chunk<'_> {
+        match self.held.is_empty() {
+            true => Chunk::fresh(self.fresh),
+            false => Chunk {
+                bytes: &self.held,
+                at: 0,
+                fresh: false,
+            },
+        }
+    }
+
+    /// The memory of what was held.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.held
     }
 }
 
@@ -58,9 +201,27 @@ pub struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
+    /// The bytes of the event at hand.
+    #[inline]
+    pub fn fresh(bytes: &'a [u8]) -> Self {
+        Chunk {
+            bytes,
+            at: 0,
+            fresh: true,
+        }
+    }
+
     /// Not yet done with.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
+    }
+
+    /// The next message, tag and body, once it is there whole. An error if it is longer than
+    /// `longest` bytes, its header included.
+    pub fn next_message(&mut self, longest: usize) -> Result<Option<(u8, &'a [u8])>, WireError> {
+        let next = message(self.rest(), longest)?;
+        self.at += next.map_or(0, |(_, body)| HEADER + body.len());
+        Ok(next)
     }
 
     /// Passes the next `count` bytes on.
@@ -73,5 +234,66 @@ impl<'a> Chunk<'a> {
             out.send(to, &self.bytes[range]);
         }
         self.at += count;
+    }
+}
+
+/// The first of these messages, tag and body, if it is there whole.
+fn message(bytes: &[u8], longest: usize) -> Result<Option<(u8, &[u8])>, WireError> {
+    let Some(header) = header(bytes).transpose()? else {
+        return Ok(None);
+    };
+    let tag = header.tag;
+    if header.total() > longest {
+        let length = header.body + 4;
+        return Err(WireError::Length { tag, length });
+    }
+    Ok(bytes.get(HEADER..header.total()).map(|body| (tag, body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUERY: &[u8] = b"Q\0\0\0\x05\0";
+
+    #[test]
+    fn what_is_left_of_a_feed_is_held() {
+        let mut inbox = Inbox::default();
+        let feed = inbox.feed(b"Q\0");
+        assert!(feed.chunk().fresh);
+        inbox.keep(feed, 0);
+        assert_eq!(inbox.take_message(64), Ok(None), "not whole");
+        let rest = [&QUERY[2..], QUERY, b"X"].concat();
+        let feed = inbox.feed(&rest);
+        let mut chunk = feed.chunk();
+        assert!(!chunk.fresh, "ranges of what was held can't be relayed");
+        assert_eq!(chunk.next_message(64), Ok(Some((b'Q', &b"\0"[..]))));
+        let done = chunk.at;
+        inbox.keep(feed, done);
+        assert_eq!(inbox.held(), [QUERY, b"X"].concat());
+        assert_eq!(inbox.take_message(64), Ok(Some((b'Q', b"\0".to_vec()))));
+        assert_eq!(inbox.held(), b"X");
+    }
+
+    #[test]
+    fn a_message_may_be_too_long() {
+        let mut inbox = Inbox::default();
+        inbox.hold(QUERY);
+        let error = WireError::Length {
+            tag: b'Q',
+            length: 5,
+        };
+        assert_eq!(inbox.take_message(QUERY.len() - 1), Err(error));
+        assert!(inbox.take_message(QUERY.len()).is_ok_and(|m| m.is_some()));
+    }
+
+    #[test]
+    fn a_message_passes_in_pieces() {
+        let mut inbox = Inbox::default();
+        inbox.begin(b'd', Fate::Relay, 7);
+        assert_eq!(inbox.advance(5), (5, Fate::Relay));
+        assert!(inbox.relaying());
+        assert_eq!(inbox.advance(5), (2, Fate::Relay));
+        assert!(inbox.at_boundary());
     }
 }

@@ -52,7 +52,7 @@ impl Pooler {
             let in_line = |client: &Client| client.pool == Some(pool_id) && client.awaits_leave();
             for (id, _) in self.clients.iter().filter(|(_, client)| in_line(client)) {
                 assert!(
-                    pool.pin_line.iter().any(|(waiter, _)| *waiter == id),
+                    pool.pin_line.iter().any(|(waiter, _)| waiter == id),
                     "who waits for leave stands in line"
                 );
             }
@@ -63,8 +63,8 @@ impl Pooler {
             );
             let idle = of_pool(|s| matches!(s, State::Idle));
             assert_eq!(idle, pool.idle.len(), "idle servers");
-            for id in &pool.idle {
-                let server = self.servers.get(*id).expect("an idle server exists");
+            for id in pool.idle.iter() {
+                let server = self.servers.get(id).expect("an idle server exists");
                 assert!(!server.link.is_owed(), "an idle server owes nothing");
                 // It may be in the middle of a notice, which goes nowhere.
                 assert!(
@@ -83,10 +83,10 @@ impl Pooler {
     fn check_lines(&self) {
         let mut lines = HashMap::new();
         for (pool_id, pool) in self.pools.iter() {
-            for (id, _) in &pool.waiting {
+            for (id, _) in pool.waiting.iter() {
                 let waits = |client: &&Client| client.waits();
-                if self.clients.get(*id).filter(waits).is_some() {
-                    let before = lines.insert(*id, pool_id);
+                if self.clients.get(id).filter(waits).is_some() {
+                    let before = lines.insert(id, pool_id);
                     assert_eq!(before, None, "a client stands in line once");
                 }
             }

@@ -23,7 +23,7 @@ const HUNGER_NS: u64 = 10_000_000;
 /// How often statements that nobody has any more are forgotten, in nanoseconds.
 const TIDY_NS: u64 = 5_000_000_000;
 
-/// See the module.
+/// What is done several times a second, and what administrators have ordered.
 #[derive(Debug, Default)]
 pub struct Janitor {
     next: Time,
@@ -186,7 +186,7 @@ impl Pooler {
             && self.config.globals.pool_idle_timeout.is_zero()
             && self.pools.iter().all(|(_, pool)| {
                 let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
-                let awaits = pool.need || !pool.newcomers.is_empty();
+                let awaits = pool.need || !pool.newcomers().is_empty();
                 !keeps && !awaits && self.config.database(&pool.key.database).is_some()
             })
     }

@@ -67,6 +67,7 @@ pub mod takeover;
 pub mod timers;
 pub mod times;
 pub mod tls;
+pub mod valve;
 
 mod pooler;
 

@@ -57,8 +57,9 @@ pub const HANDSHAKE_PATIENCE_NS: u64 = 5_000_000_000;
 /// some room).
 pub const PASSWORD: u32 = 70_000;
 
-/// The longest message of an exchange by which no password is told (MD5, SCRAM), in bytes.
-pub const PROOF: u32 = 4096;
+/// The longest message of an exchange by which no password is told (MD5, SCRAM), in bytes, its header
+/// included.
+pub const PROOF: usize = HEADER + 4096;
 
 /// A message with a password, its header included.
 pub const PASSWORD_PACKET: usize = HEADER + PASSWORD as usize;
@@ -78,8 +79,8 @@ pub const PARAMETERS: usize = 64 << 10;
 /// The longest message accepted in answer, in bytes: passwords have up to 64 KB.
 pub const LOOKUP_MESSAGE: usize = 1 << 20;
 
-/// The longest message accepted from an administrator, in bytes.
-pub const CONSOLE_MESSAGE: u32 = 64 << 10;
+/// The longest message accepted from an administrator, in bytes, its header included.
+pub const CONSOLE_MESSAGE: usize = HEADER + (64 << 10);
 
 /// How many statements, and how many portals, an administrator may have at a time.
 pub const CONSOLE_STATEMENTS: usize = 256;

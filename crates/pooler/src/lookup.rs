@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use howdah_wire::backend::{Fields, parameter_status};
-use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
@@ -161,7 +160,7 @@ impl Pooler {
     /// A client needs no lookup any more.
     fn leave_line(&mut self, id: ClientId) {
         let client = gone!(self.clients.get_mut(id));
-        if let Some(pool) = client.pool.take() {
+        if let Some(pool) = client.leaves_pool() {
             self.pools.at_mut(pool).client_leaves(self.now);
         }
     }
@@ -223,26 +222,19 @@ impl Pooler {
     /// Bytes of a server that looks somebody up.
     pub(crate) fn lookup_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.inbox.held.extend_from_slice(bytes);
+        server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state(), server::State::Lookup(_)) {
-                if !server.inbox.held.is_empty() {
+                if !server.inbox.held().is_empty() {
                     self.next.note(Next::Hear(id));
                 }
                 return;
             }
-            let held = &server.inbox.held;
-            let header = match header(held) {
-                None => return,
-                Some(Ok(header)) if header.total() <= limits::LOOKUP_MESSAGE => header,
-                Some(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
-            };
-            if held.len() < header.total() {
-                return;
+            match server.inbox.take_message(limits::LOOKUP_MESSAGE) {
+                Ok(None) => return,
+                Ok(Some((tag, body))) => self.lookup_message(id, tag, &body, out),
+                Err(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
             }
-            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
-            server.inbox.held.drain(..header.total());
-            self.lookup_message(id, header.tag, &body, out);
         }
     }
 

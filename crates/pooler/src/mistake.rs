@@ -45,7 +45,7 @@ impl Pooler {
         let pool = server.and_then(|id| Some(self.servers.get(id)?.pool));
         let pool = pool.or_else(|| self.clients.get(client?)?.pool);
         if let Some(pool) = pool {
-            self.pools.at_mut(pool).stats.mistakes += 1;
+            self.pools.at_mut(pool).count_mistake();
         }
         let sides = [client.map(Peer::Client), server.map(Peer::Server)];
         let is_side = |peer: &Peer| sides.contains(&Some(*peer));
@@ -62,7 +62,10 @@ impl Pooler {
             self.cut_short(id, Fault::Mistake, out);
         }
         if let Some(id) = server {
-            self.drop_linked(id, Fault::Mistake, cut, out);
+            match cut {
+                true => self.drop_linked_untold(id, Fault::Mistake, out),
+                false => self.drop_linked(id, Fault::Mistake, out),
+            }
             if let Some(server) = self.servers.get_mut(id) {
                 // What it was sent may end in the middle of a message.
                 server.mark_cut_off();

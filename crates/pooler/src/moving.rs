@@ -497,10 +497,7 @@ impl Pooler {
             return;
         }
         client.asks(since);
-        let waiting = &mut self.pools.at_mut(pool).waiting;
-        waiting.retain(|(waiter, _)| *waiter != id);
-        let place = waiting.partition_point(|(_, other)| *other <= since);
-        waiting.insert(place, (id, since));
+        self.pools.at_mut(pool).waiting.join_since(id, since);
         self.watch_client(id);
     }
 
@@ -580,7 +577,7 @@ impl Pooler {
 /// Nothing is held for it, owed to it or begun by it.
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
-        client::State::Idle => client.inbox.held.is_empty(),
+        client::State::Idle => client.inbox.held().is_empty(),
         client::State::Waiting => true,
         _ => false,
     };
@@ -597,5 +594,5 @@ fn may_leave(client: &Client) -> bool {
         && client.inbox.at_boundary()
         && !client.replication.any()
         && !(client.leaving || client.end.is_stalled() || client.parked)
-        && !(client.is_paused() || client.is_congested())
+        && !(client.valve.is_paused() || client.valve.is_congested())
 }

@@ -66,7 +66,7 @@ impl Pooler {
             let pool = self.pools.at_mut(id);
             if database.is_none_or(|name| *pool.key.database == *name) {
                 pool.pauses(true);
-                let idle: Vec<_> = pool.idle.iter().copied().collect();
+                let idle: Vec<_> = pool.idle.iter().collect();
                 for server in idle {
                     self.close_server(server, "pause mode", Close::Await, out);
                 }
@@ -129,7 +129,7 @@ impl Pooler {
         if ending == Ending::Servers {
             self.janitor.paused_all = true;
             for id in self.pools.ids() {
-                let idle: Vec<_> = self.pools.at(id).idle.iter().copied().collect();
+                let idle: Vec<_> = self.pools.at(id).idle.iter().collect();
                 for server in idle {
                     self.close_server(server, "server shutting down", Close::Await, out);
                 }

@@ -122,27 +122,29 @@ pub struct Pooler {
     pub(crate) keys: Keys,
     pub(crate) peering: Peering,
     pub(crate) known: Known,
-    /// Those of this worker.
+    /// SQL LISTEN connections of this worker, by pool.
     pub(crate) listeners: HashMap<Arc<PoolKey>, Listener, Seeded>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
     pub(crate) moves: Moves,
-    /// Those with clients, and with servers.
+    /// TLS handshakes: with clients, and with servers.
     pub(crate) handshakes: [Handshakes; 2],
     pub(crate) random: ChaCha20Rng,
     pub(crate) seeded: Seeded,
     /// Who asked the control thread, by ticket.
     pub(crate) asks: HashMap<u64, Asker, Seeded>,
+    /// How many questions were asked of the control thread.
     next_ticket: u64,
-    /// How often leave was asked for to keep a server.
+    /// How often a client asked for leave to keep its server: the latest request has this number.
     pub(crate) tickets: u64,
+    /// Numbers of clients and servers in the console: one sequence for all workers.
     pub(crate) numbers: Arc<AtomicU64>,
     /// What the event at hand leads to.
     pub(crate) next: Upcoming,
     /// Blocks for bytes that are held, used again last freed first.
     pub(crate) spare: Vec<Vec<u8>>,
-    /// Of our own that were survived.
+    /// How many mistakes of our own the worker has survived.
     pub(crate) mistakes: u64,
 }
 
@@ -252,8 +254,12 @@ impl Pooler {
             } => self.client_closed(id, out),
             Event::Closed {
                 peer: Peer::Server(id),
-                gone,
-            } => self.server_closed(id, gone, out),
+                gone: true,
+            } => self.server_gone(id, out),
+            Event::Closed {
+                peer: Peer::Server(id),
+                gone: false,
+            } => self.server_given_up(id, out),
             Event::Detached(Peer::Client(id), socket) => self.client_detached(id, socket, out),
             Event::Detached(Peer::Server(id), socket) => self.server_detached(id, socket, out),
             Event::Mail(mail) => self.mail(mail, out),
@@ -287,7 +293,7 @@ impl Pooler {
                 Next::BringToRest(_) => {}
                 Next::TellLost(id) => self.disconnect(id, Fault::ServerGone, out),
                 Next::LookUp(id) => self.look_up_again(id, out),
-                Next::Forget(id) => self.server_closed(id, true, out),
+                Next::Forget(id) => self.server_gone(id, out),
             }
         }
     }
@@ -524,11 +530,6 @@ impl Pooler {
             Level::Noise => self.config.globals.verbose >= 2,
             _ => true,
         }
-    }
-
-    /// An empty block.
-    pub(crate) fn block(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
     }
 
     /// Takes a block back, unless it grew large or there are enough.

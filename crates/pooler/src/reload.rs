@@ -167,7 +167,7 @@ impl Pooler {
                 server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
                 // Its client may stream for ever: as with PgBouncer, both end at once.
                 _ if server.replication && server.client().is_some() => {
-                    self.drop_linked(server_id, Fault::DatabaseChanged, false, out);
+                    self.drop_linked(server_id, Fault::DatabaseChanged, out);
                     self.close_server(server_id, why, Close::Await, out);
                 }
                 _ => {

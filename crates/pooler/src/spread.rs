@@ -28,7 +28,7 @@ const IDLE_LOAD_NS: u64 = 1_000_000_000;
 /// connection first that came back last have many that do nothing.
 const ACTIVE_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// On which workers the clients of each pool are.
 #[derive(Debug)]
 pub struct Spread {
     /// Clients are on so many workers at most.

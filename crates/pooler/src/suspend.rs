@@ -113,7 +113,7 @@ impl Pooler {
         let link = client.link();
         if concerned {
             if between {
-                client.pause(id, out);
+                client.valve.pause(Peer::Client(id), out);
             }
             self.suspend_peer(Peer::Client(id), between, out);
         }
@@ -146,7 +146,7 @@ impl Pooler {
         let link = server.client();
         if concerned {
             if between {
-                server.pause(id, out);
+                server.valve.pause(Peer::Server(id), out);
             }
             self.suspend_peer(Peer::Server(id), between, out);
         }
@@ -237,7 +237,7 @@ impl Pooler {
             Peer::Server(id) => {
                 // The end of a client that was late, too, may have been its own.
                 gone!(self.servers.get(id));
-                self.drop_linked(id, Fault::Server(WHY), false, out);
+                self.drop_linked(id, Fault::Server(WHY), out);
                 self.close_server(id, WHY, Close::Abort, out);
             }
         }

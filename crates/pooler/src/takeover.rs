@@ -174,7 +174,7 @@ impl Pooler {
     fn unpark(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
             if let Some(client) = self.clients.get_mut(id)
-                && std::mem::take(&mut client.parked)
+                && client.unparks()
             {
                 self.resume(id, out);
             }
@@ -322,7 +322,7 @@ impl Pooler {
         let client = self.clients.get(id)?;
         let server_id = client.link()?;
         let server = self.servers.get(server_id)?;
-        let stays = client.leaving || client.is_congested() || server.is_tls();
+        let stays = client.leaving || client.valve.is_congested() || server.is_tls();
         let stays = stays || client.is_held_by_tls(self.janitor.tls_travels);
         (client.parked && !stays && server.may_travel()).then_some(server_id)
     }
@@ -347,7 +347,7 @@ impl Pooler {
             State::Idle if server.may_travel() && !server.is_tls() => {
                 server.packs();
                 let pool = self.pools.at_mut(server.pool);
-                pool.idle.retain(|idle| *idle != id);
+                pool.idle.remove(id);
                 return true;
             }
             State::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
@@ -371,7 +371,7 @@ impl Pooler {
         match client.state() {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // It is slow to read for certain.
-            _ if client.is_congested() => None,
+            _ if client.valve.is_congested() => None,
             // What it listens to is heard here.
             _ if client
                 .session

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use crate::event::{Peer, Time};
 
-/// See the module.
+/// Deadlines of connections, at most one entry for each.
 #[derive(Debug, Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, Peer)>>,

@@ -33,7 +33,7 @@ impl Asker {
     }
 }
 
-/// See the module.
+/// How many clients of a pool keep a server between transactions, on all workers.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     held: BTreeSet<(WorkerId, u64)>,

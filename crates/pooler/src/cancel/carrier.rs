@@ -229,6 +229,6 @@ impl Pooler {
     /// The driver ended a carrier of itself.
     pub(crate) fn carrier_closed(&mut self, id: ServerId, out: &mut Out) {
         self.end_errand(id, false, out);
-        self.server_closed(id, true, out);
+        self.server_gone(id, out);
     }
 }

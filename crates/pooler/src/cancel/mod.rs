@@ -120,7 +120,7 @@ impl Pooler {
     fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
         let inbox = &mut client.inbox;
         while inbox.at_boundary()
-            && let Some(Ok(header)) = howdah_wire::frame::header(&inbox.held)
+            && let Some(Ok(header)) = inbox.first()
         {
             match header.tag {
                 tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
@@ -149,8 +149,8 @@ impl Pooler {
         let inbox = &client.inbox;
         let begins = |tag: &u8| matches!(tag, b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C');
         // Of less than a header nobody knows how much would have to be skipped.
-        let whole = howdah_wire::frame::header(&inbox.held).is_some();
-        let begun = whole && inbox.held.first().is_some_and(begins);
+        let whole = inbox.first().is_some();
+        let begun = whole && inbox.held().first().is_some_and(begins);
         if !begun || client.end.skips() || !inbox.at_boundary() {
             // Cancelled already, and nothing else is there to run yet.
             return;
@@ -159,8 +159,7 @@ impl Pooler {
             client.rests(self.now);
         }
         if let (true, Some(pool)) = (waiting, client.pool) {
-            let waiting = &mut self.pools.at_mut(pool).waiting;
-            waiting.retain(|(waiter, _)| *waiter != id);
+            self.pools.at_mut(pool).waiting.leave(id);
             self.give_leave_back(id, out);
         }
         let client = gone!(self.clients.get_mut(id));
@@ -175,7 +174,7 @@ impl Pooler {
         });
         // A Query or a FunctionCall ends with its ReadyForQuery; extended messages are skipped up
         // to a Sync.
-        match client.inbox.held.first() {
+        match client.inbox.held().first() {
             Some(b'Q' | b'F') => {
                 client.inbox.skip_first();
                 out.send_with(peer, |buf| write::ready(buf, Status::Idle));

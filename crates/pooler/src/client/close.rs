@@ -14,6 +14,15 @@ use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{self, Ending};
 
+/// How a client leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Departure {
+    /// It said goodbye, or nothing runs for it.
+    Orderly,
+    /// It broke off, or is disconnected: what runs for it is cancelled.
+    Abrupt,
+}
+
 impl Pooler {
     /// Tells a client why, and lets it go.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
@@ -51,7 +60,11 @@ impl Pooler {
         if !quiet || self.config.globals.log_disconnections {
             self.note_leaving(id, &fault.to_string(), fault.level(), out);
         }
-        self.end_client(id, how, !matches!(fault, Fault::ClientClosed), out);
+        let departure = match fault {
+            Fault::ClientClosed => Departure::Orderly,
+            _ => Departure::Abrupt,
+        };
+        self.end_client(id, how, departure, out);
     }
 
     fn note_leaving(&mut self, id: ClientId, why: &str, level: Level, out: &mut Out) {
@@ -69,11 +82,10 @@ impl Pooler {
     }
 
     /// Takes a client out of everything and closes it.
-    fn end_client(&mut self, id: ClientId, how: Close, abrupt: bool, out: &mut Out) {
+    fn end_client(&mut self, id: ClientId, how: Close, departure: Departure, out: &mut Out) {
         let client = self.clients.at(id);
-        let relaying = client.inbox.relaying();
         if let Some(server) = client.link() {
-            self.abandon(id, server, relaying, abrupt, out);
+            self.abandon(id, server, departure, out);
         }
         let client = self.clients.at_mut(id);
         let undo = match client.state() {
@@ -86,11 +98,11 @@ impl Pooler {
         }
         self.give_leave_back(id, out);
         let client = self.clients.at_mut(id);
-        let key = client.old_key.take();
+        let key = client.forgets_key();
         client.closes();
-        let admitted = std::mem::take(&mut client.admitted);
+        let admitted = client.let_out();
         let login = PoolKey::new(client.database.clone(), client.user.clone());
-        let pool = client.pool.take();
+        let pool = client.leaves_pool();
         // Its server may be gone before it.
         let pinned = client.is_pinned();
         let session = client.ends_session();
@@ -134,7 +146,7 @@ impl Pooler {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
             // It has what it wanted to say; it need not wait for us.
-            State::Canceller => self.end_client(id, Close::Flush, false, out),
+            State::Canceller => self.end_client(id, Close::Flush, Departure::Orderly, out),
             // It had said goodbye: PostgreSQL would carry out what it sent before, so nothing is
             // cancelled.
             _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
@@ -170,27 +182,13 @@ impl Pooler {
     /// A client leaves its server in whatever state that is. The server is brought to rest where
     /// that is certain to succeed: a COPY is failed, an open group is ended, a running query is
     /// cancelled if the client broke off, a transaction is rolled back. Else it is closed.
-    fn abandon(
-        &mut self,
-        client_id: ClientId,
-        id: ServerId,
-        relaying: bool,
-        abrupt: bool,
-        out: &mut Out,
-    ) {
-        let replication = self
-            .clients
-            .get(client_id)
-            .is_some_and(|client| client.replication.any());
-        let group_failed = self
-            .clients
-            .get(client_id)
-            .is_some_and(|client| client.end.skips());
+    fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Departure, out: &mut Out) {
+        let client = self.clients.at(client_id);
+        let relaying = client.inbox.relaying();
+        let replication = client.replication.any();
+        let group_failed = client.end.skips();
         // What sets its parameters ends soon, and is not the client's.
-        let runs = self
-            .servers
-            .get(id)
-            .is_some_and(|server| matches!(server.state(), server::State::Linked(_)));
+        let runs = matches!(self.servers.at(id).state(), server::State::Linked(_));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
@@ -208,7 +206,8 @@ impl Pooler {
         if left.is_doubtful {
             server.must_close(Ending::CopyFailed);
         }
-        if abrupt && runs && single && left.runs {
+        let breaks_off = departure == Departure::Abrupt;
+        if breaks_off && runs && single && left.runs {
             self.cancel_for_us(id, out);
         }
         self.watch_server(id);
@@ -220,7 +219,7 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         if !matches!(client.state(), State::Closing) {
             // The driver ended what we did not: treated as lost.
-            self.end_client(id, Close::Abort, true, out);
+            self.end_client(id, Close::Abort, Departure::Abrupt, out);
         }
         self.clients.remove(id);
         self.peering.forget(id);
@@ -234,29 +233,41 @@ impl Pooler {
             .is_some_and(|client| console::is_console(&client.database))
     }
 
-    /// A server is gone or going: so is the client that is bound to it.
-    pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, told: bool, out: &mut Out) {
-        let Some(client) = self.servers.at(id).client() else {
-            return;
-        };
+    /// A server is gone or going: so is the client that is bound to it, which is told why.
+    pub(crate) fn drop_linked(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
+        let between = !self.servers.at(id).inbox.relaying();
+        if let Some(client) = self.cut_link(id, out) {
+            match between {
+                true => self.disconnect(client, fault, out),
+                false => self.cut_short(client, fault, out),
+            }
+        }
+    }
+
+    /// Likewise, but the client was told already, or can't be told.
+    pub(crate) fn drop_linked_untold(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
+        if let Some(client) = self.cut_link(id, out) {
+            self.cut_short(client, fault, out);
+        }
+    }
+
+    /// The server of a link is gone or going, and is not brought to rest any more. Returns the client
+    /// that it was bound to.
+    fn cut_link(&mut self, id: ServerId, out: &mut Out) -> Option<ClientId> {
+        let client = self.servers.at(id).client()?;
         self.break_off_query(client, id, "its server was lost", out);
         let server = self.servers.at_mut(id);
-        // The server is not brought to rest any more: the link is cut first.
-        let between = !server.inbox.relaying();
         let entry = self.clients.at_mut(client);
         link::part(entry, server, self.now);
         if entry.inbox.relaying() {
             server.mark_cut_off();
         }
-        if between && !told {
-            return self.disconnect(client, fault, out);
-        }
-        self.cut_short(client, fault, out);
+        Some(client)
     }
 
     /// A client that can't be told anything, as a message to it may be cut off, is closed.
     pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         self.note_leaving(id, &fault.to_string(), fault.level(), out);
-        self.end_client(id, Close::Flush, false, out);
+        self.end_client(id, Close::Flush, Departure::Orderly, out);
     }
 }

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::frontend;
-use howdah_wire::{WireError, write};
+use howdah_wire::write;
 
 use rand_chacha::rand_core::RngCore;
 
@@ -59,11 +58,11 @@ pub enum Proof {
 }
 
 impl Login {
-    /// How long the client's next message may be, in bytes.
-    fn longest(&self) -> u32 {
+    /// How long the client's next message may be, in bytes, its header included.
+    fn longest(&self) -> usize {
         match &self.proof {
             Proof::Exchange { exchange, .. } if !exchange.takes_password() => limits::PROOF,
-            _ => limits::PASSWORD,
+            _ => limits::PASSWORD_PACKET,
         }
     }
 
@@ -238,10 +237,10 @@ impl Pooler {
             // It needed no answer: what it has sent behind its start-up packet is no password.
             return;
         }
-        client.inbox.held.extend_from_slice(bytes);
-        let held = client.inbox.held.len();
+        client.inbox.hold(bytes);
+        let held = client.inbox.held().len();
         let longest = client.login_mut().map_or(0, |login| login.longest());
-        if held > HEADER + longest as usize + bytes.len() {
+        if held > longest + bytes.len() {
             // Nobody has so much to say before the answer.
             return self.disconnect(id, Fault::TooEarly, out);
         }
@@ -250,31 +249,19 @@ impl Pooler {
             let Some(longest) = login.map(|login| login.longest()) else {
                 return;
             };
-            let held = &client.inbox.held;
-            let header = match header(held) {
-                None => return,
-                Some(Err(error)) => return self.disconnect(id, Fault::ClientBytes(error), out),
-                Some(Ok(header)) => header,
+            let fault = match client.inbox.first() {
+                Some(Ok(header)) if header.tag == frontend::TERMINATE => Fault::ClientClosed,
+                Some(Ok(header)) if header.tag != frontend::PASSWORD => Fault::TooEarly,
+                _ => match client.inbox.take_message(longest) {
+                    Ok(None) => return,
+                    Ok(Some((_, body))) => {
+                        self.password(id, &body, out);
+                        continue;
+                    }
+                    Err(error) => Fault::ClientBytes(error),
+                },
             };
-            if header.tag == frontend::TERMINATE {
-                return self.disconnect(id, Fault::ClientClosed, out);
-            }
-            if header.tag != frontend::PASSWORD {
-                return self.disconnect(id, Fault::TooEarly, out);
-            }
-            if header.body > longest {
-                let error = WireError::Length {
-                    tag: header.tag,
-                    length: header.body + 4,
-                };
-                return self.disconnect(id, Fault::ClientBytes(error), out);
-            }
-            if held.len() < header.total() {
-                return;
-            }
-            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
-            client.inbox.held.drain(..header.total());
-            self.password(id, &body, out);
+            return self.disconnect(id, fault, out);
         }
     }
 
@@ -437,7 +424,7 @@ impl Pooler {
             return self.welcome(id, out);
         } else {
             client.asks(self.now);
-            self.pools.at_mut(pool_id).newcomers.push(id);
+            self.pools.at_mut(pool_id).awaits_welcome(id);
         }
         self.watch_client(id);
         self.need(pool_id, out);
@@ -475,14 +462,14 @@ impl Pooler {
             return;
         };
         let took = self.now.0.saturating_sub(client.connected.0);
-        pool.times.count_login(took);
+        pool.count_login(took);
         client.mark_welcome();
         client.set_told_standby(standby::among(&welcome.parameters));
         let notice = cut_notice(client, &self.shared.tracked);
-        let asked = client.params.take().map(|asked| {
+        let asked = client.params.as_ref().map(|asked| {
             let spelled = canonical(
                 &self.shared.tracked,
-                &asked,
+                asked,
                 &welcome.tracked,
                 welcome.major(),
             );

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::console::Session;
 use crate::effect::Effects;
-use crate::event::{Action, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::event::{Ends, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -29,6 +29,7 @@ use crate::pool::PoolId;
 use crate::session::settings::Maybe;
 use crate::statement::{Names, Statement};
 use crate::tls::TlsFacts;
+use crate::valve::Valve;
 
 /// What a client is doing.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ pub enum State {
     Closing,
 }
 
-/// See the module.
+/// An application's connection to us, and what its session has.
 #[derive(Debug)]
 pub struct Client {
     /// What it is doing.
@@ -93,11 +94,11 @@ pub struct Client {
     pub database: Arc<str>,
     /// Its values of the tracked parameters.
     pub params: Option<Arc<Params>>,
-    /// Those it asked for at login, if any: what RESET goes back to.
+    /// The values that it asked for at login, if any: what RESET goes back to.
     pub asked: Option<Arc<Params>>,
-    /// What its session has besides.
+    /// What its session has besides: settings that are not tracked, what keeps its server, channels.
     pub session: Option<Box<crate::session::Session>>,
-    /// Those that change what statements mean.
+    /// The values of those parameters that change what statements mean (`DateStyle`, `search_path`).
     pub meaning: Meaning,
     /// Its named statements.
     pub names: Names,
@@ -117,15 +118,13 @@ pub struct Client {
     listens: bool,
     /// What the listener has to answer before it goes on.
     hush: Hush,
-    /// Receiving from it is off.
-    paused: bool,
-    /// Its server's replies fill its send queue.
-    congested: bool,
+    /// The valve of its socket.
+    pub(crate) valve: Valve,
     /// Whether its send queue is empty was asked, and is not told yet.
     unread: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
     pub leaving: bool,
-    /// What it is told then.
+    /// What it is told when it leaves.
     pub parting: Option<Box<crate::fault::Fault>>,
     /// The Broker counts it.
     pub admitted: bool,
@@ -359,25 +358,35 @@ impl Client {
         self.parked = true;
     }
 
+    /// Its session goes on here. False if it was not parked.
+    pub(crate) fn unparks(&mut self) -> bool {
+        std::mem::take(&mut self.parked)
+    }
+
+    /// It takes servers from no pool any more. Returns the one that it took servers from.
+    pub(crate) fn leaves_pool(&mut self) -> Option<PoolId> {
+        self.pool.take()
+    }
+
+    /// The Broker counts it no more. False if it did not.
+    fn let_out(&mut self) -> bool {
+        std::mem::take(&mut self.admitted)
+    }
+
+    /// The cancel key that it was given by another process is of no use any more.
+    fn forgets_key(&mut self) -> Option<Box<crate::cancel::OldKey>> {
+        self.old_key.take()
+    }
+
+    /// What its session has besides; it gets one where it has none.
+    pub(crate) fn session_mut(&mut self) -> &mut crate::session::Session {
+        self.session.get_or_insert_default()
+    }
+
     /// It leaves once all is answered, and is told why then.
     fn parts(&mut self, why: crate::fault::Fault) {
         self.leaving = true;
         self.parting = Some(Box::new(why));
-    }
-
-    /// Its send queue is full.
-    pub(crate) fn is_congested(&self) -> bool {
-        self.congested
-    }
-
-    /// Its send queue has become full.
-    pub(crate) fn congests(&mut self) {
-        self.congested = true;
-    }
-
-    /// It has room again.
-    pub(crate) fn drains(&mut self) {
-        self.congested = false;
     }
 
     /// Whether its send queue is empty was asked, and is not told yet.
@@ -451,12 +460,14 @@ impl Client {
         self.state = State::Waiting;
     }
 
-    /// Its end of a link: whatever it sends goes to the server, `held` until that is ready.
-    pub(crate) fn bind_to(&mut self, server: ServerId, held: bool) {
-        self.state = match held {
-            false => State::Linked(server),
-            true => State::Preparing(server),
-        };
+    /// Its end of a link: whatever it sends goes to the server.
+    pub(crate) fn bind_to(&mut self, server: ServerId) {
+        self.state = State::Linked(server);
+    }
+
+    /// Likewise, but what it sends is held until the server has its settings.
+    pub(crate) fn bind_held_to(&mut self, server: ServerId) {
+        self.state = State::Preparing(server);
     }
 
     /// It goes on at another worker. `waits`: it stood in line.
@@ -500,31 +511,6 @@ impl Client {
     pub fn is_held_by_tls(&self, travels: bool) -> bool {
         let held = |tls: &Arc<TlsFacts>| !(travels && tls.travels);
         self.tls.as_ref().is_some_and(held)
-    }
-
-    /// Receiving from it is off.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// Nothing is received from it until further notice.
-    pub(crate) fn pause(&mut self, id: ClientId, out: &mut Out) {
-        if !std::mem::replace(&mut self.paused, true) {
-            out.push(Action::Receive {
-                peer: Peer::Client(id),
-                on: false,
-            });
-        }
-    }
-
-    /// It is received from again.
-    pub(crate) fn unpause(&mut self, id: ClientId, out: &mut Out) {
-        if std::mem::take(&mut self.paused) {
-            out.push(Action::Receive {
-                peer: Peer::Client(id),
-                on: true,
-            });
-        }
     }
 
     /// It stands in its pool's line.
@@ -602,7 +588,7 @@ impl Client {
         self.hush
     }
 
-    /// There is something.
+    /// The listener has to answer before the client goes on.
     pub fn is_hushed(&self) -> bool {
         self.hush != Hush::No
     }
@@ -621,7 +607,7 @@ impl Client {
         self.hush == Hush::Ready
     }
 
-    /// It goes on. Returns why it did not.
+    /// The client goes on: it waits for the listener no more. Returns what it waited for.
     pub(crate) fn ends_hush(&mut self) -> Hush {
         let session = self.session.as_ref();
         let own = session.and_then(|session| session.channels.as_ref());

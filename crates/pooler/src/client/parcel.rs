@@ -41,9 +41,9 @@ impl Client {
             group_failed: self.end.skips(),
             asks_numbers: self.asks_numbers,
             standby: self.standby,
-            held: self.inbox.held,
-            left: self.inbox.left,
-            tag: self.inbox.tag,
+            left: self.inbox.left() as u32,
+            tag: self.inbox.tag(),
+            held: self.inbox.into_held(),
             server: None,
         }
     }
@@ -51,7 +51,7 @@ impl Client {
     /// What is known of it wherever it stands.
     pub(crate) fn unpack(&mut self, from: &mut Passenger, database: Arc<str>, user: Arc<str>) {
         self.tls = from.tls.take();
-        self.inbox.held = std::mem::take(&mut from.held);
+        self.inbox.hold(&std::mem::take(&mut from.held));
         self.request = from.request;
         self.quiet = from.quiet;
         self.admitted = from.admitted;
@@ -67,9 +67,7 @@ impl Client {
         shared: &mut Shared,
         schema: SchemaId,
     ) {
-        self.inbox.left = from.left;
-        self.inbox.tag = from.tag;
-        self.inbox.fate = Fate::Drop;
+        self.inbox.begin(from.tag, Fate::Drop, from.left as usize);
         if from.group_failed {
             self.end.group_fails();
         }

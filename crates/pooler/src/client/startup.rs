@@ -24,6 +24,7 @@ use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
 use crate::statement::Names;
 use crate::tls::{TlsFacts, TlsStart};
+use crate::valve::Valve;
 
 /// The newest minor version of protocol 3 that we speak.
 pub const MINOR: u16 = 2;
@@ -81,8 +82,7 @@ impl Pooler {
             parked: false,
             listens: false,
             hush: Default::default(),
-            paused: false,
-            congested: false,
+            valve: Valve::default(),
             unread: false,
             leaving: false,
             parting: None,
@@ -104,7 +104,7 @@ impl Pooler {
     /// Bytes of a client whose first packet is awaited.
     pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.inbox.held.extend_from_slice(bytes);
+        client.inbox.hold(bytes);
         if self.begins_with_tls(id) {
             return self.accept_tls(id, true, out);
         }
@@ -112,16 +112,16 @@ impl Pooler {
             if !matches!(client.state(), State::Startup) {
                 return;
             }
-            let size = match length(&client.inbox.held) {
+            let size = match length(client.inbox.held()) {
                 None => return,
                 // PostgreSQL, too, says nothing to who may not speak its language.
                 Some(Err(error)) => return self.disconnect(id, Fault::ClientLength(error), out),
-                Some(Ok(size)) if client.inbox.held.len() < size => return,
+                Some(Ok(size)) if client.inbox.held().len() < size => return,
                 Some(Ok(size)) => size,
             };
             let login = || {
                 matches!(
-                    read(&client.inbox.held[..size]),
+                    read(&client.inbox.held()[..size]),
                     Ok(FirstPacket::Startup(_))
                 )
             };
@@ -129,7 +129,7 @@ impl Pooler {
                 // It begins where the client is served: at the successor, or here later.
                 return self.mind_held(id, out);
             }
-            let packet: Vec<u8> = client.inbox.held.drain(..size).collect();
+            let packet = client.inbox.take_front(size);
             self.first_packet(id, &packet, out);
         }
     }
@@ -181,7 +181,7 @@ impl Pooler {
     fn begins_with_tls(&self, id: ClientId) -> bool {
         let record = |client: &Client| {
             let fresh = matches!(client.state(), State::Startup) && !client.is_tls();
-            fresh && client.inbox.held.first() == Some(&TLS_HANDSHAKE)
+            fresh && client.inbox.held().first() == Some(&TLS_HANDSHAKE)
         };
         self.clients.get(id).is_some_and(record) && self.takes_tls(id)
     }
@@ -190,7 +190,7 @@ impl Pooler {
     fn accept_tls(&mut self, id: ClientId, direct: bool, out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.shakes_hands();
-        let received = std::mem::take(&mut client.inbox.held);
+        let received = client.inbox.take_held();
         let start = Box::new(TlsStart::Accept { direct, received });
         out.push(Action::StartTls(Peer::Client(id), start));
     }
@@ -220,7 +220,7 @@ impl Pooler {
         let more = self
             .clients
             .get(id)
-            .is_some_and(|client| !client.inbox.held.is_empty());
+            .is_some_and(|client| !client.inbox.held().is_empty());
         match read(packet) {
             Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
             // Bytes behind the request were not encrypted, whoever put them there.
@@ -404,9 +404,7 @@ impl Pooler {
             return self.placed(id, wish, out);
         }
         if let Some(client) = self.clients.get_mut(id) {
-            let rest = std::mem::take(&mut client.inbox.held);
-            client.inbox.held = packet.to_vec();
-            client.inbox.held.extend_from_slice(&rest);
+            client.inbox.hold_first(packet);
             client.moves_to(home);
             out.push(Action::Detach(Peer::Client(id)));
         }
@@ -453,7 +451,7 @@ impl Pooler {
             tls: client.tls,
             number: client.number,
             connected: client.connected,
-            bytes: client.inbox.held,
+            bytes: client.inbox.into_held(),
         };
         out.push(Action::Post(to, Mail::Client(Box::new(parcel))));
     }
@@ -468,13 +466,13 @@ impl Pooler {
         let client = self.clients.at_mut(id);
         client.set_secured(parcel.tls);
         if self.janitor.takeover.holds() {
-            client.inbox.held = parcel.bytes;
+            client.inbox.hold(&parcel.bytes);
             return;
         }
         let Some(Ok(size)) = length(&parcel.bytes) else {
             return;
         };
-        client.inbox.held = parcel.bytes[size..].to_vec();
+        client.inbox.hold(&parcel.bytes[size..]);
         let Ok(FirstPacket::Startup(startup)) = read(&parcel.bytes[..size]) else {
             return;
         };
@@ -493,8 +491,8 @@ impl Pooler {
                 write::negotiate(buf, minor, options)
             });
         }
-        let database = self.consoles.name(&wish.database);
-        let login = PoolKey::new(database, self.consoles.name(&wish.user));
+        let (database, user) = (wish.database, wish.user);
+        let login = PoolKey::new(self.consoles.name(&database), self.consoles.name(&user));
         let params = self.shared.params.intern(wish.params);
         let client = gone!(self.clients.get_mut(id));
         client.wishes(wish.replication, wish.server_options, wish.minor >= 2);
@@ -506,75 +504,87 @@ impl Pooler {
         // It is in nobody's way until the Broker has answered.
         client.awaits_welcome();
         if self.config.globals.log_connections {
-            let replication = match wish.replication {
-                Replication::None => "no",
-                Replication::Logical => "database",
-                Replication::Physical => "yes",
-            };
-            let tls = client.tls.as_ref().map(|facts| facts.summary());
-            let tls = tls.as_deref().unwrap_or("no");
-            let text = format!(
-                "login attempt: db={} user={} tls={tls} replication={replication}",
-                wish.database, wish.user
-            );
-            self.note_client(Level::Log, id, &text, out);
+            self.log_attempt(id, &database, &user, out);
         }
-        let console = console::is_console(&wish.database);
-        if console && self.is_our_own_user(id) {
+        if console::is_console(&database) && self.is_our_own_user(id) {
             // Whoever may stop the process is let in, whatever is full.
             return self.begin_login(id, out);
         }
+        if let Some(fault) = self.refuses_login(&database, &user) {
+            return self.disconnect(id, fault, out);
+        }
+        let admit = ToBroker::Admit {
+            worker: self.worker,
+            client: id,
+            login: Arc::new(login),
+            bounds: self.client_bounds(id, &database, &user),
+        };
+        out.push(Action::Broker(admit));
+    }
+
+    /// `log_connections`: who wants to log in, and how.
+    fn log_attempt(&self, id: ClientId, database: &str, user: &str, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        let replication = match client.replication {
+            Replication::None => "no",
+            Replication::Logical => "database",
+            Replication::Physical => "yes",
+        };
+        let tls = client.tls.as_ref().map(|facts| facts.summary());
+        let tls = tls.as_deref().unwrap_or("no");
+        let text =
+            format!("login attempt: db={database} user={user} tls={tls} replication={replication}");
+        self.note_client(Level::Log, id, &text, out);
+    }
+
+    /// Why nobody with this name is let into this database now, before a password is asked.
+    fn refuses_login(&self, database: &str, user: &str) -> Option<Fault> {
         let globals = &self.config.globals;
-        let admin = console && globals.admin_users.has(&wish.user);
+        let console = console::is_console(database);
         let any = globals.auth_type == AuthType::Any;
-        if console && !admin && !any && !globals.stats_users.has(&wish.user) {
-            // Before a password is asked: strangers would fill the console's unlimited places.
-            return self.disconnect(id, Fault::NotAllowed, out);
-        }
-        // Who was accepted in the moment of a takeover gets in: it is nobody else's.
+        let may_look = globals.admin_users.has(user) || globals.stats_users.has(user) || any;
+        // Who was accepted in the moment of a takeover gets in: no other process will serve that
+        // client.
         let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
-        if ending && !console {
-            return self.disconnect(id, Fault::ShuttingDown, out);
+        if console && !may_look {
+            // Strangers would fill the console's unlimited places.
+            Some(Fault::NotAllowed)
+        } else if ending && !console {
+            Some(Fault::ShuttingDown)
+        } else if self.janitor.is_disabled(database) {
+            Some(Fault::DatabaseDisabled(database.to_owned()))
+        } else {
+            None
         }
-        if self.janitor.is_disabled(&wish.database) {
-            return self.disconnect(id, Fault::DatabaseDisabled(wish.database), out);
-        }
-        let config = &self.config;
-        let database = config.database(&wish.database);
-        let user = config.user(&wish.user);
-        let globals = &config.globals;
+    }
+
+    /// How many clients there may be, with one more of this user in this database.
+    fn client_bounds(&mut self, id: ClientId, database: &str, user: &str) -> ClientBounds {
+        let (config, globals) = (&self.config, &self.config.globals);
+        let console = console::is_console(database);
+        let admin = console && globals.admin_users.has(user);
         // With auth_type=any, anybody may look at the console: no more of those than clients.
-        let stranger = console && !admin && !globals.stats_users.has(&wish.user);
+        let stranger = console && !admin && !globals.stats_users.has(user);
         // Anybody can say an administrator's name: only so many get round the bounds by that before
         // they have proved to be one.
         let exempt = console && !stranger && self.consoles.proof_begins(id);
+        if admin && exempt {
+            // Administrators are counted, but get in whatever is full.
+            return ClientBounds::default();
+        }
         let of_console = match globals.max_db_client_connections {
             0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
-        let bounds = ClientBounds {
+        ClientBounds {
             total: if exempt { 0 } else { globals.max_client_conn },
-            database: match database {
+            database: match config.database(database) {
                 Some(database) => config.max_db_client_connections(&database),
                 None if console => of_console,
                 None => 0,
             },
-            user: config.max_user_client_connections(user.map(|u| &**u)),
-        };
-        // Administrators are counted, but get in whatever is full.
-        let bounds = if admin && exempt {
-            ClientBounds::default()
-        } else {
-            bounds
-        };
-        let (worker, login) = (self.worker, Arc::new(login));
-        let admit = ToBroker::Admit {
-            worker,
-            client: id,
-            login,
-            bounds,
-        };
-        out.push(Action::Broker(admit));
+            user: config.max_user_client_connections(config.user(user).map(|u| &**u)),
+        }
     }
 
     /// The Broker has answered.

@@ -309,8 +309,7 @@ impl Pooler {
 
     fn share(&self, id: PoolId) -> PoolShare {
         let pool = self.pools.at(id);
-        let line = pool.pin_line.front();
-        let leave = line.map(|(_, since)| self.now.0.saturating_sub(since.0));
+        let leave = pool.pin_line.longest_wait(self.now);
         let waited_for = pool.is_waited_for() || leave.is_some();
         let max_wait = pool.longest_wait(self.now).max(leave).unwrap_or(0);
         PoolShare {
@@ -320,16 +319,16 @@ impl Pooler {
             states: States {
                 max_wait,
                 sv_pinned: pool.pinned(),
-                pins: pool.stats.pins,
-                unseen: pool.stats.unseen,
+                pins: pool.stats().pins,
+                unseen: pool.stats().unseen,
                 ..States::default()
             },
             connections: 0,
             clients: pool.clients(),
             pinned: pool.pinned(),
-            stats: pool.stats,
+            stats: *pool.stats(),
             older: pool.older_stats(),
-            times: pool.times,
+            times: *pool.times(),
             working: 0,
             size: pool.terms.bounds.size,
             paused: pool.paused(),

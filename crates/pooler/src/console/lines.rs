@@ -63,10 +63,10 @@ impl Pooler {
     pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<Waiter> {
         let pool = self.pools.at(id);
         let reason = self.reason(id).word();
-        let line = pool.waiting.iter().chain(&pool.pin_line);
+        let line = pool.waiting.iter().chain(pool.pin_line.iter());
         let line = line.map(|(client, _)| client);
-        line.chain(&pool.newcomers)
-            .filter_map(|client| self.clients.get(*client))
+        line.chain(pool.newcomers().iter().copied())
+            .filter_map(|client| self.clients.get(client))
             .filter(|client| is_waiting(client))
             .take(most)
             .map(|client| Waiter {

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use howdah_wire::backend::Status;
-use howdah_wire::frame::{HEADER, header};
 use howdah_wire::tag::frontend as tag;
-use howdah_wire::{WireError, frontend, write};
+use howdah_wire::{frontend, write};
 
 use super::rows::Table;
 use super::survey::Part;
@@ -122,13 +121,13 @@ impl Pooler {
     /// Bytes of an administrator.
     pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.inbox.held.extend_from_slice(bytes);
+        client.inbox.hold(bytes);
         self.console_run(id, out);
         if let Some(client) = self.clients.get_mut(id)
             && matches!(client.state(), State::Console(_))
-            && client.inbox.held.len() > limits::HELD
+            && client.inbox.held().len() > limits::HELD
         {
-            client.pause(id, out);
+            client.valve.pause(Peer::Client(id), out);
         }
     }
 
@@ -136,7 +135,7 @@ impl Pooler {
     pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
         loop {
             let client = gone!(self.clients.get_mut(id));
-            let congested = client.is_congested();
+            let congested = client.valve.is_congested();
             let session = gone!(client.console_mut());
             if session.wait.is_some() || congested {
                 return;
@@ -149,8 +148,8 @@ impl Pooler {
                 let status = session.status();
                 out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
             }
-            if client.inbox.held.len() <= limits::HELD {
-                client.unpause(id, out);
+            if client.inbox.held().len() <= limits::HELD {
+                client.valve.unpause(Peer::Client(id), out);
             }
             if self.pack_console(id, out) || !self.console_message(id, out) {
                 return;
@@ -174,34 +173,21 @@ impl Pooler {
     /// Takes in the next message, if there is a whole one and the administrator stays.
     fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
         let client = self.clients.at_mut(id);
-        let held = &mut client.inbox.held;
-        let header = match header(held) {
-            None => return false,
-            Some(Ok(header)) if header.body <= limits::CONSOLE_MESSAGE => header,
-            Some(error) => {
-                let error = match error {
-                    Ok(long) => WireError::Length {
-                        tag: long.tag,
-                        length: long.body + 4,
-                    },
-                    Err(error) => error,
-                };
+        let (message, body) = match client.inbox.take_message(limits::CONSOLE_MESSAGE) {
+            Ok(None) => return false,
+            Ok(Some(message)) => message,
+            Err(error) => {
                 self.disconnect(id, Fault::ClientBytes(error), out);
                 return false;
             }
         };
-        if held.len() < header.total() {
-            return false;
-        }
-        let body: Vec<u8> = held[HEADER..header.total()].to_vec();
-        held.drain(..header.total());
         if let Some(session) = client.console_mut()
-            && session.extended.skips(header.tag)
+            && session.extended.skips(message)
         {
             return true;
         }
-        match header.tag {
-            tag::QUERY => match frontend::string(header.tag, &body) {
+        match message {
+            tag::QUERY => match frontend::string(message, &body) {
                 Ok(text) => {
                     if let Some(session) = client.console_mut() {
                         let text = command::without_comments(&String::from_utf8_lossy(text));
@@ -215,7 +201,7 @@ impl Pooler {
             },
             tag::TERMINATE => self.disconnect(id, Fault::ClientClosed, out),
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::SYNC => {
-                self.console_extended(id, header.tag, &body, out);
+                self.console_extended(id, message, &body, out);
                 return true;
             }
             // Nothing is kept back.

@@ -55,15 +55,15 @@ pub struct CopyIn {
     pub breaks: bool,
 }
 
-/// See the module.
+/// What PostgreSQL owes on a link, in order, and what of that the client sees.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: VecDeque<Entry>,
     carried: Carried,
     /// Queries of entries that have ended since they were last looked at.
-    pub ended: VecDeque<Watched>,
-    /// When the last of them had.
-    pub settled: Time,
+    ended: VecDeque<Watched>,
+    /// When the last query ended that was looked at: the next one did not run before.
+    last_end: Time,
     group: u32,
     group_open: bool,
     group_works: bool,
@@ -216,11 +216,31 @@ impl Ledger {
         }
     }
 
-    /// The query that PostgreSQL answers now, or next: nobody waits for its end any more.
-    pub fn take_watched(&mut self) -> Option<Watched> {
+    /// The query that PostgreSQL answers now, or next, and for how long it has run, in nanoseconds:
+    /// nobody waits for its end any more.
+    pub fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
         let mut entries = self.entries.iter_mut();
         let query = entries.find_map(|entry| entry.effects.as_mut()?.watched.take())?;
-        Some(*query)
+        let run = self.run(&query, now);
+        Some((*query, run))
+    }
+
+    /// Queries have ended that somebody wants to know of.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// The next query that has ended, and for how long it has run, in nanoseconds.
+    pub fn next_ended(&mut self, now: Time) -> Option<(Watched, u64)> {
+        let query = self.ended.pop_front()?;
+        let run = self.run(&query, now);
+        self.last_end = now;
+        Some((query, run))
+    }
+
+    /// For how long a query has run: since it was sent, and the one before it had ended.
+    fn run(&self, query: &Watched, now: Time) -> u64 {
+        now.0.saturating_sub(query.sent.max(self.last_end).0)
     }
 
     /// An error came: it is that of the first query of its group, if the group has one.

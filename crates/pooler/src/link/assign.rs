@@ -32,10 +32,9 @@ impl Pooler {
         };
         server.link.begins(wait);
         if matches!(client.state(), client::State::Waiting) {
-            pool.stats.wait_ns += wait;
-            pool.times.wait.count(wait);
+            pool.count_wait(wait);
         }
-        pool.stats.server_assignments += 1;
+        pool.count_assignment();
         if session::check::is_due(pool, self.config.globals.session_state_check) {
             server.schedule_check();
         }
@@ -53,11 +52,11 @@ impl Pooler {
             true => super::bind((client_id, client), (server_id, server)),
             false => super::bind_held((client_id, client), (server_id, server)),
         }
-        if server.is_congested() {
-            client.pause(client_id, out);
+        if server.valve.is_congested() {
+            client.valve.pause(Peer::Client(client_id), out);
         }
-        if client.is_congested() {
-            server.pause(server_id, out);
+        if client.valve.is_congested() {
+            server.valve.pause(Peer::Server(server_id), out);
         }
         if evict {
             evict_statements(server_id, server, max, out);

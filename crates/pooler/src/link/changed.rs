@@ -186,7 +186,7 @@ impl Downstream<'_> {
         let name = match front {
             // The client's own, which waits for ours.
             Some(front) if front.effects().described.is_some() && front.swallow => {
-                described(&client.inbox.held)
+                described(client.inbox.held())
             }
             Some(front) if front.reply == Reply::Describe => {
                 front.effects().name.as_ref().map(|op| &*op.name)

@@ -7,7 +7,7 @@
 //!    `------------------- ReadyForQuery -----------------'
 //! ```
 
-/// See the module.
+/// A COPY on a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Copy {
     /// There was none since the last ReadyForQuery.

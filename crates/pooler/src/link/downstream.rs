@@ -1,17 +1,17 @@
 //! From a server to its client: each message is relayed or swallowed, as the ledger says.
 
-use howdah_wire::backend::{Fields, Status, command_tag, parameter_status};
+use howdah_wire::backend::{Status, command_tag, parameter_status};
 use howdah_wire::frame::{HEADER, Header, cstr, header, run_of};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
-use super::prepare::{Concerned, answered, concerned, failed, forget_all, make};
+use super::prepare::{answered, forget_all, make};
 use crate::cancel::Keys;
 use crate::client::Client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
-use crate::ledger::{Part, Refusal, Reply};
+use crate::ledger::{Part, Reply};
 use crate::limits;
 use crate::params::Params;
 use crate::peer::{Peering, login_pid};
@@ -42,13 +42,13 @@ pub struct Counts {
 
 /// The parts of a `Pooler` that a server's messages touch.
 pub struct Downstream<'a> {
-    /// Who sends.
+    /// The server that sends, by its name.
     pub id: ServerId,
-    /// Who sends.
+    /// The server that sends.
     pub server: &'a mut Server,
     /// Its client, if it is linked.
     pub client: Option<(ClientId, &'a mut Client)>,
-    /// The client keeps it when a transaction is over.
+    /// The client keeps the server when a transaction is over.
     pub kept: bool,
     /// What the pool's clients listen to is known.
     pub knows_listeners: bool,
@@ -68,9 +68,9 @@ pub struct Downstream<'a> {
     pub counts: Counts,
     /// An error that a request of ours got (SQLSTATE and text), nobody else having seen it.
     pub task_error: Option<(String, String)>,
-    /// What it told of `in_hot_standby`.
+    /// What the server told of `in_hot_standby`.
     pub standby: Option<bool>,
-    /// It notified, and nobody listens there.
+    /// A notification came, and nobody listens on this server.
     pub stray: bool,
 }
 
@@ -80,12 +80,12 @@ impl Downstream<'_> {
     /// Works through a chunk, as far as it goes.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
-            if self.server.inbox.left > 0 {
+            if !self.server.inbox.at_boundary() {
                 self.stream(chunk);
-                if self.server.inbox.left > 0 {
+                if !self.server.inbox.at_boundary() {
                     return Flow::Done;
                 }
-                if let Err(flow) = self.end(self.server.inbox.tag) {
+                if let Err(flow) = self.end(self.server.inbox.tag()) {
                     return flow;
                 }
             }
@@ -99,9 +99,8 @@ impl Downstream<'_> {
     }
 
     fn stream(&mut self, chunk: &mut Chunk<'_>) {
-        let count = chunk.rest().len().min(self.server.inbox.left as usize);
-        self.server.inbox.left -= count as u32;
-        self.pass(chunk, count, self.server.inbox.fate);
+        let (count, fate) = self.server.inbox.advance(chunk.rest().len());
+        self.pass(chunk, count, fate);
     }
 
     fn pass(&mut self, chunk: &mut Chunk<'_>, count: usize, fate: Fate) {
@@ -112,7 +111,7 @@ impl Downstream<'_> {
     }
 
     /// Passes what is there of a message; the rest follows.
-    fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
+    pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
         // Whoever is bound to the server by then gets nothing of what began before.
         let fate = if self.client.is_some() {
             fate
@@ -121,10 +120,8 @@ impl Downstream<'_> {
         };
         let count = chunk.rest().len().min(header.total());
         self.pass(chunk, count, fate);
-        let inbox = &mut self.server.inbox;
-        inbox.left = (header.total() - count) as u32;
-        inbox.fate = fate;
-        inbox.tag = header.tag;
+        let left = header.total() - count;
+        self.server.inbox.begin(header.tag, fate, left);
     }
 
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
@@ -203,11 +200,9 @@ impl Downstream<'_> {
             buf.extend_from_slice(&pid.to_be_bytes());
         });
         chunk.at += PID;
-        let inbox = &mut self.server.inbox;
-        inbox.left = (header.total() - PID) as u32;
-        inbox.fate = Fate::Relay;
-        inbox.tag = header.tag;
-        if inbox.left == 0 {
+        let left = header.total() - PID;
+        self.server.inbox.begin(header.tag, Fate::Relay, left);
+        if left == 0 {
             return self.end(header.tag);
         }
         Ok(())
@@ -233,7 +228,7 @@ impl Downstream<'_> {
             }
         }
         self.pass_front(chunk, header, fate);
-        if self.server.inbox.left == 0 {
+        if self.server.inbox.at_boundary() {
             self.end(header.tag)
         } else {
             Ok(())
@@ -364,7 +359,7 @@ impl Downstream<'_> {
             .is_some_and(|(own, (name, _))| own.has(name))
     }
 
-    fn swallowing(&self) -> bool {
+    pub(super) fn swallowing(&self) -> bool {
         self.server
             .link
             .ledger
@@ -547,123 +542,6 @@ impl Downstream<'_> {
         client.set_params(self.shared.params.intern(params));
     }
 
-    fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
-        let fields = Fields::new(body);
-        self.server.link.ledger.note_error(fields.sqlstate());
-        self.note_failure();
-        let concerned = self.client.as_ref().and_then(|(_, client)| {
-            let fits = header.total() <= limits::ERROR_FRONT;
-            concerned(
-                client,
-                self.server,
-                self.schema,
-                &mut self.shared.statements,
-            )
-            .filter(|_| fits)
-        });
-        if let Some(Concerned {
-            statement: Some(statement),
-            ..
-        }) = &concerned
-        {
-            if fields.sqlstate() == Some(b"26000") {
-                self.server.must_close(Ending::StatementsLost);
-            }
-            if self.is_stale(fields) && !self.server.link.changes.are_private() {
-                self.shared.statements.stale(self.schema, statement);
-            }
-        }
-        let refusal = self.refusal(fields);
-        let ours = self.server.link.ledger.front().is_some_and(|entry| {
-            // It failed because the client's command had, or as that will.
-            let named = entry.swallow && entry.reply == Reply::Parse;
-            entry.part == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
-        });
-        let reply = self.server.link.ledger.front().map(|entry| entry.reply);
-        let copy = self.server.link.copy;
-        if copy.eaten() > 0 || copy.is_broken() {
-            // PostgreSQL may have failed before it ate what has no place in a COPY, and would
-            // answer it yet: that answer must not meet another client.
-            self.server.must_close(Ending::CopyFailed);
-        }
-        let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
-        if dies {
-            self.server.must_close(Ending::Crashed);
-        }
-        let broken_off = copy.is_broken() && fields.sqlstate() != Some(b"08P01");
-        self.server.link.copy.fail();
-        // In a transaction that has failed, PostgreSQL looks at that first.
-        let failed_before = refusal.is_some() && self.server.status == Status::Failed;
-        let described = self.server.link.ledger.described();
-        let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
-        let changed = refusal == Some(Refusal::Changed);
-        if (changed && !failed_before) || in_check {
-            self.tell_described_parameters();
-        }
-        let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
-        if self.server.inquiry.is_some() && self.server.link.ledger.is_empty() {
-            // Behind the answer to an inquiry of ours: whether the client keeps this server is not
-            // known yet.
-            self.server.must_close(match dies {
-                true => Ending::CrashedUnheard,
-                false => Ending::Dirty,
-            });
-            self.pass_front(chunk, header, Fate::Drop);
-        } else if (simple && self.swallowing()) || self.client.is_none() || self.is_nobodys() {
-            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-            let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
-            self.task_error = Some((text(sqlstate), text(fields.message())));
-            if dies {
-                self.server.must_close(Ending::CrashedUnheard);
-            }
-            self.pass_front(chunk, header, Fate::Drop);
-        } else if ours {
-            self.pass_front(chunk, header, Fate::Drop);
-        } else if failed_before {
-            self.tell_failed(fields);
-            chunk.at += header.total();
-        } else if let Some(refusal) = refusal {
-            self.tell_refusal(fields, refusal);
-            chunk.at += header.total();
-        } else if let Some(concerned) = concerned
-            && contains(body, &concerned.server_name)
-        {
-            self.rename_error(fields, &concerned);
-            chunk.at += header.total();
-        } else {
-            self.pass_front(chunk, header, Fate::Relay);
-        }
-        if simple {
-            self.server.link.ledger.keep_names();
-        } else {
-            failed(
-                self.client.as_mut().map(|(_, client)| &mut **client),
-                self.server,
-            );
-        }
-        if broken_off {
-            // What the client sent in the middle of its COPY was not the reason of the failure:
-            // nobody can tell whether it is answered.
-            return Err(Flow::Broken(Fault::CopyUnclear));
-        }
-        Ok(())
-    }
-
-    /// What a client has sent fails: what its session has may be less than its texts told.
-    fn note_failure(&mut self) {
-        let Some((_, client)) = &mut self.client else {
-            return;
-        };
-        let listens = client.listens();
-        let Some(session) = &mut client.session else {
-            return;
-        };
-        session.pending.fails();
-        if let Some(own) = session.channels.as_mut().filter(|_| listens) {
-            own.failed = true;
-        }
-    }
-
     /// Something is rolled back.
     fn note_rollback(&mut self) {
         let session = self.client.as_mut().and_then(|(_, c)| c.session.as_mut());
@@ -674,29 +552,12 @@ impl Downstream<'_> {
 
     /// Its client has got all it asked for, and is about to give it back: what comes now, in the
     /// same chunk as the last of it, is not for that client.
-    fn is_nobodys(&self) -> bool {
+    pub(super) fn is_nobodys(&self) -> bool {
         self.server.link.ledger.is_empty()
             && !self.kept
             && self.server.link.copy.eaten() == 0
             && self.server.status == Status::Idle
             && !self.server.link.ledger.group_open()
-    }
-
-    /// The error as the client would see it if the server's name were the client's.
-    fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
-        let Some((client, _)) = &self.client else {
-            return;
-        };
-        self.out.send_with(Peer::Client(*client), |buf| {
-            write::message(buf, tag::ERROR, |buf| {
-                for (code, value) in fields.iter() {
-                    buf.push(code);
-                    replace(buf, value, &concerned.server_name, &concerned.name);
-                    buf.push(0);
-                }
-                buf.push(0);
-            });
-        });
     }
 }
 
@@ -721,20 +582,6 @@ fn rows(command: &[u8]) -> u64 {
         rows.saturating_mul(10)
             .saturating_add(u64::from(digit - b'0'))
     })
-}
-
-/// Appends a text in which another stands wherever `from` stood.
-fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
-    while let Some(at) = text.windows(from.len()).position(|window| window == from) {
-        buf.extend_from_slice(&text[..at]);
-        buf.extend_from_slice(to);
-        text = &text[at + from.len()..];
-    }
-    buf.extend_from_slice(text);
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }
 
 fn broken(error: WireError) -> Flow {

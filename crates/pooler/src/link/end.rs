@@ -1,7 +1,7 @@
 //! The client's end of a link: kept in the client's slot, as the [`Link`](super::Link) is in its
 //! server's, so that both find their part without looking further.
 
-/// See the module.
+/// The client's end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct End {
     /// What the client sends next waits for answers that are under way.

@@ -9,7 +9,7 @@ use howdah_wire::write;
 use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
-use super::upstream::{Flow, Step, Upstream, is_long_parse, whole};
+use super::upstream::{Flow, Step, Upstream, Via, is_long_parse, whole};
 use crate::effect::Kinds;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
@@ -231,7 +231,7 @@ impl Upstream<'_> {
             write::bind_head(buf, names.portal, name.as_ref(), rest)
         });
         chunk.at += HEADER + names.size();
-        self.begin(header.tag, Fate::Relay, rest as u32);
+        self.client.inbox.begin(header.tag, Fate::Relay, rest);
         self.stream(chunk);
         Ok(())
     }
@@ -281,8 +281,8 @@ impl Upstream<'_> {
         }
         let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
         let verdict = match (with_values.as_ref().or(effects), &found.statement) {
-            (Some(effects), _) => self.note_first(effects, false)?,
-            (None, Some(statement)) => self.note_harmless(statement.text(), false)?,
+            (Some(effects), _) => self.note_first(effects, Via::Extended)?,
+            (None, Some(statement)) => self.note_harmless(statement.text(), Via::Extended)?,
             (None, None) => Verdict::Runs,
         };
         if verdict == Verdict::Refused {
@@ -345,10 +345,7 @@ impl Upstream<'_> {
                 self.renamed(entry, name, found)
             }
             Ok(Target::Portal(portal)) => {
-                let server = self.linked();
-                let group = server.link.ledger.group();
-                let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
-                if let Some(bound) = server.link.bound.take_if(its) {
+                if let Some(bound) = self.linked().link.take_bound(portal) {
                     self.learn(bound);
                 }
                 None

@@ -15,6 +15,7 @@ pub mod copy;
 pub mod downstream;
 pub mod effects;
 pub mod end;
+mod error;
 pub mod extended;
 pub mod leave;
 pub mod meaning;
@@ -75,14 +76,14 @@ pub struct Link {
 
 /// A client gets a server: both sides know each other, and the client's messages go.
 pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.bind_to(server.0, false);
-    server.1.bind_to(client.0, false);
+    client.1.bind_to(server.0);
+    server.1.bind_to(client.0);
 }
 
 /// Likewise, but the client's messages are held until something of ours is answered.
 pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.bind_to(server.0, true);
-    server.1.bind_to(client.0, true);
+    client.1.bind_held_to(server.0);
+    server.1.bind_held_to(client.0);
 }
 
 /// A link ends: the client rests, and the server is left with what it owes.
@@ -175,6 +176,13 @@ impl Link {
         self.bound = bound;
     }
 
+    /// What was kept in mind of this portal of the group that is being sent.
+    fn take_bound(&mut self, portal: &[u8]) -> Option<Bound> {
+        let group = self.ledger.group();
+        let its = |bound: &mut Bound| bound.group == group && *bound.portal == *portal;
+        self.bound.take_if(its)
+    }
+
     /// Likewise, if its statement does something to its client when it is executed.
     fn binds_portal(&mut self, name: &[u8], effect: Option<Arc<Statement>>, void: bool) {
         self.portals.retain(|portal| *portal.name != *name);
@@ -222,14 +230,10 @@ impl Link {
         }
     }
 
-    /// The query that runs, if somebody wants to know of it: nobody will see its end.
-    pub(crate) fn take_watched(&mut self) -> Option<Watched> {
-        self.ledger.take_watched()
-    }
-
-    /// When the last query ended that somebody wanted to know of.
-    pub(crate) fn settled(&self) -> Time {
-        self.ledger.settled
+    /// The query that runs, if somebody wants to know of it, and for how long it has run, in
+    /// nanoseconds: nobody will see its end.
+    pub(crate) fn take_watched(&mut self, now: Time) -> Option<(Watched, u64)> {
+        self.ledger.take_watched(now)
     }
 
     /// Its client has left for good: a COPY is failed, an open group undone, and nobody sees what is

@@ -1,22 +1,14 @@
 //! Back-pressure: who is not read from, because what it has sent can't be handled yet, or because the
 //! other side of its link reads too slowly.
 
-use crate::client::Client;
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
 use crate::pooler::Pooler;
 
 impl Pooler {
     /// Keeps bytes of a client for later.
     pub(crate) fn hold(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
-        let block = match self.clients.get(id) {
-            Some(client) if client.inbox.held.capacity() == 0 => Some(self.block()),
-            _ => None,
-        };
-        let client = self.clients.at_mut(id);
-        if let Some(block) = block {
-            client.inbox.held = block;
-        }
-        client.inbox.held.extend_from_slice(bytes);
+        let spare = || self.spare.pop().unwrap_or_default();
+        self.clients.at_mut(id).inbox.hold_in(bytes, spare);
         self.mind_held(id, out);
     }
 
@@ -24,20 +16,22 @@ impl Pooler {
     /// that must be whole may be longer.
     pub(crate) fn mind_held(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if client.holds_back() && !client.is_paused() && client.inbox.held.len() > client.held_max()
+        if client.holds_back()
+            && !client.valve.is_paused()
+            && client.inbox.held().len() > client.held_max()
         {
             // Doubled as it grew; it may wait for long.
-            client.inbox.held.shrink_to_fit();
-            client.pause(id, out);
+            client.inbox.shrink();
+            client.valve.pause(Peer::Client(id), out);
         }
     }
 
     /// A client that waits for a server and is not read from may have gone: nothing else would tell.
     pub(crate) fn look_for_ends(&self, out: &mut Out) {
         for (_, pool) in self.pools.iter() {
-            for (id, _) in &pool.waiting {
-                if self.clients.get(*id).is_some_and(Client::is_paused) {
-                    out.push(Action::LookForEnd(Peer::Client(*id)));
+            for (id, _) in pool.waiting.iter() {
+                if self.clients.get(id).is_some_and(|c| c.valve.is_paused()) {
+                    out.push(Action::LookForEnd(Peer::Client(id)));
                 }
             }
         }
@@ -50,19 +44,20 @@ impl Pooler {
         if self.janitor.suspension.is_some() {
             return;
         }
-        if !client.is_paused()
-            || (client.holds_back() && client.inbox.held.len() > client.held_max())
+        if !client.valve.is_paused()
+            || (client.holds_back() && client.inbox.held().len() > client.held_max())
         {
             return;
         }
         let full = client
             .link()
             .and_then(|s| self.servers.get(s))
-            .is_some_and(|s| s.is_congested());
-        if full || client.is_congested() {
+            .is_some_and(|s| s.valve.is_congested());
+        if full || client.valve.is_congested() {
             return;
         }
-        self.clients.at_mut(id).unpause(id, out);
+        let client = self.clients.at_mut(id);
+        client.valve.unpause(Peer::Client(id), out);
     }
 
     /// A send queue is full: the other side of the link is not read from. Nor is a client that does
@@ -71,20 +66,22 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.congests();
+                client.valve.congests();
                 let link = client.link();
                 // Nor is it itself: much of what it is sent may be of our own making. PostgreSQL
                 // reads no more than it can answer, either.
-                client.pause(id, out);
-                if let Some(server) = link {
-                    self.servers.at_mut(server).pause(server, out);
+                client.valve.pause(Peer::Client(id), out);
+                if let Some(id) = link {
+                    let server = self.servers.at_mut(id);
+                    server.valve.pause(Peer::Server(id), out);
                 }
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.congests();
-                if let Some(client) = server.client() {
-                    self.clients.at_mut(client).pause(client, out);
+                server.valve.congests();
+                if let Some(id) = server.client() {
+                    let client = self.clients.at_mut(id);
+                    client.valve.pause(Peer::Client(id), out);
                 }
             }
         }
@@ -95,7 +92,7 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = gone!(self.clients.get_mut(id));
-                client.drains();
+                client.valve.drains();
                 if let Some(server) = client.link() {
                     self.unpause_server(server, out);
                 }
@@ -105,7 +102,7 @@ impl Pooler {
             }
             Peer::Server(id) => {
                 let server = gone!(self.servers.get_mut(id));
-                server.drains();
+                server.valve.drains();
                 if let Some(client) = server.client() {
                     self.unpause_client(client, out);
                 }
@@ -116,7 +113,7 @@ impl Pooler {
     pub(crate) fn unpause_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         if self.janitor.suspension.is_none() {
-            server.unpause(id, out);
+            server.valve.unpause(Peer::Server(id), out);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
+use crate::server::task::Over;
 use crate::server::{self, Ending};
 
 impl Pooler {
@@ -56,20 +57,21 @@ impl Pooler {
             }
             return;
         }
+        let (mut ending, watched) = (server.ending(), pool.terms.watched);
         let session = mode == PoolMode::Session || client.replication.any();
         let (has_session, checks) = (client.session.is_some(), server.check.is_some());
         // Also in session mode: the client may have listened before a reload changed the mode.
-        if client.is_hushed() && !self.has_heard(client_id, id, out) {
-            return;
+        if client.is_hushed() {
+            if !self.has_heard(client_id, id, out) {
+                return;
+            }
+            ending = self.servers.at(id).ending();
         }
-        let server = self.servers.at(id);
-        let pool = self.pools.at(server.pool);
-        if session && server.ending().is_some() && self.config.globals.server_fast_close {
+        if session && ending.is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);
             return;
         }
         if session {
-            let watched = pool.terms.watched;
             let client = self.clients.at_mut(client_id);
             client.falls_quiet(self.now);
             // Its session goes to the successor as it is now.
@@ -81,7 +83,7 @@ impl Pooler {
             }
             return;
         }
-        if server.ending() == Some(Ending::Crashed) {
+        if ending == Some(Ending::Crashed) {
             // The client kept this server, so PostgreSQL's FATAL was passed on to the client, behind
             // the client's last answer. Whether that answer freed the server matters no more.
             return self.server_lost(id, None, out);
@@ -96,7 +98,7 @@ impl Pooler {
         if self.clients.at(client_id).listens() {
             self.tell_if_idle(client_id, out);
         }
-        self.release(id, false, out);
+        self.release(id, Over::Transaction, out);
     }
 
     /// Ends a link. The client is idle from then; the server is its caller's to place.
@@ -109,8 +111,8 @@ impl Pooler {
         let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
         super::part(client, server, now);
-        let paused = client.is_paused();
-        let server_paused = server.is_paused();
+        let paused = client.valve.is_paused();
+        let server_paused = server.valve.is_paused();
         if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
             self.watch_client(client_id);
         }

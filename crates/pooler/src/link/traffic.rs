@@ -8,16 +8,17 @@ use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
 use crate::client;
 use crate::config::PoolMode;
-use crate::event::{Action, ClientId, Close, Out, ServerId, WorkerId};
+use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::listen::Hush;
 use crate::mail::Mail;
+use crate::pool::Pool;
 use crate::pooler::Pooler;
+use crate::queries::Watching;
 use crate::queries::tally::Ended;
-use crate::queries::{Watching, is_slow};
-use crate::server;
+use crate::server::{self, Server};
 
 /// What became of a chunk.
 enum After {
@@ -36,22 +37,18 @@ impl Pooler {
         match *client.state() {
             client::State::Linked(_) | client::State::Idle => {
                 if let Some(pool) = client.pool {
-                    self.pools.at_mut(pool).stats.received += bytes.len() as u64;
+                    self.pools.at_mut(pool).count_received(bytes.len());
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
-                if !client.inbox.held.is_empty() || client.leaving || waits {
-                    client.inbox.held.extend_from_slice(bytes);
+                if !client.inbox.held().is_empty() || client.leaving || waits {
+                    client.inbox.hold(bytes);
                     if !waits && !client.leaving {
                         self.resume(id, out);
                     }
                     self.mind_held(id, out);
                     return;
                 }
-                let mut chunk = Chunk {
-                    bytes,
-                    at: 0,
-                    fresh: true,
-                };
+                let mut chunk = Chunk::fresh(bytes);
                 if let After::Keep = self.upstream(id, &mut chunk, out) {
                     self.hold(id, chunk.rest(), out);
                 }
@@ -60,7 +57,7 @@ impl Pooler {
             // Who is not let in yet has a password to say at most, and is listened to all the time,
             // so that its end is heard of.
             client::State::Welcome | client::State::Lookup
-                if client.inbox.held.len() + bytes.len() > limits::PASSWORD_PACKET =>
+                if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
@@ -73,14 +70,12 @@ impl Pooler {
             client::State::Startup => self.startup_bytes(id, bytes, out),
             client::State::Login(_) => self.login_bytes(id, bytes, out),
             client::State::Console(_) => self.console_bytes(id, bytes, out),
-            client::State::Moving(_) | client::State::Packed(_) => {
-                client.inbox.held.extend_from_slice(bytes)
-            }
+            client::State::Moving(_) | client::State::Packed(_) => client.inbox.hold(bytes),
             client::State::Leaving { waits, .. } => {
-                if client.inbox.held.is_empty() && !waits {
+                if client.inbox.held().is_empty() && !waits {
                     client.asks(self.now);
                 }
-                client.inbox.held.extend_from_slice(bytes);
+                client.inbox.hold(bytes);
             }
             // What comes before the session stands is the daemon's.
             client::State::Handshake
@@ -98,24 +93,17 @@ impl Pooler {
             return;
         }
         client.end.goes_on();
-        let mut held = std::mem::take(&mut client.inbox.held);
-        if held.is_empty() {
+        if client.inbox.held().is_empty() {
             // What was held may have been dropped.
             return self.unpause_client(id, out);
         }
-        let mut chunk = Chunk {
-            bytes: &held,
-            at: 0,
-            fresh: false,
-        };
+        let feed = client.inbox.feed(b"");
+        let mut chunk = feed.chunk();
         let after = self.upstream(id, &mut chunk, out);
-        let at = chunk.at;
+        let done = chunk.at;
         match (after, self.clients.get_mut(id)) {
-            (After::Keep, Some(client)) => {
-                held.drain(..at);
-                client.inbox.held = held;
-            }
-            _ => self.unblock(held),
+            (After::Keep, Some(client)) => client.inbox.keep(feed, done),
+            _ => self.unblock(feed.into_memory()),
         }
         self.unpause_client(id, out);
         self.settle_client(id, out);
@@ -246,9 +234,7 @@ impl Pooler {
         };
         let flow = upstream.run(chunk);
         let counts = upstream.counts;
-        pool.stats.client_parses += u64::from(counts.client_parses);
-        pool.stats.server_parses += u64::from(counts.server_parses);
-        pool.stats.binds += u64::from(counts.binds);
+        pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.sequences {
             self.ask_leave(id, crate::mail::Wish::Knows, out);
         }
@@ -268,40 +254,20 @@ impl Pooler {
             server::State::Resolving | server::State::Connecting => return,
             _ => {}
         }
-        self.pools.at_mut(server.pool).stats.sent += bytes.len() as u64;
-        if server.inbox.held.is_empty() {
-            let mut chunk = Chunk {
-                bytes,
-                at: 0,
-                fresh: true,
-            };
-            self.downstream(id, &mut chunk, out);
-            let rest = chunk.rest();
-            if !rest.is_empty()
-                && let Some(server) = self.servers.get_mut(id)
-            {
-                server.inbox.held.extend_from_slice(rest);
-            }
-        } else {
-            let mut held = std::mem::take(&mut server.inbox.held);
-            held.extend_from_slice(bytes);
-            let mut chunk = Chunk {
-                bytes: &held,
-                at: 0,
-                fresh: false,
-            };
-            self.downstream(id, &mut chunk, out);
-            let at = chunk.at;
-            if at < held.len()
-                && let Some(server) = self.servers.get_mut(id)
-            {
-                held.drain(..at);
-                server.inbox.held = held;
-            }
+        self.pools.at_mut(server.pool).count_sent(bytes.len());
+        let feed = server.inbox.feed(bytes);
+        let mut chunk = feed.chunk();
+        self.downstream(id, &mut chunk, out);
+        let (done, all) = (chunk.at, chunk.bytes.len());
+        if done < all
+            && let Some(server) = self.servers.get_mut(id)
+        {
+            server.inbox.keep(feed, done);
         }
         self.after_server(id, out);
     }
 
+    #[inline(never)] // Registers are saved once for what is worked through, not for what follows.
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
         // On its way to a successor, what it says is still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
@@ -349,22 +315,9 @@ impl Pooler {
         let (counts, task_error) = (downstream.counts, downstream.task_error);
         let (standby, stray) = (downstream.standby, downstream.stray);
         if counts.queries > 0 {
-            let server = &mut *downstream.server;
-            let now = self.now.0;
-            pool.stats.queries += u64::from(counts.queries);
-            pool.stats.transactions += u64::from(counts.transactions);
-            let query = now.saturating_sub(server.request().0);
-            pool.stats.query_ns += query;
-            pool.times.query.count(query);
-            if counts.transactions > 0 {
-                let transaction = now.saturating_sub(server.linked().0);
-                pool.stats.transaction_ns += transaction;
-                pool.times.transaction.count(transaction);
-            }
-            // In a pipeline the next one begins when this one ends.
-            server.begins_request(self.now);
+            count_ended(pool, downstream.server, &counts, self.now);
         }
-        if !downstream.server.link.ledger.ended.is_empty() {
+        if downstream.server.link.ledger.has_ended() {
             self.queries_ended(id, linked, out);
         }
         if self.shared.statements.has_news() {
@@ -391,21 +344,10 @@ impl Pooler {
         let pool = self.pools.at_mut(server.pool);
         let ledger = &mut server.link.ledger;
         let mut remarkable = Vec::new();
-        while let Some(query) = ledger.ended.pop_front() {
-            let began = query.sent.max(ledger.settled);
-            ledger.settled = self.now;
-            let ended = Ended {
-                run_ns: self.now.0.saturating_sub(began.0),
-                wait_ns: query.waited,
-                rows: query.rows,
-                failed: query.sqlstate.is_some(),
-            };
-            if pool.terms.wanted.tally {
-                self.queries.tally.count(&pool.key, &query.text, &ended);
-            }
-            let slow = is_slow(pool.terms.wanted.slow_ns, &ended);
-            pool.stats.slow_queries += u64::from(slow);
-            if slow || query.place.is_some() {
+        while let Some((query, run_ns)) = ledger.next_ended(self.now) {
+            let failed = query.sqlstate.is_some();
+            let ended = Ended::new(&query, run_ns, failed);
+            if self.queries.counts(pool, &query, &ended) {
                 remarkable.push((query, ended));
             }
         }
@@ -429,6 +371,7 @@ impl Pooler {
     }
 
     /// A server's bytes are worked through: what was waiting for them goes on.
+    #[inline]
     pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
         match *server.state() {
@@ -455,4 +398,16 @@ impl Pooler {
             _ => self.task_moves(id, out),
         }
     }
+}
+
+/// Counts the queries, and perhaps transactions, that have ended on a server.
+#[inline]
+fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Counts, now: Time) {
+    let since = |then: Time| now.0.saturating_sub(then.0);
+    pool.count_queries(counts.queries, since(server.request()));
+    if counts.transactions > 0 {
+        pool.count_transactions(counts.transactions, since(server.linked()));
+    }
+    // In a pipeline the next query begins when this one ends.
+    server.begins_request(now);
 }

@@ -49,6 +49,15 @@ pub enum Flow {
     Broken(Fault),
 }
 
+/// How a text comes to be run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Via {
+    /// By a Query, at once.
+    Query,
+    /// By messages of the extended protocol.
+    Extended,
+}
+
 /// What counts for statistics while working through.
 #[derive(Debug, Default)]
 pub struct Counts {
@@ -64,9 +73,9 @@ pub struct Counts {
 
 /// The parts of a `Pooler` that a client's messages touch.
 pub struct Upstream<'a> {
-    /// Who sends.
+    /// The client that sends, by its name.
     pub id: ClientId,
-    /// Who sends.
+    /// The client that sends.
     pub client: &'a mut Client,
     /// Its server, if it is linked.
     pub server: Option<(ServerId, &'a mut Server)>,
@@ -107,9 +116,9 @@ impl Upstream<'_> {
     /// Works through a chunk, as far as it goes.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
         loop {
-            if self.client.inbox.left > 0 {
+            if !self.client.inbox.at_boundary() {
                 if self.client.session.is_some() {
-                    let count = chunk.rest().len().min(self.client.inbox.left as usize);
+                    let count = chunk.rest().len().min(self.client.inbox.left());
                     if let Err(flow) = self.note_piece(&chunk.rest()[..count]) {
                         return flow;
                     }
@@ -127,9 +136,8 @@ impl Upstream<'_> {
 
     /// Passes on, or drops, more of the current message.
     pub(super) fn stream(&mut self, chunk: &mut Chunk<'_>) {
-        let count = chunk.rest().len().min(self.client.inbox.left as usize);
-        self.client.inbox.left -= count as u32;
-        match (self.client.inbox.fate, &self.server) {
+        let (count, fate) = self.client.inbox.advance(chunk.rest().len());
+        match (fate, &self.server) {
             (Fate::Relay, Some((server, _))) => chunk.pass(count, Peer::Server(*server), self.out),
             _ => chunk.at += count,
         }
@@ -337,7 +345,7 @@ impl Upstream<'_> {
         };
         self.front_to_watch(chunk, header)?;
         let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
-            Some(effects) => self.note_first(effects, true)?,
+            Some(effects) => self.note_first(effects, Via::Query)?,
             None => self.note_query(chunk, header)?,
         };
         let tail = self.query_resets(chunk, header, first.as_ref())?;
@@ -523,20 +531,16 @@ impl Upstream<'_> {
         let count = chunk.rest().len().min(header.total());
         let to = self.to();
         chunk.pass(count, to, self.out);
-        self.begin(header.tag, Fate::Relay, (header.total() - count) as u32);
+        let left = header.total() - count;
+        self.client.inbox.begin(header.tag, Fate::Relay, left);
     }
 
     /// Drops a message, from its tag on.
     pub(super) fn drop(&mut self, chunk: &mut Chunk<'_>, header: Header) {
         let count = chunk.rest().len().min(header.total());
         chunk.at += count;
-        self.begin(header.tag, Fate::Drop, (header.total() - count) as u32);
-    }
-
-    pub(super) fn begin(&mut self, tag: u8, fate: Fate, left: u32) {
-        self.client.inbox.tag = tag;
-        self.client.inbox.fate = fate;
-        self.client.inbox.left = left;
+        let left = header.total() - count;
+        self.client.inbox.begin(header.tag, Fate::Drop, left);
     }
 }
 

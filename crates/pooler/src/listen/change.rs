@@ -16,7 +16,7 @@ use crate::event::{ServerId, Time};
 /// The channel of the mark. The process that notifies tells whose mark it is.
 pub(super) const MARK: &[u8] = b"howdah_change";
 
-/// See the module.
+/// A listening connection that is being replaced.
 #[derive(Debug)]
 pub struct Change {
     /// When this step began.

@@ -30,7 +30,7 @@ pub enum Hush {
 /// The name of the channel that tells whether an UNLISTEN in a transaction was committed.
 const MARK: &str = "howdah_unlisten_";
 
-/// See the module.
+/// The channels that a client listens to.
 #[derive(Debug)]
 pub struct Channels {
     /// Its listener.

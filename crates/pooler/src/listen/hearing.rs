@@ -18,7 +18,7 @@ use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::ledger::Part;
-use crate::link::upstream::{Flow, Upstream};
+use crate::link::upstream::{Flow, Upstream, Via};
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
@@ -28,13 +28,13 @@ use crate::pooler::Pooler;
 
 /// What the listener has to do before a text runs.
 impl Upstream<'_> {
-    /// A text is about to be sent that has effects, as a Query (`simple`) or bound. What it listens
+    /// A text is about to be sent that has effects, as a Query or bound. What it listens
     /// to must be heard before.
-    pub(crate) fn hear_first(&mut self, found: &Effects, simple: bool) -> Result<(), Flow> {
+    pub(crate) fn hear_first(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
         if self.client.listens() {
             self.pass_first(found)?;
             self.show_channels(found)?;
-            self.unlisten(found, simple)?;
+            self.unlisten(found, via)?;
         }
         if !found.kinds.any(Kinds::LISTENS) || !self.may_share(found) {
             return Ok(());
@@ -129,7 +129,7 @@ impl Upstream<'_> {
 
     /// An UNLISTEN is about to be sent. In a transaction block it has a mark: a channel that the
     /// server listens to if PostgreSQL has not undone both.
-    fn unlisten(&mut self, found: &Effects, simple: bool) -> Result<(), Flow> {
+    fn unlisten(&mut self, found: &Effects, via: Via) -> Result<(), Flow> {
         if !found.kinds.any(Kinds::UNLISTENS) {
             return Ok(());
         }
@@ -155,13 +155,13 @@ impl Upstream<'_> {
         listen(&mut sql, mark.as_bytes());
         session.pending.kinds.add(Kinds::LISTENS);
         // In front of it, `UNLISTEN *` would take its mark away as well.
-        let behind = !simple && told.unlistens_all;
+        let behind = via == Via::Extended && told.unlistens_all;
         own.mark = behind.then(|| sql.clone());
         self.linked().will_unlisten();
-        match simple {
-            true => self.mark = Some(sql),
-            false if behind => {}
-            false => self.run_for_us(&sql, Part::Whole),
+        match via {
+            Via::Query => self.mark = Some(sql),
+            Via::Extended if behind => {}
+            Via::Extended => self.run_for_us(&sql, Part::Whole),
         }
         Ok(())
     }
@@ -207,13 +207,13 @@ impl Pooler {
             listens: true,
         };
         client.hushes(Hush::Wishes, self.now);
-        let session = client.session.get_or_insert_default();
+        let encoding = encoding_of(&self.shared, client.params.as_deref());
+        let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
+        let session = client.session_mut();
         let own = session
             .channels
             .get_or_insert_with(|| Box::new(Channels::new(Arc::new(key))));
         own.wished = channels.clone();
-        let encoding = encoding_of(&self.shared, client.params.as_deref());
-        let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
         if own.is_empty() {
             own.encoding = encoding.clone();
         }
@@ -489,7 +489,7 @@ impl Pooler {
     /// A client is idle, or waits for a server, and reads what it is sent.
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
-        if client.is_hushed() || client.is_congested() {
+        if client.is_hushed() || client.valve.is_congested() {
             return false;
         }
         match *client.state() {

@@ -10,7 +10,7 @@ use crate::Seeded;
 use crate::event::{Address, ServerId, Time};
 use crate::limits;
 
-/// See the module.
+/// A listening connection: who hears which channel, and its rounds.
 #[derive(Debug)]
 pub struct Listener {
     /// Its connection, once that is logged in.

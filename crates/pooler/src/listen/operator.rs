@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use howdah_wire::backend::{Fields, parameter_status};
-use howdah_wire::frame::{HEADER, cstr, header, u32_be};
+use howdah_wire::frame::{cstr, u32_be};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
@@ -179,20 +179,15 @@ impl Pooler {
     pub(crate) fn listener_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
         let key = self.pools.at(server.pool).key.clone();
-        let mut held = std::mem::take(&mut server.inbox.held);
-        held.extend_from_slice(bytes);
-        let mut at = 0;
+        let feed = server.inbox.feed(bytes);
+        let mut chunk = feed.chunk();
         loop {
-            let message = match header(&held[at..]) {
-                None => break,
-                Some(Ok(header)) if header.total() <= limits::HELD_MESSAGE => header,
-                Some(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
+            let (message, body) = match chunk.next_message(limits::HELD_MESSAGE) {
+                Ok(None) => break,
+                Ok(Some(message)) => message,
+                Err(_) => return self.close_server(id, "bad pkt header", Close::Await, out),
             };
-            let Some(body) = held.get(at + HEADER..at + message.total()) else {
-                break;
-            };
-            at += message.total();
-            if !self.listener_message(id, &key, message.tag, body, out) {
+            if !self.listener_message(id, &key, message, body, out) {
                 return self.close_server(id, "unknown pkt", Close::Await, out);
             }
             // Another has taken its place: what it says from there on the other one tells.
@@ -201,9 +196,9 @@ impl Pooler {
                 return;
             }
         }
-        held.drain(..at);
+        let done = chunk.at;
         if let Some(server) = self.servers.get_mut(id) {
-            server.inbox.held = held;
+            server.inbox.keep(feed, done);
         }
     }
 

@@ -16,7 +16,7 @@ const HISTORY: usize = 300;
 /// The name of pools that are summed.
 const OTHER: &str = "(other)";
 
-/// See the module.
+/// What is kept from one sample for the next.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Pools that are shown alone: first come, first shown.

@@ -198,7 +198,7 @@ pub struct WorkerSight {
     pub mails: u64,
 }
 
-/// See the module.
+/// What all workers have, summed.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
     /// What the process tells of itself.

@@ -70,8 +70,7 @@ impl Pooler {
                 Some(server) => self.serve(client, server, out),
                 None => {
                     let since = self.clients.get(client).map_or(self.now, |c| c.request());
-                    let waiting = &mut self.pools.at_mut(pool_id).waiting;
-                    waiting.push_front((client, since));
+                    self.pools.at_mut(pool_id).waiting.rejoin(client, since);
                 }
             }
         }
@@ -82,11 +81,10 @@ impl Pooler {
     fn take_idle(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ServerId> {
         let oldest_first = self.config.globals.server_round_robin;
         let pool = self.pools.at_mut(pool_id);
-        let id = if oldest_first {
-            pool.idle.pop_front()
-        } else {
-            pool.idle.pop_back()
-        }?;
+        let id = match oldest_first {
+            true => pool.idle.take_oldest()?,
+            false => pool.idle.take_newest()?,
+        };
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
         // A login that has just succeeded is a test.
@@ -162,34 +160,44 @@ impl Pooler {
         }
         let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.set_rested_since(now);
-        let served = server.served();
-        let (held, starved) = (pool.held, pool.starved.is_some());
-        if !held && starved && self.yields(pool_id, served) {
-            self.pools.at_mut(pool_id).stats.evictions += 1;
-            return self.close_server(id, "evicted", Close::Await, out);
-        }
-        let pool = self.pools.at_mut(pool_id);
-        if pool.key.listens {
-            return self.listener_ready(id, out);
-        }
-        if !held
-            && !pool.hungry.is_empty()
-            && let Some(index) = pool.hungrier(now)
-        {
-            let worker = pool.hungry.swap_remove(index).worker;
-            return self.lend(id, worker, out);
-        }
-        if !held
-            && !pool.waiting.is_empty()
-            && let Some(client) = self.next_to_serve(pool_id)
-        {
-            return self.serve(client, id, out);
+        if pool.is_sought() && self.hand_on(id, pool_id, out) {
+            return;
         }
         let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.lies_idle();
-        pool.idle.push_back(id);
+        pool.idle.lay_aside(id);
         let (at, _) = idle_deadline(server, pool);
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
+    }
+
+    /// A free server goes to whoever wants it most: it is closed to make room for another pool's, lent
+    /// to another worker, or handed to who waits here. False if it stays.
+    fn hand_on(&mut self, id: ServerId, pool_id: PoolId, out: &mut Out) -> bool {
+        let served = self.servers.at(id).served();
+        let pool = self.pools.at(pool_id);
+        let held = pool.held;
+        if !held && pool.starved.is_some() && self.yields(pool_id, served) {
+            self.pools.at_mut(pool_id).count_eviction();
+            self.close_server(id, "evicted", Close::Await, out);
+            return true;
+        }
+        let pool = self.pools.at_mut(pool_id);
+        if pool.key.listens {
+            self.listener_ready(id, out);
+            return true;
+        }
+        if held {
+            return false;
+        }
+        if let Some(worker) = pool.take_hungrier(self.now) {
+            self.lend(id, worker, out);
+            return true;
+        }
+        if let Some(client) = self.next_to_serve(pool_id) {
+            self.serve(client, id, out);
+            return true;
+        }
+        false
     }
 
     /// Statements of SQL's PREPARE must not outlive the link of who made them. Theirs can only go

@@ -50,19 +50,14 @@ impl Pooler {
             return false;
         };
         // Other workers' clients of this pool are as near as ours.
-        let elsewhere = self
-            .pools
-            .at(pool_id)
-            .hungry
-            .iter()
-            .map(|hungry| hungry.age);
-        let wait = self.longest_shared_wait(pool_id).max(elsewhere.max());
+        let elsewhere = self.pools.at(pool_id).hungry.longest_wait();
+        let wait = self.longest_shared_wait(pool_id).max(elsewhere);
         if !served && wait.is_some() || !starved.outweighs(wait, self.now) {
             return false;
         }
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.starved.take_if(|other| *other == starved);
+            pool.yields_no_more_to(|other| *other == starved);
         }
         true
     }
@@ -73,7 +68,7 @@ impl Pooler {
     fn longest_shared_wait(&self, pool_id: PoolId) -> Option<u64> {
         let shares = |client: &Client| client.waits() && !client.waits_for_its_own();
         let mut waiting = self.pools.at(pool_id).waiting.iter();
-        let (_, since) = waiting.find(|(id, _)| self.clients.get(*id).is_some_and(shares))?;
+        let (_, since) = waiting.find(|&(id, _)| self.clients.get(id).is_some_and(shares))?;
         Some(self.now.0.saturating_sub(since.0))
     }
 
@@ -85,19 +80,19 @@ impl Pooler {
             if !from.concerns(key, &pool.key) {
                 continue;
             }
-            for id in &pool.idle {
-                let Some(server) = self.servers.get(*id) else {
+            for id in pool.idle.iter() {
+                let Some(server) = self.servers.get(id) else {
                     continue;
                 };
                 if oldest.is_none_or(|(since, _)| server.since() < since) {
-                    oldest = Some((server.since(), *id));
+                    oldest = Some((server.since(), id));
                 }
             }
         }
         match oldest {
             Some((_, id)) => {
                 if let Some(server) = self.servers.get(id) {
-                    self.pools.at_mut(server.pool).stats.evictions += 1;
+                    self.pools.at_mut(server.pool).count_eviction();
                 }
                 self.close_server(id, "evicted", Close::Await, out);
             }
@@ -125,7 +120,7 @@ impl Pooler {
     pub(crate) fn content(&mut self, key: &PoolKey) {
         for id in self.pools.ids() {
             let pool = self.pools.at_mut(id);
-            pool.starved.take_if(|other| *other.who == *key);
+            pool.yields_no_more_to(|starved| *starved.who == *key);
         }
     }
 }

@@ -41,7 +41,10 @@ impl Pooler {
         let pool = self.pools.at(pool_id);
         // Those who wait for the pool's first server count, too: where all others are busy, no
         // server would ever come by for them.
-        let newcomers = pool.newcomers.iter().filter_map(|id| self.clients.get(*id));
+        let newcomers = pool
+            .newcomers()
+            .iter()
+            .filter_map(|id| self.clients.get(*id));
         let newcomers = newcomers.map(|client| now.0.saturating_sub(client.connected.0));
         let age = newcomers.chain(pool.longest_wait(now)).max().unwrap_or(0);
         let need = ToBroker::Need {
@@ -78,7 +81,7 @@ impl Pooler {
         let mut waiting = self.pools.at(pool_id).waiting.iter();
         waiting.any(|(id, _)| {
             self.clients
-                .get(*id)
+                .get(id)
                 .is_some_and(client::Client::waits_for_its_own)
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId, WorkerId};
 use crate::mail::{Mail, ToBroker};
-use crate::pool::{Hungry, PoolId, PoolKey, Welcome};
+use crate::pool::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, ServerParcel};
 
@@ -22,12 +22,12 @@ impl Pooler {
         };
         self.trim_waiting(pool_id);
         let pool = self.pools.at_mut(pool_id);
-        pool.hungry.retain(|hungry| hungry.worker != worker);
+        pool.hungry.forget(worker);
         if !pool.gives() {
             return;
         }
         if pool.waiting.is_empty()
-            && let Some(server) = pool.idle.pop_front()
+            && let Some(server) = pool.idle.take_oldest()
         {
             return self.lend(server, worker, out);
         }
@@ -38,12 +38,7 @@ impl Pooler {
             out.push(Action::Post(worker, mail));
         }
         if !idle_only {
-            pool.hungry.push(Hungry {
-                worker,
-                age,
-                told: self.now,
-                named: false,
-            });
+            pool.hungry.says(worker, age, self.now);
         }
     }
 
@@ -56,9 +51,9 @@ impl Pooler {
         if !pool.gives() {
             return;
         }
-        match pool.idle.pop_front() {
+        match pool.idle.take_oldest() {
             Some(server) => self.lend(server, to, out),
-            None => pool.gives_to(to),
+            None => pool.hungry.name(to),
         }
     }
 
@@ -82,13 +77,13 @@ impl Pooler {
         let server::State::Lent(to) = *server.state() else {
             // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
-            return self.server_closed(id, true, out);
+            return self.server_gone(id, out);
         };
         let Some(parcel) = self.take_out(id, socket, out) else {
             return;
         };
         let pool = self.pools.at_mut(pool_id);
-        pool.stats.lends += 1;
+        pool.count_lend();
         let moved = ToBroker::Moved {
             from: self.worker,
             to,
@@ -149,7 +144,7 @@ impl Pooler {
             let welcome = Welcome { tracked, ..welcome };
             self.pools.at_mut(pool_id).learns_welcome(welcome);
         }
-        for client in std::mem::take(&mut self.pools.at_mut(pool_id).newcomers) {
+        for client in self.pools.at_mut(pool_id).take_newcomers() {
             self.welcome(client, out);
         }
     }

@@ -1,10 +1,14 @@
 //! A pool: the servers of one database and user, and the clients that wait for one.
 
 pub mod checkout;
+mod count;
 pub mod eviction;
 pub mod failure;
 pub mod growth;
+pub mod hungry;
+pub mod idle;
 pub mod lending;
+pub mod line;
 pub mod reason;
 pub mod room;
 pub mod route;
@@ -14,10 +18,12 @@ pub mod waiting;
 
 pub use eviction::Starved;
 pub use failure::Failure;
+pub use hungry::Hungry;
+pub use idle::Idle;
+pub use line::Line;
 pub use reason::Reason;
 pub use terms::Terms;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -26,14 +32,10 @@ use hashbrown::HashMap;
 use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
-use crate::effect::Kinds;
-use crate::event::{ClientId, ServerId, Time, WorkerId};
+use crate::event::{ClientId, Time, WorkerId};
 use crate::mail::HeldBy;
 use crate::params::Params;
-use crate::session::PIN_REASONS;
 use crate::statement::SchemaId;
-use crate::stats::Stats;
-use crate::times::Times;
 
 /// Which pool of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -101,7 +103,7 @@ impl Welcome {
     }
 }
 
-/// See the module.
+/// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
     /// Its name.
@@ -110,26 +112,25 @@ pub struct Pool {
     pub terms: Terms,
     /// The schema of its database.
     pub schema: SchemaId,
-    /// Servers ready for use, the one used last at the back.
-    pub idle: VecDeque<ServerId>,
-    /// Clients that wait for a server, oldest first. One that has left is passed over.
-    pub waiting: VecDeque<(ClientId, Time)>,
-    /// Clients that wait for leave to keep a server, before they wait for one. One that has left is
-    /// passed over.
-    pub pin_line: VecDeque<(ClientId, Time)>,
+    /// Servers ready for use.
+    pub idle: Idle,
+    /// Clients that wait for a server.
+    pub waiting: Line,
+    /// Clients that wait for leave to keep a server, before they wait for one.
+    pub pin_line: Line,
     /// Clients that wait for `welcome`.
-    pub newcomers: Vec<ClientId>,
+    newcomers: Vec<ClientId>,
     /// What clients are told at login.
     pub welcome: Option<Welcome>,
     /// Its servers here, in every state.
     servers: u32,
-    /// Of those, not yet logged in.
+    /// How many of its servers have not logged in yet.
     connecting: u32,
-    /// Of those, being tested: each serves a waiter when it has passed.
+    /// How many of its servers are being tested: each serves a waiting client when it has passed.
     testing: u32,
     /// Its clients here, logged in or about to be.
     clients: u32,
-    /// Of those, who keep a server between transactions.
+    /// How many of its clients keep a server between transactions.
     pinned: u32,
     /// Clients wait for its listening connection.
     pub wants_listener: bool,
@@ -140,7 +141,7 @@ pub struct Pool {
     /// The bound that the Broker said holds it back, as long as clients wait here.
     pub held_by: Option<HeldBy>,
     /// Workers whose clients wait.
-    pub hungry: Vec<Hungry>,
+    pub hungry: Hungry,
     /// Another pool waits for one of its servers to go, and all were busy.
     pub starved: Option<Starved>,
     /// Why there are no new servers for now.
@@ -154,7 +155,7 @@ pub struct Pool {
     pub keep: u32,
     /// PAUSE: no server is given out.
     paused: bool,
-    /// Its database forces another user since: clients go to that user's pool.
+    /// Since a reload its database forces another user: clients go to that user's pool.
     forsaken: bool,
     /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
     held: bool,
@@ -168,15 +169,7 @@ pub struct Pool {
     /// Which of the database's hosts and addresses is next.
     next_host: usize,
     /// What is counted.
-    pub stats: Stats,
-    /// `stats` as of the last period.
-    last_stats: Stats,
-    /// Transactions that the balancer was told of.
-    told_transactions: u64,
-    /// `last_stats` as of one period earlier: the console's averages begin here.
-    older_stats: Stats,
-    /// How long things took.
-    pub times: Times,
+    counts: count::Counts,
     /// When its last client left; while it has clients, now and then corrected.
     pub quiet: Time,
 }
@@ -188,9 +181,9 @@ impl Pool {
             key,
             terms,
             schema,
-            idle: VecDeque::new(),
-            waiting: VecDeque::new(),
-            pin_line: VecDeque::new(),
+            idle: Idle::default(),
+            waiting: Line::default(),
+            pin_line: Line::default(),
             newcomers: Vec::new(),
             welcome: None,
             servers: 0,
@@ -202,7 +195,7 @@ impl Pool {
             need: false,
             told_age: 0,
             held_by: None,
-            hungry: Vec::new(),
+            hungry: Hungry::default(),
             starved: None,
             failure: None,
             makes_room: false,
@@ -215,11 +208,7 @@ impl Pool {
             found_secret: None,
             next_life: Time(0),
             next_host: 0,
-            stats: Stats::default(),
-            last_stats: Stats::default(),
-            told_transactions: 0,
-            older_stats: Stats::default(),
-            times: Times::default(),
+            counts: count::Counts::default(),
             quiet: now,
         }
     }
@@ -274,11 +263,6 @@ impl Pool {
         self.hosts_failed
     }
 
-    /// What was counted up to the end of the period before the last.
-    pub fn older_stats(&self) -> Stats {
-        self.older_stats
-    }
-
     /// A client comes in.
     pub(crate) fn client_enters(&mut self) {
         self.clients += 1;
@@ -288,20 +272,6 @@ impl Pool {
     pub(crate) fn client_leaves(&mut self, now: Time) {
         self.clients -= 1;
         self.quiet = now;
-    }
-
-    /// A client keeps its server from now on, for these reasons.
-    pub(crate) fn count_pin(&mut self, why: Kinds) {
-        self.pinned += 1;
-        self.stats.pins += 1;
-        for (count, (kind, ..)) in self.stats.pins_for.iter_mut().zip(PIN_REASONS) {
-            *count += u64::from(why.any(kind));
-        }
-    }
-
-    /// A client keeps its server no more.
-    pub(crate) fn count_unpin(&mut self) {
-        self.pinned -= 1;
     }
 
     /// A server is opened.
@@ -414,6 +384,26 @@ impl Pool {
         self.welcome = None;
     }
 
+    /// Clients that wait for `welcome`.
+    pub fn newcomers(&self) -> &[ClientId] {
+        &self.newcomers
+    }
+
+    /// A client waits for `welcome`.
+    pub(crate) fn awaits_welcome(&mut self, id: ClientId) {
+        self.newcomers.push(id);
+    }
+
+    /// Takes out all that wait for `welcome`.
+    pub(crate) fn take_newcomers(&mut self) -> Vec<ClientId> {
+        std::mem::take(&mut self.newcomers)
+    }
+
+    /// Forgets who waits for `welcome` no more.
+    pub(crate) fn trim_newcomers(&mut self, waits: impl Fn(ClientId) -> bool) {
+        self.newcomers.retain(|id| waits(*id));
+    }
+
     /// The user list knows better.
     pub(crate) fn forgets_secret(&mut self) {
         self.found_secret = None;
@@ -454,6 +444,27 @@ impl Pool {
         self.starved = Some(starved);
     }
 
+    /// A pool waits no more for one of its servers to go, if it is `that`.
+    pub(crate) fn yields_no_more_to(&mut self, that: impl Fn(&Starved) -> bool) {
+        self.starved.take_if(|starved| that(starved));
+    }
+
+    /// Somebody may want a server that is given back: the listener, a client here, another worker or
+    /// another pool.
+    #[inline]
+    pub(crate) fn is_sought(&self) -> bool {
+        let wanted = self.starved.is_some() || !self.hungry.is_empty() || !self.waiting.is_empty();
+        self.key.listens || wanted && !self.held
+    }
+
+    /// The hungry worker that a server given back shall go to, instead of to the oldest client here.
+    pub(crate) fn take_hungrier(&mut self, now: Time) -> Option<WorkerId> {
+        match self.hungry.is_empty() {
+            true => None,
+            false => self.hungry.take_hungrier(self.longest_wait(now), now),
+        }
+    }
+
     /// PAUSE, or the end of it.
     pub(crate) fn pauses(&mut self, paused: bool) {
         self.paused = paused;
@@ -478,18 +489,6 @@ impl Pool {
         self.login_may_succeed();
     }
 
-    /// A period of the statistics ends: what was counted in it.
-    pub(crate) fn period_ends(&mut self) -> Stats {
-        self.older_stats = std::mem::replace(&mut self.last_stats, self.stats);
-        self.stats.since(&self.older_stats)
-    }
-
-    /// How many transactions the balancer was not told of yet; now it is.
-    pub(crate) fn tells_transactions(&mut self) -> u64 {
-        let told = std::mem::replace(&mut self.told_transactions, self.stats.transactions);
-        self.stats.transactions - told
-    }
-
     /// None of its servers has logged in yet: perhaps there is no such database.
     pub fn is_untried(&self) -> bool {
         self.welcome.is_none()
@@ -507,59 +506,13 @@ impl Pool {
 
     /// How long the oldest waiter has waited, in nanoseconds.
     pub fn longest_wait(&self, now: Time) -> Option<u64> {
-        self.waiting
-            .front()
-            .map(|(_, since)| now.0.saturating_sub(since.0))
-    }
-
-    /// The hungry worker that a server given back shall go to, instead of to the oldest waiter
-    /// here: one whose oldest waiter has waited longer by more than the slack (2 ms, or an eighth
-    /// of the wait here), or one that the Broker named. Reads only what was told.
-    pub fn hungrier(&mut self, now: Time) -> Option<usize> {
-        // Hunger is said anew while it lasts, and its end is not told.
-        self.hungry
-            .retain(|hungry| now.0.saturating_sub(hungry.told.0) < HUNGER_NS);
-        if let Some(named) = self.hungry.iter().position(|hungry| hungry.named) {
-            return Some(named);
-        }
-        let longest = self.hungry.iter().enumerate();
-        let (index, Hungry { age, .. }) = longest.max_by_key(|(_, hungry)| hungry.age)?;
-        let Some(here) = self.longest_wait(now) else {
-            return Some(index);
-        };
-        let slack = (here / 8).max(2_000_000);
-        (*age > here.saturating_add(slack)).then_some(index)
-    }
-
-    /// The next server that comes back goes to that worker, if it still says that it is hungry.
-    pub(crate) fn gives_to(&mut self, worker: WorkerId) {
-        let mut hungry = self.hungry.iter_mut();
-        if let Some(hungry) = hungry.find(|hungry| hungry.worker == worker) {
-            hungry.named = true;
-        }
+        self.waiting.longest_wait(now)
     }
 
     /// Clients' statements are renamed, so that a server can have many clients' at once.
     pub fn renames(&self, max_prepared_statements: u32) -> bool {
         max_prepared_statements > 0 && self.terms.mode != PoolMode::Session
     }
-}
-
-/// How long what a hungry worker said counts, in nanoseconds: it says so at least three times as
-/// often while its clients wait.
-const HUNGER_NS: u64 = 1_000_000_000;
-
-/// A worker whose clients wait for a server of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Hungry {
-    /// Which.
-    pub worker: WorkerId,
-    /// For how long its oldest client has waited, in nanoseconds, when it said so.
-    pub age: u64,
-    /// When that was.
-    pub told: Time,
-    /// The Broker said that it has too few servers, and that one from here is to go there.
-    pub named: bool,
 }
 
 /// All pools of a worker.

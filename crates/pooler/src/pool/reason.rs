@@ -159,7 +159,7 @@ impl Pooler {
             true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
             false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
         };
-        let before = waiting.partition_point(|(_, since)| *since < client.request());
+        let before = waiting.before(client.request());
         let lookup = match client.state() {
             client::State::Lookup => "It waits for auth_query. ",
             _ => "",

@@ -92,8 +92,8 @@ impl Pooler {
         let others = pools.filter(|pool| pool.key != wish.pool && !pool.held());
         let idle = others.flat_map(|pool| pool.idle.iter());
         let there = idle.filter_map(|id| {
-            let server = self.servers.get(*id)?;
-            (server.ends.as_ref()?.remote == wish.place).then_some((server.since(), *id))
+            let server = self.servers.get(id)?;
+            (server.ends.as_ref()?.remote == wish.place).then_some((server.since(), id))
         });
         there.min_by_key(|(since, _)| *since)
     }
@@ -101,7 +101,7 @@ impl Pooler {
     fn make_way(&mut self, wish: RoomWish, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         server.makes_room(wish.from, wish.pool);
-        self.pools.at_mut(server.pool).stats.evictions += 1;
+        self.pools.at_mut(server.pool).count_eviction();
         self.close_server(id, "evicted: PostgreSQL has no room", Close::Await, out);
     }
 

@@ -38,8 +38,7 @@ impl Pooler {
 
     /// Those who wait in a pool that is forsaken wait in the other from now on.
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        let waiting = std::mem::take(&mut self.pools.at_mut(pool_id).waiting);
-        for (id, since) in waiting {
+        for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
                 matches!(client.state(), client::State::Waiting)
                     && client.pool == Some(pool_id)
@@ -50,7 +49,7 @@ impl Pooler {
                 self.await_server(id, new);
                 self.need(new, out);
             } else {
-                self.pools.at_mut(pool_id).waiting.push_back((id, since));
+                self.pools.at_mut(pool_id).waiting.join(id, since);
             }
         }
     }

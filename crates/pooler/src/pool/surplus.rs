@@ -37,7 +37,7 @@ impl Pooler {
     }
 
     fn oldest_idle(&self, id: PoolId) -> Option<ServerId> {
-        let idle = self.pools.at(id).idle.iter().copied();
+        let idle = self.pools.at(id).idle.iter();
         idle.min_by_key(|id| self.servers.get(*id).map(|server| server.since()))
     }
 }

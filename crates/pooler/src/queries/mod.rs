@@ -23,6 +23,7 @@ use crate::config::{Config, Database, Globals, User, nanos};
 use crate::event::{Action, ClientId, Out, ServerId, Time};
 use crate::note::{Level, Note};
 use crate::place;
+use crate::pool::Pool;
 use crate::pooler::Pooler;
 use slow::{Quota, SlowQuery};
 use tally::{Ended, Tally};
@@ -263,29 +264,32 @@ impl Pooler {
     ) {
         let now = self.now;
         let entry = gone!(self.servers.get_mut(server));
-        let Some(query) = entry.link.take_watched() else {
+        let Some((query, run_ns)) = entry.link.take_watched(now) else {
             return;
         };
         let pool = self.pools.at_mut(entry.pool);
-        let began = query.sent.max(entry.link.settled());
-        let ended = Ended {
-            run_ns: now.0.saturating_sub(began.0),
-            wait_ns: query.waited,
-            rows: query.rows,
-            failed: true,
-        };
-        if pool.terms.wanted.tally {
-            self.queries.tally.count(&pool.key, &query.text, &ended);
-        }
-        let slow = is_slow(pool.terms.wanted.slow_ns, &ended);
-        pool.stats.slow_queries += u64::from(slow);
-        if slow || query.place.is_some() {
+        let ended = Ended::new(&query, run_ns, true);
+        if self.queries.counts(pool, &query, &ended) {
             self.tell_of_query(client, &query, &ended, Some(why), out);
         }
     }
 }
 
+impl Queries {
+    /// Counts a query of a pool that has ended. True if somebody wants to know more of it.
+    pub(crate) fn counts(&mut self, pool: &mut Pool, query: &Watched, ended: &Ended) -> bool {
+        if pool.terms.wanted.tally {
+            self.tally.count(&pool.key, &query.text, ended);
+        }
+        let slow = is_slow(pool.terms.wanted.slow_ns, ended);
+        if slow {
+            pool.count_slow_query();
+        }
+        slow || query.place.is_some()
+    }
+}
+
 /// It took so long, with its wait, that the log wants it.
-pub fn is_slow(slow_ns: u64, ended: &Ended) -> bool {
+fn is_slow(slow_ns: u64, ended: &Ended) -> bool {
     slow_ns > 0 && ended.run_ns.saturating_add(ended.wait_ns) >= slow_ns
 }

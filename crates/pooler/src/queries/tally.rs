@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::hash_table::HashTable;
 
+use super::Watched;
 use super::text::QueryText;
 use crate::Seeded;
 use crate::pool::PoolKey;
@@ -45,6 +46,18 @@ pub struct Ended {
     pub rows: u64,
     /// With an error.
     pub failed: bool,
+}
+
+impl Ended {
+    /// How a query ended that has run for so many nanoseconds.
+    pub(crate) fn new(query: &Watched, run_ns: u64, failed: bool) -> Self {
+        Ended {
+            run_ns,
+            wait_ns: query.waited,
+            rows: query.rows,
+            failed,
+        }
+    }
 }
 
 impl Counts {
@@ -117,7 +130,7 @@ pub struct Told {
     pub evicted: u64,
 }
 
-/// See the module.
+/// Counts by text and pool, in bounded memory.
 #[derive(Debug)]
 pub struct Tally {
     entries: HashTable<Entry>,

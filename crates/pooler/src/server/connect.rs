@@ -55,11 +55,11 @@ impl Pooler {
     /// The client a new server is for alone: the oldest waiter, if that wants replication.
     fn reserved_for(&mut self, pool_id: PoolId) -> Option<ClientId> {
         self.trim_waiting(pool_id);
-        let (client, _) = *self.pools.at(pool_id).waiting.front()?;
+        let (client, _) = self.pools.at(pool_id).waiting.first()?;
         if !self.clients.get(client)?.waits_for_its_own() {
             return None;
         }
-        self.pools.at_mut(pool_id).waiting.pop_front();
+        self.pools.at_mut(pool_id).waiting.leave(client);
         Some(client)
     }
 
@@ -121,7 +121,7 @@ impl Pooler {
         self.note_server(Level::Warning, id, &text, out);
         self.login_failed(id, "08006", &text, out);
         self.note_closing(id, why, out);
-        self.server_closed(id, true, out);
+        self.server_gone(id, out);
     }
 
     /// Notes that there are no new servers for now, and tells those who wait for the first.
@@ -134,14 +134,14 @@ impl Pooler {
             return self.disconnect(client, fault, out);
         }
         let pool = self.pools.at_mut(pool_id);
-        pool.times.connect_failures += 1;
+        pool.count_connect_failure();
         pool.host_fails();
         if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.terms.database.hosts.len() {
             return;
         }
         let retry = nanos(self.config.globals.server_login_retry);
-        let last = pool.failure.take();
-        let failure = Failure::new((self.now, took), (sqlstate, text), last.as_ref(), retry);
+        let last = pool.failure.as_ref();
+        let failure = Failure::new((self.now, took), (sqlstate, text), last, retry);
         let (absent, full) = (failure.is_absent(), failure.is_full());
         self.janitor.retry_at(failure.until);
         pool.logins_fail(failure);
@@ -178,8 +178,11 @@ impl Pooler {
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
             State::Linked(_) | State::Preparing(_) => {
-                let told = server.ending() == Some(Ending::Crashed);
-                self.drop_linked(id, Fault::ServerGone, told, out);
+                match server.ending() {
+                    // Its FATAL was passed on.
+                    Some(Ending::Crashed) => self.drop_linked_untold(id, Fault::ServerGone, out),
+                    _ => self.drop_linked(id, Fault::ServerGone, out),
+                }
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
             _ => self.close_server(id, "server conn crashed?", Close::Abort, out),
@@ -189,7 +192,7 @@ impl Pooler {
     /// A server sent what is no message, or what nobody asked for.
     pub(crate) fn server_broken(&mut self, id: ServerId, fault: Fault, out: &mut Out) {
         self.note_server(Level::Error, id, &fault.to_string(), out);
-        self.drop_linked(id, fault, false, out);
+        self.drop_linked(id, fault, out);
         self.close_server(id, "unknown pkt", Close::Await, out);
     }
 
@@ -205,7 +208,7 @@ impl Pooler {
         }
         let pool = self.pools.at_mut(server.pool);
         match *server.state() {
-            State::Idle => pool.idle.retain(|idle| *idle != id),
+            State::Idle => pool.idle.remove(id),
             State::Resolving => {
                 pool.server_is_through();
                 server.closes();
@@ -250,8 +253,18 @@ impl Pooler {
         }
     }
 
+    /// The driver gave up waiting for PostgreSQL to end a session: whether it has is not known.
+    pub(crate) fn server_given_up(&mut self, id: ServerId, out: &mut Out) {
+        let server = gone!(self.servers.get(id));
+        if matches!(server.state(), State::Closing) {
+            let text = "PostgreSQL did not end the session in time; its slot is counted as free";
+            self.note_server(Level::Warning, id, text, out);
+        }
+        self.server_gone(id, out);
+    }
+
     /// PostgreSQL has let go of a server (or the time to wait for that is over).
-    pub(crate) fn server_closed(&mut self, id: ServerId, gone: bool, out: &mut Out) {
+    pub(crate) fn server_gone(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         match *server.state() {
             State::Cancel(_) => return self.carrier_closed(id, out),
@@ -262,10 +275,6 @@ impl Pooler {
                 self.server_lost(id, None, out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
-        }
-        if !gone {
-            let text = "PostgreSQL did not end the session in time; its slot is counted as free";
-            self.note_server(Level::Warning, id, text, out);
         }
         let Some(server) = self.servers.remove(id) else {
             return;
@@ -293,10 +302,10 @@ impl Pooler {
         server.comes_free(self.now);
         let took = self.now.0.saturating_sub(server.connected.0);
         let pool = self.pools.at_mut(pool_id);
-        pool.times.count_connect(took);
+        pool.count_connect(took);
         pool.server_is_through();
         pool.login_succeeds();
-        let newcomers = std::mem::take(&mut pool.newcomers);
+        let newcomers = pool.take_newcomers();
         for client in newcomers {
             self.welcome(client, out);
         }

@@ -1,6 +1,6 @@
 //! Why a server is closed instead of going back to its pool.
 
-/// See the module.
+/// Why a server is closed instead of going back to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// It may answer yet what a failed COPY seemed to have eaten.

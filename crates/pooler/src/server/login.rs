@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use howdah_wire::backend::{Fields, key_data, parameter_status};
-use howdah_wire::frame::{HEADER, header, u32_be};
+use howdah_wire::frame::u32_be;
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
@@ -142,28 +142,21 @@ impl Pooler {
     /// Bytes of a server that we log in to.
     pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = self.servers.at_mut(id);
-        server.inbox.held.extend_from_slice(bytes);
+        server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state(), State::Login(_)) {
                 // What came behind the login's end is handled as everything later. It stays held:
                 // it is not the event's bytes, of which ranges could be relayed.
-                if !server.inbox.held.is_empty() {
+                if !server.inbox.held().is_empty() {
                     self.next.note(Next::Hear(id));
                 }
                 return;
             }
-            let held = &server.inbox.held;
-            let header = match header(held) {
-                None => return,
-                Some(Ok(header)) if header.total() <= limits::LOGIN_MESSAGE => header,
-                Some(_) => return self.not_postgres(id, out),
-            };
-            if held.len() < header.total() {
-                return;
+            match server.inbox.take_message(limits::LOGIN_MESSAGE) {
+                Ok(None) => return,
+                Ok(Some((tag, body))) => self.login_message(id, tag, &body, out),
+                Err(_) => return self.not_postgres(id, out),
             }
-            let body: Vec<u8> = held[HEADER..header.total()].to_vec();
-            server.inbox.held.drain(..header.total());
-            self.login_message(id, header.tag, &body, out);
         }
     }
 

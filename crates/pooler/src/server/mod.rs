@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::Seeded;
 use crate::cancel::Errand;
-use crate::event::{Action, Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
+use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::link::Link;
 use crate::lookup::Lookup;
@@ -33,6 +33,7 @@ use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::statement::{ServerSet, Statement};
 use crate::tls::TlsFacts;
+use crate::valve::Valve;
 use howdah_wire::backend::Status;
 use howdah_wire::write;
 
@@ -82,21 +83,35 @@ pub enum State {
     Closing,
 }
 
-/// How far a server is that gets its client's settings, if PostgreSQL has refused to set them.
+/// How far a server is with its client's settings. PostgreSQL may refuse to set them, which need not
+/// be the client's fault. Then Howdah tries again, at most twice:
+///
+/// ```text
+///   First --refused, others' settings are there--> Refused --> Cleans --> Clean
+///     |                                                                     |
+///     `---- permission denied (42501), and the client has set a role -------+
+///                                                                           v
+///                                                               Denied --> Last
+/// ```
+///
+/// An example of each. Another client ran `SET statement_timeout = 1`, and what takes its settings back
+/// runs into that: `DISCARD ALL` without a timeout does not. This client ran `SET ROLE admin` and then
+/// `SET log_statement = 'all'`. Howdah sets the role behind the other settings, but `log_statement` only
+/// `admin` may set: the second time the role is set first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Trial {
-    /// It has not.
+    /// PostgreSQL has refused nothing.
     #[default]
     First,
-    /// Perhaps because of what other clients have left: that is to be cleaned away.
+    /// PostgreSQL has refused, perhaps because of other clients' settings: `DISCARD ALL` is due.
     Refused,
-    /// That is being done.
+    /// `DISCARD ALL` runs.
     Cleans,
-    /// On a clean server it has not refused.
+    /// The server was cleaned, and gets the client's settings.
     Clean,
-    /// Only another role may set them: they are to be set behind the role.
+    /// PostgreSQL has refused for lack of a privilege: the settings are due again, the role first.
     Denied,
-    /// That was done.
+    /// The server gets the client's settings, the role first. There is no further try.
     Last,
 }
 
@@ -113,7 +128,7 @@ pub enum Numbers {
 }
 
 impl Trial {
-    /// Its next step is due once PostgreSQL has answered.
+    /// The next try, or a step towards it, is due once PostgreSQL has answered.
     pub fn goes_on(self) -> bool {
         matches!(self, Trial::Refused | Trial::Cleans | Trial::Denied)
     }
@@ -128,7 +143,7 @@ pub enum Unnamed {
     Unknown,
 }
 
-/// See the module.
+/// Our connection to PostgreSQL, and what is known of the session there.
 #[derive(Debug)]
 pub struct Server {
     /// What it is doing.
@@ -153,25 +168,26 @@ pub struct Server {
     pub status: Status,
     /// Its values of the tracked parameters.
     pub params: Arc<Params>,
-    /// Other settings that clients' sessions have there.
+    /// Settings of clients' sessions that are set there and are not among `params`.
     pub session: Maybe,
-    /// A client may have left more than that: it is cleaned before another gets it.
+    /// A client may have left more than settings: the server is cleaned before another client gets it.
     soiled: bool,
-    /// Something was found there that no text had told, or what `connect_query` has set was taken
-    /// back: likewise.
+    /// A check has found something that no text had told, or what `connect_query` has set was taken
+    /// back: the server is cleaned likewise.
     unseen: bool,
-    /// A client's LISTEN ran there that the listener hears for it: it is to listen to nothing when
-    /// another client gets it.
+    /// A client's LISTEN ran there, whose notifications the listener hears. The server runs
+    /// `UNLISTEN *` before another client gets it.
     listens: bool,
-    /// It listens to all that its client does.
+    /// The server listens to all channels of its client, which asked `pg_listening_channels()`.
     shows_channels: bool,
     /// Its clients may have notified what the listener has not heard yet.
     unheard: bool,
-    /// How far it is with its client's settings.
+    /// How far the server is with its client's settings.
     trial: Trial,
     /// Whose values of sequences it has (`currval`, `lastval`).
     numbers: Numbers,
-    /// What its client runs there, if it is checked when it is released.
+    /// What its client runs there, if what is left of that is checked at the end (one server in
+    /// `session_state_check` is).
     pub check: Option<Box<crate::session::check::Check>>,
     /// What it is asked about its client's session.
     pub inquiry: Option<Box<Inquiry>>,
@@ -183,8 +199,8 @@ pub struct Server {
     sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
     rolled_back: bool,
-    /// A message to it ends in the middle: nothing may follow, a Terminate would be taken for the
-    /// rest of it.
+    /// The last message to PostgreSQL ends in the middle. Nothing may follow: PostgreSQL would take a
+    /// Terminate for the rest of that message.
     cut_off: bool,
     /// Some client was bound to it, here.
     served: bool,
@@ -196,15 +212,13 @@ pub struct Server {
     cancels: u32,
     /// Process id and secret, for cancels.
     pub key: Option<(u32, Box<[u8]>)>,
-    /// Receiving from it is off.
-    paused: bool,
-    /// Its send queue is full: its client is not read from.
-    congested: bool,
+    /// The valve of its socket.
+    pub(crate) valve: Valve,
     /// The Broker counts it.
     pub permitted: bool,
     /// It is being closed, so that PostgreSQL has room for a server of this worker's pool.
     pub makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
-    /// It was opened for this client alone (replication).
+    /// The client for which alone the server was opened (replication).
     pub reserved: Option<ClientId>,
     /// It serves a replication client only.
     pub replication: bool,
@@ -260,8 +274,7 @@ impl Server {
             cancels: 0,
             key: None,
             standby: None,
-            paused: false,
-            congested: false,
+            valve: Valve::default(),
             permitted: false,
             makes_room_for: None,
             reserved: None,
@@ -426,7 +439,7 @@ impl Server {
         self.cancels += 1;
     }
 
-    /// One such has come, or never will.
+    /// A cancel request has reached PostgreSQL, or never will.
     pub(crate) fn cancel_ends(&mut self) {
         self.cancels -= 1;
     }
@@ -525,6 +538,16 @@ impl Server {
         self.inquiry = Some(Box::new(inquiry));
     }
 
+    /// What it was asked about its client's session is answered.
+    pub(crate) fn take_inquiry(&mut self) -> Option<Box<Inquiry>> {
+        self.inquiry.take()
+    }
+
+    /// What its client has run is checked now.
+    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::check::Check>> {
+        self.check.take()
+    }
+
     /// Its client's session is nobody's.
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
@@ -563,22 +586,7 @@ impl Server {
         self.cut_off = true;
     }
 
-    /// Its send queue is full.
-    pub(crate) fn is_congested(&self) -> bool {
-        self.congested
-    }
-
-    /// Its send queue has become full.
-    pub(crate) fn congests(&mut self) {
-        self.congested = true;
-    }
-
-    /// It has room again.
-    pub(crate) fn drains(&mut self) {
-        self.congested = false;
-    }
-
-    /// It goes, for a pool of that worker.
+    /// The server is closed so that PostgreSQL has room for a server of that worker's pool.
     pub(crate) fn makes_room(&mut self, worker: WorkerId, pool: Arc<PoolKey>) {
         self.makes_room_for = Some((worker, pool));
     }
@@ -623,12 +631,14 @@ impl Server {
         self.state = State::BeingCancelled;
     }
 
-    /// Its end of a link: it answers that client, once it is ready if that is not yet so (`held`).
-    pub(crate) fn bind_to(&mut self, client: ClientId, held: bool) {
-        self.state = match held {
-            false => State::Linked(client),
-            true => State::Preparing(client),
-        };
+    /// Its end of a link: it answers that client.
+    pub(crate) fn bind_to(&mut self, client: ClientId) {
+        self.state = State::Linked(client);
+    }
+
+    /// Likewise, but first it is given that client's settings.
+    pub(crate) fn bind_held_to(&mut self, client: ClientId) {
+        self.state = State::Preparing(client);
     }
 
     /// It is asked who a client's user is, from `now`.
@@ -638,7 +648,7 @@ impl Server {
         self.doubt_unnamed();
     }
 
-    /// It has told, outside of any transaction.
+    /// PostgreSQL has answered a lookup, outside of any transaction. `None` if none was under way.
     pub(crate) fn ends_lookup(&mut self, now: Time) -> Option<Box<Lookup>> {
         if !matches!(self.state, State::Lookup(_)) {
             return None;
@@ -652,7 +662,7 @@ impl Server {
         }
     }
 
-    /// It is a carrier.
+    /// The connection carries a CancelRequest.
     pub(crate) fn carries(&mut self, errand: Errand) {
         self.state = State::Cancel(Box::new(errand));
     }
@@ -670,31 +680,6 @@ impl Server {
     /// It ends.
     pub(crate) fn closes(&mut self) {
         self.state = State::Closing;
-    }
-
-    /// Receiving from it is off.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// Nothing is received from it until further notice.
-    pub(crate) fn pause(&mut self, id: ServerId, out: &mut Out) {
-        if !std::mem::replace(&mut self.paused, true) {
-            out.push(Action::Receive {
-                peer: Peer::Server(id),
-                on: false,
-            });
-        }
-    }
-
-    /// It is received from again.
-    pub(crate) fn unpause(&mut self, id: ServerId, out: &mut Out) {
-        if std::mem::take(&mut self.paused) {
-            out.push(Action::Receive {
-                peer: Peer::Server(id),
-                on: true,
-            });
-        }
     }
 
     /// Why it must be closed instead of going back to the pool, if it must.
@@ -732,7 +717,7 @@ impl Server {
         self.listens
     }
 
-    /// One is about to run.
+    /// A client's LISTEN is about to run there that the listener hears.
     pub(crate) fn will_unlisten(&mut self) {
         self.listens = true;
     }
@@ -742,13 +727,13 @@ impl Server {
         self.shows_channels
     }
 
-    /// It is made to.
+    /// The server is told to listen to all channels of its client.
     pub(crate) fn will_show_channels(&mut self) {
         self.shows_channels = true;
         self.listens = true;
     }
 
-    /// It is made to listen to nothing. False if it does not.
+    /// The server is told to listen to nothing. False if it listens to nothing already.
     pub(crate) fn unlistens(&mut self) -> bool {
         self.shows_channels = false;
         std::mem::take(&mut self.listens)
@@ -759,7 +744,7 @@ impl Server {
         self.unheard
     }
 
-    /// All of that is heard.
+    /// The listener has heard all that the server's clients have notified.
     pub(crate) fn mark_heard(&mut self) {
         self.unheard = false;
     }

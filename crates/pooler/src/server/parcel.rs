@@ -60,14 +60,14 @@ impl Server {
     pub(crate) fn may_travel(&self) -> bool {
         self.ending.is_none()
             && !self.link.is_owed()
-            && self.inbox.held.is_empty()
+            && self.inbox.held().is_empty()
             && self.inbox.at_boundary()
             && self.cancels == 0
     }
 
     /// It has said the beginning of a message that nobody asked for.
     pub(crate) fn is_in_a_message(&self) -> bool {
-        let between = self.inbox.held.is_empty() && self.inbox.at_boundary();
+        let between = self.inbox.held().is_empty() && self.inbox.at_boundary();
         !between && self.ending.is_none() && !self.link.is_owed() && self.cancels == 0
     }
 }
@@ -89,24 +89,24 @@ impl Pooler {
             self.return_dirty(id, socket, out);
             return None;
         }
-        let mut server = self.servers.remove(id)?;
+        let server = *self.servers.remove(id)?;
         let pool = self.pools.at_mut(server.pool);
         pool.server_leaves();
         Some(ServerParcel {
             socket,
-            ends: server.ends.take().expect("a server at rest is connected"),
-            host: server.host.take(),
-            tls: server.tls.take(),
+            ends: server.ends.expect("a server at rest is connected"),
+            host: server.host,
+            tls: server.tls,
             number: server.number,
             pool: pool.key.clone(),
-            key: server.key.take(),
-            params: server.params.clone(),
-            session: server.session.take(),
-            statements: server.set.drain(),
+            key: server.key,
+            params: server.params,
+            session: server.session,
+            statements: server.set.into_statements(),
             status: server.status,
             connected: server.connected,
-            since: server.since(),
-            served: server.served(),
+            since: server.since,
+            served: server.served,
             followed: pool.terms.tracking != Tracking::Nothing,
             standby: server.standby,
             welcome: None,

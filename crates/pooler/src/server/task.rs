@@ -8,6 +8,15 @@ use crate::fault::Fault;
 use crate::note::Level;
 use crate::pooler::Pooler;
 
+/// What is over of a client whose server is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Its transaction.
+    Transaction,
+    /// Its session, in a pool that gives out sessions.
+    Session,
+}
+
 impl Pooler {
     /// Tests a server that was idle for long.
     pub(crate) fn test_server(&mut self, id: ServerId, out: &mut Out) {
@@ -129,12 +138,17 @@ impl Pooler {
             return;
         }
         server.mark_out_of_transaction();
-        self.release(id, self.is_session(pool), out);
+        let over = match self.is_session(pool) {
+            true => Over::Session,
+            false => Over::Transaction,
+        };
+        self.release(id, over, out);
     }
 
     /// Gives a server back to its pool after a client, reset if that is due.
     #[inline]
-    pub(crate) fn release(&mut self, id: ServerId, session: bool, out: &mut Out) {
+    pub(crate) fn release(&mut self, id: ServerId, over: Over, out: &mut Out) {
+        let session = over == Over::Session;
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();

@@ -49,7 +49,7 @@ pub(crate) fn is_due(pool: &Pool, one_in: u32) -> bool {
     );
     keeps
         && pool
-            .stats
+            .stats()
             .server_assignments
             .checked_rem(u64::from(one_in))
             .is_some_and(|rest| rest == 0)
@@ -102,7 +102,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get_mut(id));
-        let texts = server.check.take().map(|check| check.told());
+        let texts = server.take_check().map(|check| check.told());
         let found = match answer {
             Some(answer) => found(&answer),
             None => "nobody knows what, as PostgreSQL did not answer".to_string(),
@@ -111,7 +111,7 @@ impl Pooler {
             return;
         }
         server.mark_soiled_unseen();
-        self.pools.at_mut(server.pool).stats.unseen += 1;
+        self.pools.at_mut(server.pool).count_unseen();
         let text = format!(
             "left behind without its texts telling: {found}; last run: {}",
             texts.unwrap_or_default()
@@ -130,7 +130,7 @@ impl Pooler {
             // It is about to be cleaned.
             _ => return,
         }
-        self.pools.at_mut(server.pool).stats.unseen += 1;
+        self.pools.at_mut(server.pool).count_unseen();
         let text = "listens without its clients' texts telling: a notification was dropped";
         self.note_server(Level::Warning, id, text, out);
     }

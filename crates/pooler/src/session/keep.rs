@@ -109,7 +109,7 @@ impl Pooler {
         if let Some(sql) = server.inquiry.as_mut().and_then(|i| i.once_more()) {
             return server.runs_for_us(id, &sql, out);
         }
-        let (Some(client_id), Some(inquiry)) = (server.prepares(), server.inquiry.take()) else {
+        let (Some(client_id), Some(inquiry)) = (server.prepares(), server.take_inquiry()) else {
             return;
         };
         let client = self.clients.at_mut(client_id);

@@ -10,7 +10,7 @@ use crate::inbox::Chunk;
 use crate::ledger::Part;
 use crate::limits;
 use crate::link::leave::Verdict;
-use crate::link::upstream::{Flow, Upstream};
+use crate::link::upstream::{Flow, Upstream, Via};
 use crate::server::Numbers;
 
 impl Upstream<'_> {
@@ -31,21 +31,20 @@ impl Upstream<'_> {
         let text = chunk.rest().get(HEADER..header.total());
         let text = text.ok_or(Flow::Partial)?;
         match read_effects(text) {
-            Some(found) => self.note_first(&found, true),
-            None => self.note_harmless(text, true),
+            Some(found) => self.note_first(&found, Via::Query),
+            None => self.note_harmless(text, Via::Query),
         }
     }
 
     /// Notes what running a text may do that was not sent yet, if it may run.
-    /// `simple`: it is a Query.
-    pub(crate) fn note_first(&mut self, found: &Effects, simple: bool) -> Result<Verdict, Flow> {
+    pub(crate) fn note_first(&mut self, found: &Effects, via: Via) -> Result<Verdict, Flow> {
         if found.is_nothing() {
             return Ok(Verdict::Runs);
         }
         if found.kinds.any(Kinds::SETS_BOUND) {
-            return self.note_first(&found.bound(None), simple);
+            return self.note_first(&found.bound(None), via);
         }
-        self.hear_first(found, simple)?;
+        self.hear_first(found, via)?;
         let verdict = self.may_keep_server(found)?;
         if verdict == Verdict::Runs {
             self.note(found)?;
@@ -55,7 +54,7 @@ impl Upstream<'_> {
 
     /// The front of a text that is too long to be held; perhaps it is all there.
     fn note_front(&mut self, front: &[u8], whole: bool) -> Result<Verdict, Flow> {
-        let session = self.client.session.get_or_insert_default();
+        let session = self.client.session_mut();
         session.pieces.insert(Box::default()).read(front);
         if whole {
             self.note_end()?;
@@ -70,7 +69,7 @@ impl Upstream<'_> {
             return Ok(());
         };
         pieces.read(piece);
-        match self.client.inbox.left as usize == piece.len() {
+        match self.client.inbox.left() == piece.len() {
             true => self.note_end(),
             false => Ok(()),
         }
@@ -105,14 +104,14 @@ impl Upstream<'_> {
                         kinds: Kinds::DOUBT,
                         ..Effects::default()
                     },
-                    false,
+                    Via::Extended,
                 ),
                 _ => Err(Flow::Partial),
             };
         };
         match howdah_wire::frame::cstr(body) {
             Some((_, text)) => match read_effects(text) {
-                Some(found) => self.note_first(&found, false),
+                Some(found) => self.note_first(&found, Via::Extended),
                 None => Ok(Verdict::Runs),
             },
             None => Ok(Verdict::Runs),
@@ -158,7 +157,7 @@ impl Upstream<'_> {
             self.client.asks_for_numbers();
             self.forget_numbers();
         }
-        let session = self.client.session.get_or_insert_default();
+        let session = self.client.session_mut();
         session.pending.add(found);
         if creates {
             session.pending.kinds.add(Kinds::TEMPORARY);
@@ -211,7 +210,7 @@ impl Upstream<'_> {
 
     /// Notes what a text may do that does nothing by itself: `SELECT ... INTO t` makes something
     /// temporary where its client's search path has `pg_temp`.
-    pub(crate) fn note_harmless(&mut self, text: &[u8], simple: bool) -> Result<Verdict, Flow> {
+    pub(crate) fn note_harmless(&mut self, text: &[u8], via: Via) -> Result<Verdict, Flow> {
         if self.client.session.is_none() || !self.creates_temporary() {
             return Ok(Verdict::Runs);
         }
@@ -223,7 +222,7 @@ impl Upstream<'_> {
             kinds: Kinds::TEMPORARY,
             ..Effects::default()
         };
-        self.note_first(&found, simple)
+        self.note_first(&found, via)
     }
 
     /// Its search path has `pg_temp`, where CREATE makes something temporary.

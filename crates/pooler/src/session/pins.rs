@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::mail::{ToBroker, Wish};
 use crate::pool::PoolKey;
 use crate::pooler::Pooler;
+use crate::server::task::Over;
 
 /// What a client has asked the Broker for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,11 +90,11 @@ impl Pooler {
             && let Some(pool) = client.pool
         {
             client.stands_in_line();
-            let line = &mut self.pools.at_mut(pool).pin_line;
-            line.push_back((id, client.request()));
+            let pool = self.pools.at_mut(pool);
+            pool.pin_line.join(id, client.request());
         }
         self.watch_client(id);
-        self.release(server, false, out);
+        self.release(server, Over::Transaction, out);
     }
 
     /// Asks the Broker, unless that was done.
@@ -102,7 +103,7 @@ impl Pooler {
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
         };
-        let session = client.session.get_or_insert_default();
+        let session = client.session_mut();
         if session.ticket.is_some() || pool.terms.bounds.pins == 0 {
             return;
         }
@@ -145,8 +146,7 @@ impl Pooler {
             client::State::Waiting => {
                 client.rests(self.now);
                 if let Some(pool) = client.pool {
-                    let line = &mut self.pools.at_mut(pool).pin_line;
-                    line.retain(|(waiter, _)| *waiter != id);
+                    self.pools.at_mut(pool).pin_line.leave(id);
                 }
                 self.resume(id, out);
             }

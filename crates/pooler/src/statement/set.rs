@@ -179,10 +179,9 @@ impl ServerSet {
     }
 
     /// Takes all out, with what they were described as, for the way to another worker.
-    pub fn drain(&mut self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
-        self.bytes = 0;
+    pub fn into_statements(self) -> Vec<(u128, Arc<Statement>, Option<Shape>)> {
         self.entries
-            .drain()
+            .into_iter()
             .map(|(key, entry)| (key, entry.statement, entry.shape))
             .collect()
     }

@@ -1,0 +1,228 @@
+//! An error that PostgreSQL sends: who is told of it, and in which words.
+
+use howdah_wire::backend::{Fields, Status};
+use howdah_wire::frame::Header;
+use howdah_wire::tag::backend as tag;
+use howdah_wire::write;
+
+use super::downstream::{Downstream, Flow, Step};
+use super::prepare::{Concerned, concerned, failed};
+use crate::event::Peer;
+use crate::fault::Fault;
+use crate::inbox::{Chunk, Fate};
+use crate::ledger::{Part, Refusal, Reply};
+use crate::limits;
+use crate::server::Ending;
+
+/// What the client is told of an error.
+enum Telling {
+    /// Nothing: the error came after the answer to an inquiry of ours, and whether the client keeps
+    /// this server is not known yet.
+    NothingYet,
+    /// Nothing: a request of ours has failed, or there is nobody to tell.
+    Ours,
+    /// Nothing: what we sent with the client's command has failed because that had, or as that will.
+    Echo,
+    /// That its transaction has failed before.
+    FailedBefore,
+    /// Why its statement can't be used here.
+    Refusal(Refusal),
+    /// The error, with the client's name of the statement in place of the server's.
+    Renamed(Concerned),
+    /// The error as it is.
+    AsItIs,
+}
+
+impl Downstream<'_> {
+    /// PostgreSQL sends an error, of which `body` is the front.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
+        let fields = Fields::new(body);
+        self.server.link.ledger.note_error(fields.sqlstate());
+        self.note_failure();
+        let concerned = self.concerned(header);
+        self.doubt_statements(fields, concerned.as_ref());
+        let refusal = self.refusal(fields);
+        let reply = self.server.link.ledger.front().map(|entry| entry.reply);
+        let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
+        let copy_unclear = self.fail_copy(fields);
+        let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
+        if dies {
+            self.server.must_close(Ending::Crashed);
+        }
+        if self.parameters_come_first(refusal) {
+            self.tell_described_parameters();
+        }
+        match self.telling(fields, body, simple, refusal, concerned) {
+            Telling::NothingYet => {
+                self.server.must_close(match dies {
+                    true => Ending::CrashedUnheard,
+                    false => Ending::Dirty,
+                });
+                self.pass_front(chunk, header, Fate::Drop);
+            }
+            Telling::Ours => {
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
+                self.task_error = Some((text(sqlstate), text(fields.message())));
+                if dies {
+                    self.server.must_close(Ending::CrashedUnheard);
+                }
+                self.pass_front(chunk, header, Fate::Drop);
+            }
+            Telling::Echo => self.pass_front(chunk, header, Fate::Drop),
+            Telling::FailedBefore => {
+                self.tell_failed(fields);
+                chunk.at += header.total();
+            }
+            Telling::Refusal(refusal) => {
+                self.tell_refusal(fields, refusal);
+                chunk.at += header.total();
+            }
+            Telling::Renamed(concerned) => {
+                self.rename_error(fields, &concerned);
+                chunk.at += header.total();
+            }
+            Telling::AsItIs => self.pass_front(chunk, header, Fate::Relay),
+        }
+        if simple {
+            self.server.link.ledger.keep_names();
+        } else {
+            let client = self.client.as_mut().map(|(_, client)| &mut **client);
+            failed(client, self.server);
+        }
+        match copy_unclear {
+            true => Err(Flow::Broken(Fault::CopyUnclear)),
+            false => Ok(()),
+        }
+    }
+
+    /// What a client has sent fails: what its session has may be less than its texts told.
+    fn note_failure(&mut self) {
+        let Some((_, client)) = &mut self.client else {
+            return;
+        };
+        let listens = client.listens();
+        let Some(session) = &mut client.session else {
+            return;
+        };
+        session.pending.fails();
+        if let Some(own) = session.channels.as_mut().filter(|_| listens) {
+            own.failed = true;
+        }
+    }
+
+    /// The statement that an error concerns, if the error is short enough to be rewritten.
+    fn concerned(&mut self, header: Header) -> Option<Concerned> {
+        let (_, client) = self.client.as_ref()?;
+        let statements = &mut self.shared.statements;
+        let concerned = concerned(client, self.server, self.schema, statements);
+        concerned.filter(|_| header.total() <= limits::ERROR_FRONT)
+    }
+
+    /// An error may say that a statement is not on the server, or that its schema has changed.
+    fn doubt_statements(&mut self, fields: Fields<'_>, concerned: Option<&Concerned>) {
+        let Some(statement) = concerned.and_then(|concerned| concerned.statement.as_ref()) else {
+            return;
+        };
+        if fields.sqlstate() == Some(b"26000") {
+            self.server.must_close(Ending::StatementsLost);
+        }
+        if self.is_stale(fields) && !self.server.link.changes.are_private() {
+            self.shared.statements.stale(self.schema, statement);
+        }
+    }
+
+    /// A COPY from the client has failed, if one is open. True if nobody can tell whether something
+    /// is answered yet that the client has sent in the middle of its COPY: that was not the reason of
+    /// the failure.
+    fn fail_copy(&mut self, fields: Fields<'_>) -> bool {
+        let copy = self.server.link.copy;
+        if copy.eaten() > 0 || copy.is_broken() {
+            // PostgreSQL may have failed before it ate what has no place in a COPY, and would
+            // answer it yet: that answer must not meet another client.
+            self.server.must_close(Ending::CopyFailed);
+        }
+        self.server.link.copy.fail();
+        copy.is_broken() && fields.sqlstate() != Some(b"08P01")
+    }
+
+    /// PostgreSQL would have told the types of parameters before the error.
+    fn parameters_come_first(&mut self, refusal: Option<Refusal>) -> bool {
+        let changed = refusal == Some(Refusal::Changed) && !self.failed_before();
+        let described = self.server.link.ledger.described();
+        let in_check = described.is_some_and(|d| d.asked.is_none() && d.parameters.is_some());
+        changed || in_check
+    }
+
+    /// The transaction has failed before, which PostgreSQL looks at first.
+    fn failed_before(&self) -> bool {
+        self.server.status == Status::Failed
+    }
+
+    fn telling(
+        &self,
+        fields: Fields<'_>,
+        body: &[u8],
+        simple: bool,
+        refusal: Option<Refusal>,
+        concerned: Option<Concerned>,
+    ) -> Telling {
+        let front = self.server.link.ledger.front();
+        let echo = front.is_some_and(|entry| {
+            let named = entry.swallow && entry.reply == Reply::Parse;
+            entry.part == Part::Rest && (named || fields.sqlstate() == Some(b"25P02"))
+        });
+        let nobody = self.client.is_none() || self.is_nobodys();
+        if self.server.inquiry.is_some() && front.is_none() {
+            Telling::NothingYet
+        } else if simple && self.swallowing() || nobody {
+            Telling::Ours
+        } else if echo {
+            Telling::Echo
+        } else if let Some(refusal) = refusal {
+            match self.failed_before() {
+                true => Telling::FailedBefore,
+                false => Telling::Refusal(refusal),
+            }
+        } else if let Some(concerned) = concerned
+            && contains(body, &concerned.server_name)
+        {
+            Telling::Renamed(concerned)
+        } else {
+            Telling::AsItIs
+        }
+    }
+
+    /// The error as the client would see it if the server's name were the client's.
+    fn rename_error(&mut self, fields: Fields<'_>, concerned: &Concerned) {
+        let Some((client, _)) = &self.client else {
+            return;
+        };
+        self.out.send_with(Peer::Client(*client), |buf| {
+            write::message(buf, tag::ERROR, |buf| {
+                for (code, value) in fields.iter() {
+                    buf.push(code);
+                    replace(buf, value, &concerned.server_name, &concerned.name);
+                    buf.push(0);
+                }
+                buf.push(0);
+            });
+        });
+    }
+}
+
+/// Appends a text in which another stands wherever `from` stood.
+fn replace(buf: &mut Vec<u8>, mut text: &[u8], from: &[u8], to: &[u8]) {
+    while let Some(at) = text.windows(from.len()).position(|window| window == from) {
+        buf.extend_from_slice(&text[..at]);
+        buf.extend_from_slice(to);
+        text = &text[at + from.len()..];
+    }
+    buf.extend_from_slice(text);
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}

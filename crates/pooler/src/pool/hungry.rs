@@ -1,0 +1,86 @@
+//! Workers whose clients wait for a server of a pool that others have servers of.
+
+use crate::event::{Time, WorkerId};
+
+/// How long what a hungry worker said counts, in nanoseconds: it says so at least three times as
+/// often while its clients wait.
+const HUNGER_NS: u64 = 1_000_000_000;
+
+/// A worker whose clients wait.
+#[derive(Clone, Copy, Debug)]
+struct Worker {
+    /// Which.
+    id: WorkerId,
+    /// For how long its oldest client has waited, in nanoseconds, when it said so.
+    age: u64,
+    /// When that was.
+    told: Time,
+    /// The Broker said that it has too few servers, and that one from here is to go there.
+    named: bool,
+}
+
+/// Workers that are hungry, as far as they said so.
+#[derive(Debug, Default)]
+pub struct Hungry {
+    workers: Vec<Worker>,
+}
+
+impl Hungry {
+    /// None is.
+    pub fn is_empty(&self) -> bool {
+        self.workers.is_empty()
+    }
+
+    /// A worker says that its oldest client has waited for so long, in nanoseconds.
+    pub fn says(&mut self, id: WorkerId, age: u64, now: Time) {
+        self.workers.push(Worker {
+            id,
+            age,
+            told: now,
+            named: false,
+        });
+    }
+
+    /// What a worker has said counts no more.
+    pub fn forget(&mut self, id: WorkerId) {
+        self.workers.retain(|worker| worker.id != id);
+    }
+
+    /// The next server that comes back goes to that worker, if it still says that it is hungry.
+    pub fn name(&mut self, id: WorkerId) {
+        let mut workers = self.workers.iter_mut();
+        if let Some(worker) = workers.find(|worker| worker.id == id) {
+            worker.named = true;
+        }
+    }
+
+    /// For how long the oldest of their clients has waited, in nanoseconds.
+    pub fn longest_wait(&self) -> Option<u64> {
+        self.workers.iter().map(|worker| worker.age).max()
+    }
+
+    /// Takes out the worker that a server given back shall go to, instead of to the oldest client
+    /// here, which has waited for `here` nanoseconds: a worker whose oldest client has waited longer
+    /// by more than the slack (2 ms, or an eighth of the wait here), or one that the Broker named.
+    /// Reads only what was told.
+    pub fn take_hungrier(&mut self, here: Option<u64>, now: Time) -> Option<WorkerId> {
+        // Hunger is said anew while it lasts, and its end is not told.
+        self.workers
+            .retain(|worker| now.0.saturating_sub(worker.told.0) < HUNGER_NS);
+        let named = self.workers.iter().position(|worker| worker.named);
+        let index = match named {
+            Some(named) => named,
+            None => {
+                let workers = self.workers.iter().enumerate();
+                let (index, longest) = workers.max_by_key(|(_, worker)| worker.age)?;
+                let slack = |here: u64| (here / 8).max(2_000_000);
+                let clearly = |here: u64| longest.age > here.saturating_add(slack(here));
+                if !here.is_none_or(clearly) {
+                    return None;
+                }
+                index
+            }
+        };
+        Some(self.workers.swap_remove(index).id)
+    }
+}

@@ -1,0 +1,47 @@
+//! The valve of one socket: whether it is received from, and whether its send queue is full. A full
+//! send queue on one side of a link turns receiving off on the other (`link/pressure.rs`).
+
+use crate::event::{Action, Out, Peer};
+
+/// The valve of a client's or a server's socket.
+#[derive(Debug, Default)]
+pub struct Valve {
+    paused: bool,
+    congested: bool,
+}
+
+impl Valve {
+    /// Receiving is off.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// The send queue is full.
+    pub fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// The send queue has become full.
+    pub(crate) fn congests(&mut self) {
+        self.congested = true;
+    }
+
+    /// The send queue has room again.
+    pub(crate) fn drains(&mut self) {
+        self.congested = false;
+    }
+
+    /// Nothing is received from `peer`, whose valve this is, until further notice.
+    pub(crate) fn pause(&mut self, peer: Peer, out: &mut Out) {
+        if !std::mem::replace(&mut self.paused, true) {
+            out.push(Action::Receive { peer, on: false });
+        }
+    }
+
+    /// `peer`, whose valve this is, is received from again.
+    pub(crate) fn unpause(&mut self, peer: Peer, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            out.push(Action::Receive { peer, on: true });
+        }
+    }
+}
