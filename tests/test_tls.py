@@ -1206,10 +1206,10 @@ def thread_names(howdah):
     return {open(f"{tasks}/{task}/comm").read().strip() for task in os.listdir(tasks)}
 
 
-@pytest.mark.parametrize("kind, elsewhere", [("rsa4096", True), ("rsa", False)])
+@pytest.mark.parametrize("kind, elsewhere", [("rsa", True), ("rsa4096", True), ("ecdsa", False)])
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
-def test_large_keys_sign_elsewhere(make_howdah, authority, kind, elsewhere, version):
-    """On a thread of their own. Who says more meanwhile, or leaves, is met as otherwise."""
+def test_rsa_keys_sign_elsewhere(make_howdah, authority, kind, elsewhere, version):
+    """On a thread of the worker's own. Who says more meanwhile, or leaves, is met as otherwise."""
     howdah = make_howdah(workers=2, **listener(authority.issue(kind=kind), authority))
     context = trusting(authority, version=version)
     hello = client_hello(context)

@@ -16,7 +16,6 @@ use howdah_pooler::tls::TlsStart;
 
 use crate::driver::Key;
 use crate::helper::{Helper, Shaken};
-use crate::sockets::earliest;
 use crate::tls::session::{Opened, Step};
 use crate::tls::{Contexts, TlsLibrary, TlsSession};
 
@@ -50,8 +49,6 @@ pub(crate) struct Sessions {
     sessions: Vec<Option<Held>>,
     /// Handshakes that can go on.
     line: VecDeque<Key>,
-    /// None of them goes on before.
-    rests_until: Time,
     /// At most so many handshakes of clients are under way.
     most: usize,
     /// So many are.
@@ -118,7 +115,6 @@ impl Default for Sessions {
             library: Arc::new(Contexts::default()),
             sessions: Vec::new(),
             line: VecDeque::new(),
-            rests_until: Time(0),
             most: limits::HANDSHAKES,
             under_way: 0,
             awaited: VecDeque::new(),
@@ -247,12 +243,10 @@ impl Sessions {
         })
     }
 
-    /// When [`Sessions::give_up`] may have somebody, or handshakes that rest go on.
+    /// When [`Sessions::give_up`] may have somebody.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let awaited = self.awaited.front().filter(|_| !self.waiting.is_empty());
-        let gives_up = awaited.map(|(since, _)| Time(since.0 + limits::HANDSHAKE_PATIENCE_NS));
-        let goes_on = (!self.line.is_empty()).then_some(self.rests_until);
-        earliest(gives_up, goes_on)
+        let (since, _) = self.awaited.front().filter(|_| !self.waiting.is_empty())?;
+        Some(Time(since.0 + limits::HANDSHAKE_PATIENCE_NS))
     }
 
     /// A handshake is not under way any more.
@@ -321,25 +315,17 @@ impl Sessions {
         }
     }
 
-    /// Handshakes wait for their turn, which is now.
-    pub(crate) fn are_waiting(&self, now: Time) -> bool {
-        let goes_on = !self.line.is_empty() && now >= self.rests_until;
-        goes_on || self.under_way < self.most && !self.waiting.is_empty()
+    /// Handshakes wait for their turn.
+    pub(crate) fn are_waiting(&self) -> bool {
+        !self.line.is_empty() || self.under_way < self.most && !self.waiting.is_empty()
     }
 
     /// Whose handshake may take a step now: `taken` have in this turn, which `spent` nanoseconds.
-    pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64, now: Time) -> Option<Key> {
-        if now < self.rests_until || taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
+    pub(crate) fn next_in_line(&mut self, taken: usize, spent: u64) -> Option<Key> {
+        if taken > 0 && (taken >= STEPS || spent >= STEPS_TIME) {
             return None;
         }
         self.line.pop_front()
-    }
-
-    /// Others are served at the same time, so handshakes get half of the worker's time at most: the next
-    /// step comes after as long a rest as the last one took. In that rest the core is PostgreSQL's, or
-    /// whoever needs it.
-    pub(crate) fn rest_after(&mut self, began: Time, ended: Time) {
-        self.rests_until = Time(ended.0 + ended.0.saturating_sub(began.0));
     }
 
     /// One step of a handshake, and what is to be said; `None` also if the step is taken elsewhere.
@@ -352,7 +338,7 @@ impl Sessions {
         self.stepped(key, step, now)
     }
 
-    /// The step in which the private key is used goes to the helper, if it takes long: that is before we
+    /// The step in which the private key is used goes to the helper, if it takes long. That is before we
     /// have said anything, so nothing that follows our words can be missed.
     fn goes_away(&mut self, key: Key) -> bool {
         let Sessions {
@@ -509,29 +495,5 @@ pub(crate) fn broken(peer: Peer, why: &str) -> String {
     match peer {
         Peer::Client(_) => format!("TLS error: {why}"),
         Peer::Server(_) => format!("server TLS error: {why}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handshakes_rest_as_long_as_they_worked_while_others_are_served() {
-        let mut sessions = Sessions::default();
-        let key = Key {
-            slot: 7,
-            generation: 0,
-        };
-        sessions.line.extend([key, key]);
-        assert!(sessions.are_waiting(Time(500)));
-        assert_eq!(sessions.next_in_line(0, 0, Time(500)), Some(key));
-        sessions.rest_after(Time(500), Time(900));
-        assert!(!sessions.are_waiting(Time(1299)));
-        assert_eq!(sessions.next_in_line(0, 0, Time(1299)), None);
-        assert_eq!(sessions.deadline(), Some(Time(1300)));
-        assert!(sessions.are_waiting(Time(1300)));
-        assert_eq!(sessions.next_in_line(0, 0, Time(1300)), Some(key));
-        assert_eq!(sessions.deadline(), None, "nobody is in the line");
     }
 }

@@ -79,8 +79,6 @@ pub struct Sockets<D> {
     now: Time,
     /// Steps of handshakes taken in this turn.
     steps: usize,
-    /// A server has sent something since the last step of a handshake.
-    served: bool,
 }
 
 #[derive(Default)]
@@ -106,7 +104,6 @@ impl<D: Driver> Sockets<D> {
             awaited: Vec::new(),
             now,
             steps: 0,
-            served: false,
         }
     }
 
@@ -141,7 +138,7 @@ impl<D: Driver> Sockets<D> {
     /// the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
-        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting(self.now) {
+        let deadline = match self.happened.is_empty() && !self.sessions.are_waiting() {
             true => earliest(deadline, self.deadline()),
             false => Some(Time(0)),
         };
@@ -442,7 +439,6 @@ impl<D: Driver> Sockets<D> {
                 }) if !flags.lost
                     && matches!(stage, Stage::Open | Stage::Detaching | Stage::Leaving) =>
                 {
-                    self.served |= matches!(peer, Peer::Server(_));
                     if !flags.secure {
                         return Some(Happening::Received(*peer, chunk));
                     }
@@ -697,14 +693,10 @@ impl<D: Driver> Sockets<D> {
         if !self.happened.is_empty() {
             return Some(());
         }
-        let begins = self.driver.now();
-        let spent = begins.0.saturating_sub(self.now.0);
-        let key = self.sessions.next_in_line(self.steps, spent, begins)?;
+        let spent = self.driver.now().0.saturating_sub(self.now.0);
+        let key = self.sessions.next_in_line(self.steps, spent)?;
         self.steps += 1;
         self.shake(key);
-        if std::mem::take(&mut self.served) {
-            self.sessions.rest_after(begins, self.driver.now());
-        }
         Some(())
     }
 

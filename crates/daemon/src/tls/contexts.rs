@@ -29,9 +29,6 @@ pub const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// A signature by an RSA key of so many bits takes a millisecond and more.
-const LABORIOUS_BITS: u32 = 4096;
-
 /// Names of authorities of more bytes than this don't fit into a request for a certificate, which has room
 /// for 65,535.
 const NAMES_MAX: usize = 60_000;
@@ -50,7 +47,7 @@ pub struct Contexts {
     pub(super) knows_authorities: bool,
     /// Servers that TLS 1.3 has turned out not to be for.
     pub(super) elders: Elders,
-    /// The private key of our certificate for clients takes long.
+    /// The private key of our certificate for clients is RSA, which takes long.
     pub(super) laborious: bool,
     /// Certificates of clients are not kept behind the handshake.
     pub(super) forgets: bool,
@@ -153,7 +150,7 @@ struct Side<'a> {
     /// All that went in so far.
     hash: Sha256,
     ends: Vec<(&'static str, i64)>,
-    /// The private key takes long.
+    /// The private key is RSA, which takes long.
     laborious: bool,
     /// Certificates of the other side are not kept behind the handshake.
     forgets: bool,
@@ -473,7 +470,7 @@ impl<'a> Side<'a> {
             .next()
             .ok_or_else(|| unread("there is no certificate in it"))?;
         let key = self.key()?;
-        self.laborious = key.id() == Id::RSA && key.bits() >= LABORIOUS_BITS;
+        self.laborious = key.id() == Id::RSA;
         if !own.public_key().is_ok_and(|public| public.public_eq(&key)) {
             let (setting, key_path) = self.key;
             let text =
