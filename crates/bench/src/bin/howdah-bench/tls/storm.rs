@@ -49,24 +49,25 @@ pub fn rise(
             // Who makes the storm shall not be what holds others up.
             let _ = rustix::process::nice(19);
             sleep(CALM);
+            let connects = SystemTime::now();
             let streams = line_up(target, connector, count)?;
             let began = SystemTime::now();
             let streams = shake_hands(streams)?;
-            Ok::<_, io::Error>((began, SystemTime::now(), streams))
+            Ok::<_, io::Error>((connects, began, SystemTime::now(), streams))
         });
         let reading = load.run(run.machine, run.postgres, serving);
         (storm.join(), reading)
     });
     reading?;
     let storm = storm.map_err(|_| io::Error::other("the storm has failed"))?;
-    let (began, ended, streams) = storm?;
+    let (connects, began, ended, streams) = storm?;
     drop(streams);
     let waits = read_waits(run, &prefix)?;
     let micros = |at: SystemTime| {
         at.duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_micros() as u64)
     };
-    let (began, ended) = (micros(began), micros(ended));
+    let [connects, began, ended] = [connects, began, ended].map(micros);
     let first = waits.iter().map(|(at, _)| *at).min().unwrap_or(0) + SETTLED.as_micros() as u64;
     let within = |from: u64, to: u64| {
         let mut waits: Vec<_> = waits
@@ -79,10 +80,13 @@ pub fn rise(
         waits.get(at).copied()
     };
     let few = || io::Error::other("too few transactions to tell");
-    let calm = within(first, began).ok_or_else(few)?;
+    let calm = within(first, connects).ok_or_else(few)?;
+    let lining_up = within(connects, began).ok_or_else(few)?;
     let stormy = within(began, ended).ok_or_else(few)?;
     crate::run::progress(&format!(
-        "    p99 {calm:.2} ms, in the storm {stormy:.2} ms; {count} handshakes took {} ms; {:.0} TPS offered",
+        "    p99 {calm:.2} ms, while {count} connect for {} ms {lining_up:.2}, in the storm {stormy:.2} ms; \
+         {count} handshakes took {} ms; {:.0} TPS offered",
+        (began - connects) / 1000,
         (ended - began) / 1000,
         capacity / 2.0,
     ));
