@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use howdah_pooler::Pooler;
-use howdah_pooler::balance::Signals;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
+use howdah_pooler::load::Signals;
 use howdah_pooler::mail::ToBroker;
 use howdah_pooler::note::Note;
 use howdah_pooler::queries::Seen;
@@ -291,18 +291,11 @@ impl<P: Decide, D: Driver> Worker<P, D> {
                 self.decide(Event::Accepted(*ends), at_hand);
             }
             Happening::Opened(peer, plain) => {
-                let event = Event::Received(peer, plain.bytes());
-                handle(
-                    &mut self.decisions,
-                    self.now,
-                    event,
-                    &mut self.out,
-                    self.survives,
-                );
-                self.act(AtHand {
+                let at_hand = AtHand {
                     opened: Some(&plain),
                     ..AtHand::default()
-                });
+                };
+                self.decide(Event::Received(peer, plain.bytes()), at_hand);
                 self.sockets.give(plain);
             }
             Happening::Event(event) => self.decide(event, AtHand::default()),

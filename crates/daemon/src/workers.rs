@@ -19,7 +19,7 @@ use howdah_pooler::config::{Config, Globals, IoDriver};
 use howdah_pooler::event::WorkerId;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Level;
-use howdah_pooler::parcel::{self, Freight};
+use howdah_pooler::parcel::Freight;
 use howdah_pooler::queries::Seen;
 use howdah_pooler::{Pooler, PoolerSetup};
 
@@ -161,7 +161,7 @@ fn inherit(mut freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
 pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     let workers = boxes.len() as u16;
     broker.expect_arrivals(workers);
-    for (worker, mail) in parcel::deal(freight.parcels, workers) {
+    for (worker, mail) in howdah_pooler::mail::deal(freight.parcels, workers) {
         boxes[usize::from(worker.0)].post(Letter::Mail(mail));
     }
 }

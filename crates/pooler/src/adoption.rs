@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::link;
 use crate::mail::ToBroker;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore, Standing};
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::ServerParcel;
 use crate::session::Tracking;
@@ -80,7 +80,9 @@ impl Pooler {
 
     /// Its clients' sessions were not followed, and here they are: what is left there nobody knows.
     fn is_unfollowed(&self, parcel: &ServerParcel) -> bool {
-        let follows = |database| self.terms(&parcel.pool, database).tracking != Tracking::Nothing;
+        let follows = |database| {
+            Terms::of(&self.config, &parcel.pool, database).tracking != Tracking::Nothing
+        };
         let database = self.config.database(&parcel.pool.database);
         !parcel.followed && database.is_some_and(follows)
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::load::{PoolLoad, Signals};
 
 const MILLI: u64 = 1_000_000;
 /// How often workers tell, in nanoseconds.

@@ -17,11 +17,12 @@ use hashbrown::HashMap;
 
 use crate::Seeded;
 use crate::console::is_console;
-use crate::event::{Time, WorkerId};
-use crate::mail::{Bounds, ClientBounds, Evict, FromBroker, HeldBy, Mail, ToBroker};
-use crate::pool::PoolKey;
+use crate::event::WorkerId;
+use crate::ids::Time;
+use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
+use crate::pool::key::PoolKey;
+use crate::pool::terms::{Bounds, HeldBy};
 use pins::Pins;
-use places::Kept;
 
 /// All permits of all workers: the bounds on servers and clients, and who waits for one.
 #[derive(Debug)]
@@ -84,9 +85,6 @@ struct Hunger {
     /// The bound that the worker was told of.
     held_by: Option<HeldBy>,
 }
-
-/// Where answers go.
-pub type Post<'a> = &'a mut dyn FnMut(WorkerId, Mail);
 
 impl Broker {
     /// Nothing is given out.
@@ -418,7 +416,7 @@ impl Broker {
         });
         if matches!(refusal, HeldBy::DatabaseAndUser) {
             // A place that is not kept would be of no use.
-            places.retain(|from| now >= pool.forgoes[places::side(*from)]);
+            places.retain(|from| now >= pool.forgoes[side(*from)]);
         }
         // Servers of its own pool make room, too, and under both bounds at once.
         if replication {
@@ -801,3 +799,19 @@ fn less(counts: &mut HashMap<Arc<str>, u32, Seeded>, name: &Arc<str>) {
 #[cfg(test)]
 #[path = "broker_tests.rs"]
 mod tests;
+
+/// A place under one bound.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// For which pool.
+    pub(super) pool: Arc<PoolKey>,
+    /// The bound: the database's or the user's.
+    of: Evict,
+    since: Time,
+    until: Time,
+}
+
+/// Of the two bounds that pools share, which.
+pub(super) fn side(of: Evict) -> usize {
+    usize::from(of == Evict::User)
+}

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::broker::Broker;
-use crate::client;
 use crate::event::{ClientId, ServerId, Time};
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::{client, server};
 
 /// Counts of one worker. Sums of several are sums of the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,7 +9,7 @@ use crate::client::{self, Client};
 use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
-use crate::janitor::PERIOD_NS;
+use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
 use crate::server::{self, Server};

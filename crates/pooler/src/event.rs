@@ -1,178 +1,26 @@
 //! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`])
 //! and what it can ask for ([`Action`]).
 
-use std::any::Any;
-use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::auth::Secret;
-use crate::balance::Load;
-pub use crate::config::Address;
 use crate::config::{Authority, Config, Host};
-use crate::console::gather::Holdings;
+use crate::console::holdings::Holdings;
+use crate::load::Load;
 use crate::mail::{Mail, ToBroker};
 use crate::note::Note;
-use crate::orders::Ending;
 use crate::parcel::{Estate, Parcel};
 use crate::stats::Stats;
 use crate::tls::{TlsFacts, TlsStart};
 
-/// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Time(pub u64);
-
-/// Names a client: a slot of the worker's table and how often that slot was used before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId {
-    /// Dense: suits as an index into a table.
-    pub index: u32,
-    /// Differs between two clients that used the same slot.
-    pub generation: u32,
-}
-
-/// Names a connection from us to PostgreSQL (or to a peer): a server, or the carrier of a cancel.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ServerId {
-    /// Dense: suits as an index into a table.
-    pub index: u32,
-    /// Differs between two servers that used the same slot.
-    pub generation: u32,
-}
-
-/// One of the two kinds of connection a worker has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Peer {
-    /// An application's connection to us.
-    Client(ClientId),
-    /// Our connection to PostgreSQL.
-    Server(ServerId),
-}
-
-/// Names a worker; workers are numbered from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerId(pub u16);
-
-/// What the operating system says of the process at the other end of a unix socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnixPeer {
-    /// Process id.
-    pub pid: u32,
-    /// Effective user id.
-    pub uid: u32,
-}
-
-/// An established socket's two ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ends {
-    /// The other side.
-    pub remote: Address,
-    /// Our side.
-    pub local: Address,
-    /// Set where it is a unix socket.
-    pub unix_peer: Option<UnixPeer>,
-}
-
-/// A socket on its way between two workers of one process: detached from one driver, not yet
-/// attached to the next. What is inside means something to the drivers only (a descriptor, or the
-/// simulator's handle), and has this one owner: dropping it drops what is inside.
-/// A TLS session travels with it.
-pub struct LooseSocket {
-    socket: Box<dyn Any + Send>,
-    session: Option<LooseSession>,
-}
-
-/// The TLS session of a [`LooseSocket`].
-enum LooseSession {
-    /// As the layer that made it has it.
-    Live(Box<dyn Any + Send>),
-    /// As bytes, for another process: keys are among them.
-    Packed(Vec<u8>),
-}
-
-impl LooseSocket {
-    /// Owns what a driver takes for a socket.
-    pub fn new<T: Any + Send>(socket: T) -> LooseSocket {
-        LooseSocket {
-            socket: Box::new(socket),
-            session: None,
-        }
-    }
-
-    /// What is inside.
-    ///
-    /// # Panics
-    /// It is of another type: two kinds of drivers were mixed.
-    pub fn into_inner<T: Any>(self) -> T {
-        match self.socket.downcast() {
-            Ok(socket) => *socket,
-            Err(_) => panic!("a socket of another kind of driver"),
-        }
-    }
-
-    /// The same, to be looked at.
-    ///
-    /// # Panics
-    /// It is of another type.
-    pub fn inside<T: Any>(&self) -> &T {
-        let socket = self.socket.downcast_ref();
-        socket.expect("a socket of this kind of driver")
-    }
-
-    /// Puts a TLS session with it. What that is, only the layer that makes and takes it knows.
-    pub fn with_session<T: Any + Send>(mut self, session: T) -> LooseSocket {
-        self.session = Some(LooseSession::Live(Box::new(session)));
-        self
-    }
-
-    /// Likewise, as the bytes that it was packed into.
-    pub fn set_packed_session(&mut self, bytes: Vec<u8>) {
-        self.session = Some(LooseSession::Packed(bytes));
-    }
-
-    /// Takes the TLS session out, if there is one that was not packed.
-    ///
-    /// # Panics
-    /// It is of another type: two kinds of layers were mixed.
-    pub fn take_session<T: Any>(&mut self) -> Option<T> {
-        match self.session.take()? {
-            LooseSession::Live(session) => match session.downcast() {
-                Ok(session) => Some(*session),
-                Err(_) => panic!("a session of another kind of layer"),
-            },
-            packed @ LooseSession::Packed(_) => {
-                self.session = Some(packed);
-                None
-            }
-        }
-    }
-
-    /// The TLS session, if there is one that was packed.
-    pub fn packed_session(&self) -> Option<&[u8]> {
-        match &self.session {
-            Some(LooseSession::Packed(bytes)) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// Takes that out.
-    pub fn take_packed_session(&mut self) -> Option<Vec<u8>> {
-        match self.session.take()? {
-            LooseSession::Packed(bytes) => Some(bytes),
-            live @ LooseSession::Live(_) => {
-                self.session = Some(live);
-                None
-            }
-        }
-    }
-}
-
-impl fmt::Debug for LooseSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LooseSocket")
-    }
-}
+pub use crate::config::Address;
+pub use crate::hosts::{KnownHost, KnownNames, KnownZone};
+pub use crate::ids::{ClientId, Peer, ServerId, Time, WorkerId};
+pub use crate::order::{Ending, Order};
+pub use crate::place::{Ends, UnixPeer};
+pub use crate::socket::LooseSocket;
 
 /// What can happen to a worker. Each is handled, and its actions are carried out, before the next.
 #[derive(Debug)]
@@ -220,43 +68,6 @@ pub enum Event<'a> {
     Order(Order),
     /// `next_deadline()` has passed.
     Tick,
-}
-
-/// What an administrator can want of the whole process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Order {
-    /// Give no server out; close idle ones. Of one database, or all.
-    Pause(Option<String>),
-    /// Undo a pause.
-    Resume(Option<String>),
-    /// Read from nobody and hand all that is queued to the kernel.
-    Suspend,
-    /// A successor takes over: bring every link to its end, give out no server.
-    HandOver {
-        /// Clients' TLS sessions can travel, too. A later round of the same takeover takes along no more
-        /// than its first could.
-        tls: bool,
-    },
-    /// Undo `Suspend`.
-    Unsuspend,
-    /// The takeover does not come to pass.
-    GiveUp,
-    /// Send the successor everything that is at rest.
-    Pack,
-    /// The successor has it: serve who was left behind until they leave, then end.
-    Drain,
-    /// Close servers, each when it is given back. Of one database, or all.
-    Reconnect(Option<String>),
-    /// Take no new clients for a database.
-    Disable(String),
-    /// Take them again.
-    Enable(String),
-    /// Drop all clients and servers of a database, or of all that have any, and leave it paused.
-    Kill(Option<String>),
-    /// Take no new clients; end when the last client leaves.
-    ShutdownWaitForClients,
-    /// Take no new clients, drop waiting ones; end when the last server is released.
-    ShutdownWaitForServers,
 }
 
 /// What a worker can ask for.
@@ -439,39 +250,6 @@ pub enum Question {
         /// Keep unix sockets open.
         keep_unix: bool,
     },
-}
-
-/// What is known of host names.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct KnownNames {
-    /// By name.
-    pub hosts: Vec<KnownHost>,
-    /// By name.
-    pub zones: Vec<KnownZone>,
-    /// Look-ups under way.
-    pub queries: u32,
-}
-
-/// A host name that has been looked up.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KnownHost {
-    /// The name.
-    pub name: String,
-    /// For how many seconds the answer is still believed.
-    pub ttl: u64,
-    /// None if the look-up failed.
-    pub addresses: Vec<IpAddr>,
-}
-
-/// A zone of such names: what is behind their first dot.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KnownZone {
-    /// The name.
-    pub name: String,
-    /// As it was last looked at; 0 before that.
-    pub serial: u32,
-    /// How many of the hosts are in it.
-    pub hosts: u32,
 }
 
 /// What the control thread found.

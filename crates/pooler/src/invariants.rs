@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::client::{Client, State};
+use crate::client::Client;
+use crate::client::state::State;
 use crate::event::Peer;
 use crate::pooler::Pooler;
 
@@ -28,7 +29,7 @@ impl Pooler {
             }
         }
         for (pool_id, pool) in self.pools.iter() {
-            let of_pool = |f: fn(&crate::server::State) -> bool| {
+            let of_pool = |f: fn(&crate::server::state::State) -> bool| {
                 let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
                 states.filter(|(_, s)| f(s.state())).count()
             };

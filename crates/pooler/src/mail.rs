@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::cancel::OldKey;
 use crate::console::{Report, Survey};
-use crate::event::{ClientId, Ends, LooseSocket, Order, Time, WorkerId};
+use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
+use crate::ids::{Time, WorkerId};
 use crate::listen::{FromListener, ToListener};
-use crate::moving::{Departure, Traveller};
-use crate::parcel::{Estate, Parcel};
-use crate::pool::room::RoomWish;
-use crate::pool::{PoolKey, Welcome};
+use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
+use crate::pool::key::{PoolKey, Welcome};
+use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
 use crate::tls::TlsFacts;
 
@@ -124,23 +124,6 @@ pub struct ClientParcel {
     pub connected: Time,
     /// All it has sent: the start-up packet first.
     pub bytes: Vec<u8>,
-}
-
-/// A pool's bounds, as the configuration has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bounds {
-    /// `pool_size`; 0 for no limit.
-    pub size: u32,
-    /// `reserve_pool_size`.
-    pub reserve: u32,
-    /// `reserve_pool_timeout`, in nanoseconds.
-    pub reserve_after: u64,
-    /// `max_db_connections`; 0 for no limit.
-    pub database: u32,
-    /// `max_user_connections`; 0 for no limit.
-    pub user: u32,
-    /// `pin_limit`; 0 for no limit.
-    pub pins: u32,
 }
 
 /// Bounds on clients, as the configuration has them; 0 for no limit.
@@ -318,19 +301,6 @@ impl Evict {
     }
 }
 
-/// A bound that is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldBy {
-    /// `pool_size`, with the reserve as far as that may be used yet.
-    Pool,
-    /// `max_db_connections`.
-    Database,
-    /// `max_user_connections`.
-    User,
-    /// Those two.
-    DatabaseAndUser,
-}
-
 /// What the Broker tells.
 #[derive(Debug)]
 pub enum FromBroker {
@@ -424,3 +394,61 @@ pub enum FromBroker {
         answer: Result<(), &'static str>,
     },
 }
+
+/// A wish for room, on its way through the workers.
+#[derive(Clone, Debug)]
+pub struct RoomWish {
+    /// The pool whose login was refused.
+    pub(crate) pool: Arc<PoolKey>,
+    /// Its worker.
+    pub(crate) from: WorkerId,
+    /// Where PostgreSQL has no room.
+    pub(crate) place: Address,
+    /// How many workers have been asked.
+    pub(crate) asked: u16,
+    /// Since when the idlest server seen so far is idle, and which worker has it.
+    pub(crate) idlest: Option<(Time, WorkerId)>,
+}
+
+/// The mails that deal out parcels to so many workers, in their order: each gets what the worker of
+/// its number had, as cancel keys name workers. Before the first of them the Broker is told of
+/// [`crate::mail::ToBroker::Arrivals`].
+pub fn deal(
+    parcels: Vec<(WorkerId, Parcel)>,
+    workers: u16,
+) -> impl Iterator<Item = (WorkerId, Mail)> {
+    let parcels = parcels.into_iter().map(move |(worker, parcel)| {
+        let to = WorkerId(worker.0 % workers);
+        (to, Mail::Adopt(Box::new(parcel)))
+    });
+    parcels.chain((0..workers).map(|worker| (WorkerId(worker), Mail::AllAdopted)))
+}
+
+/// A client on its way to another worker.
+#[derive(Debug)]
+pub struct Traveller {
+    /// All of it.
+    pub passenger: Passenger,
+    /// What the worker it goes to may not know of its pool.
+    pub lore: PoolLore,
+    /// It was told that it waits.
+    pub notified: bool,
+    /// Since when it wants a server, if it does.
+    pub waits: Option<Time>,
+    /// The worker it comes from, and the number of that one's note.
+    pub left: Departure,
+    /// How many KILLs of its database that worker had obeyed.
+    pub kills: u64,
+}
+
+/// A worker that a client has left, and its note of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Departure {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The number of its note.
+    pub note: u64,
+}
+
+/// Where answers go.
+pub type Post<'a> = &'a mut dyn FnMut(WorkerId, Mail);

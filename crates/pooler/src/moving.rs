@@ -47,13 +47,12 @@ use crate::client::{self, Client};
 use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
-use crate::mail::Mail;
-use crate::parcel::{Passenger, PoolLore, Standing};
-use crate::pool::{PoolId, PoolKey};
+use crate::mail::{Departure, Mail, Traveller};
+use crate::moves::{Held, Note, SHED_NS, Shed};
+use crate::parcel::{PoolLore, Standing};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
-/// How often a worker looks for clients that it may hand away, in nanoseconds.
-const SHED_NS: u64 = 5_000_000;
 /// After so many tries in vain, half as often.
 const VAIN_TRIES: u32 = 16;
 /// For how long it does so, in nanoseconds: then the balancer sees what came of it.
@@ -64,170 +63,6 @@ const WHIM_NS: u64 = 500_000;
 /// they land they are looked up one by one, while others wait.
 const SHED_WEIGHT: usize = 4096;
 const CLIENT_WEIGHT: usize = 64;
-/// For how long a note is followed that has done its duty, in nanoseconds.
-const FOLLOWED_NS: u64 = 300_000_000;
-
-/// A client on its way to another worker.
-#[derive(Debug)]
-pub struct Traveller {
-    /// All of it.
-    pub passenger: Passenger,
-    /// What the worker it goes to may not know of its pool.
-    pub lore: PoolLore,
-    /// It was told that it waits.
-    pub notified: bool,
-    /// Since when it wants a server, if it does.
-    pub waits: Option<Time>,
-    /// The worker it comes from, and the number of that one's note.
-    pub left: Departure,
-    /// How many KILLs of its database that worker had obeyed.
-    pub kills: u64,
-}
-
-/// A worker that a client has left, and its note of that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Departure {
-    /// Which worker.
-    pub worker: WorkerId,
-    /// The number of its note.
-    pub note: u64,
-}
-
-/// Where a client has gone to.
-#[derive(Debug)]
-struct Note {
-    number: u64,
-    key: OldKey,
-    /// Its number in the console.
-    client: u64,
-    to: WorkerId,
-    /// Since when its home knows. What was on its way before that follows the note for a while yet.
-    told: Option<Time>,
-    /// It has come back since: the note leads nowhere.
-    past: bool,
-}
-
-/// Clients that are to go to another worker.
-#[derive(Debug)]
-struct Shed {
-    pool: Arc<PoolKey>,
-    to: WorkerId,
-    left: u32,
-    /// Those who do nothing go, too.
-    idle: bool,
-    until: Time,
-    /// When clients that can go are looked for next.
-    next: Time,
-    /// How many went this time, and how often nobody could.
-    gone: u32,
-    vain: u32,
-}
-
-/// A cancel request for a client that is about to leave.
-#[derive(Debug)]
-struct Held {
-    client: ClientId,
-    pid: u32,
-    secret: Box<[u8]>,
-    from: (WorkerId, ClientId),
-}
-
-/// What a worker knows of moves.
-#[derive(Debug, Default)]
-pub struct Moves {
-    sheds: Vec<Shed>,
-    /// When all clients were last looked at, for all who are to go.
-    looked: Time,
-    next_shed: Option<Time>,
-    next_whim: Option<Time>,
-    /// Since when the client that is just coming has waited elsewhere.
-    pub(crate) arriving: Option<Time>,
-    notes: Vec<Note>,
-    noted: u64,
-    cancels: Vec<Held>,
-    /// Clients that have left for other workers.
-    pub(crate) departed: u64,
-    /// Clients that have come from other workers.
-    pub(crate) arrived: u64,
-}
-
-impl Moves {
-    /// When clients are looked for that may go.
-    pub fn next(&self) -> Option<Time> {
-        [self.next_shed, self.next_whim].into_iter().flatten().min()
-    }
-
-    /// When all clients may be looked at again.
-    fn looks_next(&self) -> Time {
-        Time(self.looked.0 + SHED_NS)
-    }
-
-    /// When that is wanted.
-    fn plan(&mut self) {
-        let next = self.sheds.iter().map(|shed| shed.next).min();
-        self.next_shed = next.map(|next| next.max(self.looks_next()));
-    }
-
-    /// Clients of ours of which their homes do not know yet where they are.
-    pub fn under_way(&self) -> usize {
-        let untold = self.notes.iter().filter(|note| note.told.is_none());
-        untold.count()
-    }
-
-    /// Forgets notes that have done their duty.
-    pub(crate) fn tidy(&mut self, now: Time) {
-        let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
-        self.notes.retain(|note| !note.told.is_some_and(over));
-    }
-
-    /// Where the client of this key has gone from here, and whether its home knows.
-    pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<(WorkerId, bool)> {
-        let mut latest = self.notes.iter().rev();
-        let latest = latest.find(|note| !note.past && is_it(&note.key));
-        latest.map(|note| (note.to, note.told.is_some()))
-    }
-
-    /// The client of this key is here again. So all notes of it that are left on any worker lead
-    /// forward in time, and nobody goes round in a circle by them.
-    fn comes_back(&mut self, key: &OldKey) {
-        let notes = self.notes.iter_mut();
-        notes
-            .filter(|note| note.key == *key)
-            .for_each(|note| note.past = true);
-    }
-
-    /// The worker to which the client of this number in the console has gone.
-    pub(crate) fn followed(&self, client: u64) -> Option<WorkerId> {
-        let mut latest = self.notes.iter().rev();
-        let latest = latest.find(|note| !note.past && note.client == client);
-        latest.map(|note| note.to)
-    }
-
-    /// The home knows: it was told of the client's arrival.
-    pub(crate) fn noted(&mut self, number: u64, now: Time) {
-        let found = self.notes.binary_search_by_key(&number, |note| note.number);
-        if let Ok(at) = found {
-            self.notes[at].told = Some(now);
-        }
-    }
-
-    /// A cancel request waits until its client has left.
-    pub(crate) fn hold_cancel(
-        &mut self,
-        client: ClientId,
-        pid: u32,
-        secret: Box<[u8]>,
-        from: (WorkerId, ClientId),
-    ) {
-        self.cancels.push(Held {
-            client,
-            pid,
-            secret,
-            from,
-        });
-    }
-}
-
 impl Pooler {
     /// So many clients of a pool are to go to another worker, those who do nothing only if `idle`
     /// says so. A later wish for the same pool takes the place of an earlier one.

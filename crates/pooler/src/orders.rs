@@ -1,22 +1,13 @@
-//! Orders of the administrator to all workers, by console or by signal: pauses, calls for servers,
-//! the end.
+//! Orders are carried out, by each worker: pauses, calls for servers, the end.
 
 use crate::client::{self, Client};
 use crate::event::{Action, Close, Order, Out, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
-use crate::pool::{PoolId, PoolKey};
+use crate::order::Ending;
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server;
-
-/// How the process is to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
-    /// When the last client has left.
-    Clients,
-    /// When the last server is free.
-    Servers,
-}
 
 impl Pooler {
     /// The administrator wants something of all workers; each gets this by mail or event.

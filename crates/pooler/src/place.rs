@@ -1,6 +1,6 @@
-//! Addresses as logs and the console show them.
+//! The two ends of a connection, and addresses as logs and the console show them.
 
-use crate::event::{Address, Ends};
+use crate::config::Address;
 
 /// A client's or a server's remote side, as PgBouncer writes it: `1.2.3.4:5`, `[::1]:5`,
 /// `unix(pid):5`.
@@ -35,4 +35,24 @@ pub fn port(address: &Address) -> u16 {
     match address {
         Address::Tcp(_, port) | Address::Unix(_, port) => *port,
     }
+}
+
+/// What the operating system says of the process at the other end of a unix socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnixPeer {
+    /// Process id.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+}
+
+/// An established socket's two ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// The other side.
+    pub remote: Address,
+    /// Our side.
+    pub local: Address,
+    /// Set where it is a unix socket.
+    pub unix_peer: Option<UnixPeer>,
 }

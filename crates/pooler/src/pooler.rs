@@ -8,7 +8,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::cancel::Keys;
-use crate::client::{Client, State};
+use crate::client::Client;
+use crate::client::state::State;
 use crate::config::Config;
 use crate::console::Consoles;
 use crate::event::{
@@ -16,18 +17,20 @@ use crate::event::{
 };
 use crate::fault::Fault;
 use crate::janitor::Janitor;
+use crate::known::Known;
 use crate::listen::Listener;
-use crate::lookup::Known;
 use crate::mail::{FromBroker, Mail, ToBroker};
-use crate::moving::Moves;
+use crate::moves::Moves;
 use crate::next::{Next, Upcoming};
 use crate::note::{Cause, Level, Note};
 use crate::params::{ParamsInterner, Tracked};
-use crate::peer::Peering;
-use crate::pool::{PoolKey, Pools};
+use crate::peering::Peering;
+use crate::pool::Pools;
+use crate::pool::key::PoolKey;
 use crate::queries::Queries;
+use crate::seats::Spread;
 use crate::server::Server;
-use crate::spread::Spread;
+use crate::shared::Shared;
 use crate::statement::Interner;
 use crate::table::Table;
 use crate::timers::Timers;
@@ -78,19 +81,6 @@ impl PoolerSetup {
             numbers: Arc::clone(&numbers),
         })
     }
-}
-
-/// What all connections of a worker share.
-#[derive(Debug)]
-pub struct Shared {
-    /// Which parameters are tracked.
-    pub tracked: Tracked,
-    /// Equal sets of their values.
-    pub params: ParamsInterner,
-    /// Equal settings of sessions.
-    pub settings: crate::session::Shelf,
-    /// Equal statements.
-    pub statements: Interner,
 }
 
 /// One worker's decisions.

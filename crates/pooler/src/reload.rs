@@ -8,8 +8,9 @@ use crate::config::{Config, Host, PoolMode};
 use crate::event::{Action, Address, Close, Out};
 use crate::fault::Fault;
 use crate::mail::ToBroker;
+use crate::pool::Terms;
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
-use crate::pool::{PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Server};
 use crate::session::Tracking;
@@ -74,7 +75,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let schema = self.shared.statements.schema_of(database.target());
-        let terms = self.terms(key, database);
+        let terms = Terms::of(&self.config, key, database);
         let pool = self.pools.at_mut(id);
         let moved = !pool.terms.database.same_servers(&terms.database);
         let session = |terms: &Terms| terms.mode == PoolMode::Session;

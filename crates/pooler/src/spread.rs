@@ -1,20 +1,12 @@
 //! On which workers a pool's clients are.
 //!
-//! A pool has **seats**: the workers that newcomers go to in turn. By load (`pool_spread = load`) the
-//! control thread says which, and until then a pool's only seat is worker 0; `always` gives a pool
-//! as many as it may have. Each worker with clients tells the control thread ten times a second what
-//! it had to do (`balance.rs`). Workers may disagree for a moment: then a client is placed where the
-//! balancer moves it away from again, and servers are lent there meanwhile.
+//! Workers may disagree for a moment: then a client is placed where the balancer moves it away from
+//! again, and servers are lent there meanwhile.
 
-use std::sync::Arc;
-
-use hashbrown::HashMap;
-
-use crate::Seeded;
-use crate::balance::{FREE, Load, PoolLoad, Signals};
 use crate::config::PoolSpread;
 use crate::event::{Action, Out, Question, Time, WorkerId};
-use crate::pool::PoolKey;
+use crate::load::{Load, PoolLoad, Signals};
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
 /// A pool gets a worker more for each so many servers: spread thinner, clients would wait for
@@ -27,78 +19,6 @@ const IDLE_LOAD_NS: u64 = 1_000_000_000;
 /// For how long a client counts that was active, in nanoseconds. Applications that take the
 /// connection first that came back last have many that do nothing.
 const ACTIVE_NS: u64 = 1_000_000_000;
-
-/// On which workers the clients of each pool are.
-#[derive(Debug)]
-pub struct Spread {
-    /// Clients are on so many workers at most.
-    usable: u16,
-    seats: HashMap<Arc<PoolKey>, Arc<[WorkerId]>, Seeded>,
-    new_pools: WorkerId,
-    turn: u16,
-    /// When the control thread is told next what there was to do.
-    next_load: Option<Time>,
-    /// What the thread did, as last measured.
-    signals: Signals,
-    /// Mails to other workers, as last counted.
-    posted: u64,
-}
-
-impl Spread {
-    /// Every pool is on worker 0.
-    pub fn new(usable: u16, seeded: Seeded) -> Spread {
-        Spread {
-            usable,
-            seats: HashMap::with_hasher(seeded),
-            new_pools: WorkerId(0),
-            turn: 0,
-            next_load: None,
-            signals: Signals::default(),
-            posted: 0,
-        }
-    }
-
-    /// A pool's newcomers go to these workers. With none the pool is like one of which nothing was
-    /// said.
-    pub(crate) fn seat(&mut self, pool: Arc<PoolKey>, seats: Arc<[WorkerId]>) {
-        match seats.is_empty() {
-            true => self.seats.remove(&pool),
-            false => self.seats.insert(pool, seats),
-        };
-    }
-
-    /// Newcomers of pools without seats go to this worker.
-    pub(crate) fn seat_new_pools(&mut self, at: WorkerId) {
-        self.new_pools = at;
-    }
-
-    /// When the control thread is told next what there was to do.
-    pub(crate) fn next_load(&self) -> Option<Time> {
-        self.next_load
-    }
-
-    /// It may matter which clients are active: a pool is on several workers, or may soon be.
-    fn asks_who_is_active(&self) -> bool {
-        self.signals.busy() >= FREE || self.seats.values().any(|seats| seats.len() > 1)
-    }
-
-    /// What the thread did, as last measured; nothing if it has no clients.
-    pub(crate) fn signals(&self) -> Signals {
-        self.next_load
-            .map_or_else(Signals::default, |_| self.signals)
-    }
-
-    /// Mails to other workers, as last counted.
-    pub(crate) fn posted(&self) -> u64 {
-        self.posted
-    }
-
-    fn next(&mut self, count: usize) -> usize {
-        let turn = self.turn;
-        self.turn = turn.wrapping_add(1);
-        usize::from(turn) % count
-    }
-}
 
 /// On how many workers a pool of this size may be, if there are so many; 0 is a pool without a limit.
 pub fn widest(size: u32, usable: u16) -> u16 {

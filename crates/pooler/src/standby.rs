@@ -3,15 +3,11 @@
 //! has the server then. Here all who have been told something else are told, too: newcomers in
 //! their greeting, others when they are next given a server that said so.
 
-use std::sync::Arc;
-
 use howdah_wire::write;
 
 use crate::client::Client;
-use crate::event::{Action, ClientId, Out, Peer, WorkerId};
-use crate::mail::Mail;
-use crate::pool::{Parameter, PoolId, PoolKey};
-use crate::pooler::Pooler;
+use crate::event::{ClientId, Out, Peer};
+use crate::pool::key::Parameter;
 use crate::server::Server;
 
 /// The parameter's name.
@@ -28,7 +24,7 @@ pub fn among(parameters: &[Parameter]) -> Option<bool> {
     Some(read(value))
 }
 
-fn word(standby: bool) -> &'static [u8] {
+pub(crate) fn word(standby: bool) -> &'static [u8] {
     if standby { b"on" } else { b"off" }
 }
 
@@ -42,47 +38,5 @@ pub fn tell(id: ClientId, client: &mut Client, server: &Server, out: &mut Out) {
         out.send_with(Peer::Client(id), |buf| {
             write::parameter_status(buf, NAME, word(said));
         });
-    }
-}
-
-impl Pooler {
-    /// A server has told of it outside of a login: newcomers are told so from now on, on every
-    /// worker.
-    pub(crate) fn standby_reported(&mut self, pool_id: PoolId, standby: bool, out: &mut Out) {
-        if !self.set_standby(pool_id, standby) {
-            return;
-        }
-        let key = &self.pools.at(pool_id).key;
-        for worker in 0..self.workers {
-            if worker != self.worker.0 {
-                let mail = Mail::Standby(key.clone(), standby);
-                out.push(Action::Post(WorkerId(worker), mail));
-            }
-        }
-    }
-
-    /// Another worker's server has.
-    pub(crate) fn learn_standby(&mut self, key: &PoolKey, standby: bool) {
-        if let Some(id) = self.pools.find(key) {
-            self.set_standby(id, standby);
-        }
-    }
-
-    /// Returns whether that is news.
-    fn set_standby(&mut self, pool_id: PoolId, standby: bool) -> bool {
-        let Some(welcome) = &mut self.pools.at_mut(pool_id).welcome else {
-            return false;
-        };
-        if among(&welcome.parameters).is_none_or(|known| known == standby) {
-            return false;
-        }
-        let mut parameters = welcome.parameters.to_vec();
-        for (name, value) in &mut parameters {
-            if **name == *NAME {
-                *value = word(standby).into();
-            }
-        }
-        welcome.parameters = Arc::from(parameters);
-        true
     }
 }

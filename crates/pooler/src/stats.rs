@@ -130,3 +130,16 @@ impl Stats {
         }
     }
 }
+
+/// A row of SHOW PEER_POOLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerCounts {
+    /// The peer's id.
+    pub peer: u16,
+    /// Requests that a peer has been sent.
+    pub sent: u32,
+    /// Requests whose connection is being opened.
+    pub connecting: u32,
+    /// Requests that wait for their turn.
+    pub waiting: u32,
+}

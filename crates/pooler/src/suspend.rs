@@ -3,34 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::client;
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
+use crate::janitor::{Step, Suspension};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::{client, server};
 
 /// What those who are closed and the log are told.
 const WHY: &str = "suspend_timeout";
-
-/// SUSPEND holds.
-#[derive(Debug)]
-pub struct Suspension {
-    /// When who is not quiet is closed.
-    until: Time,
-    peers: BTreeMap<Peer, Step>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    /// In the middle of a message.
-    Reading,
-    /// Not read from; something is queued for it.
-    Flushing,
-    /// Neither.
-    Quiet,
-}
 
 impl Pooler {
     /// SUSPEND.

@@ -25,12 +25,13 @@ use crate::client::{self, Client};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
 use crate::fault::Fault;
+use crate::janitor::Takeover;
 use crate::mail::ToBroker;
-use crate::orders::Ending;
+use crate::order::Ending;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::server::{self, Server, ServerParcel};
+use crate::server::{self, Server};
 
 /// How long links and logins under way may take before their clients are left behind, in
 /// nanoseconds: everybody waits meanwhile. They follow later.
@@ -43,56 +44,6 @@ const ORDER_NS: u64 = 1_000_000_000;
 /// How long a client may take to read what was sent to it before it is left behind, in nanoseconds:
 /// everybody waits meanwhile. It follows later.
 const SLOW_NS: u64 = 50_000_000;
-
-/// How far a takeover is.
-#[derive(Debug, Default)]
-pub enum Takeover {
-    /// There is none.
-    #[default]
-    No,
-    /// Links are awaited.
-    Holding {
-        /// Until when.
-        until: Time,
-        /// How many processes want to take over. Only one will, and others may have left.
-        asked: u32,
-    },
-    /// The driver is asked for what is at rest.
-    Packing {
-        /// When who is not detached yet is closed.
-        until: Time,
-        /// When clients that are slow to read are left behind.
-        slow: Time,
-        /// Who is not detached yet.
-        left: BTreeSet<Peer>,
-        /// Servers of sessions that are not detached yet, with their clients, whose turn comes
-        /// then: all that a server says goes to its client first.
-        bound: BTreeMap<ServerId, ClientId>,
-        /// Those that the driver has again, until what they were saying is whole.
-        back: BTreeSet<ServerId>,
-        /// Those that are, by their clients.
-        carried: BTreeMap<ClientId, (Box<ServerParcel>, [u8; 32])>,
-    },
-    /// The successor has everything, but for those left behind.
-    Over,
-}
-
-impl Takeover {
-    /// No server is given out.
-    pub fn holds(&self) -> bool {
-        matches!(self, Takeover::Holding { .. } | Takeover::Packing { .. })
-    }
-
-    /// What is at rest goes to the control thread, which alone can give it back.
-    pub fn packs(&self) -> bool {
-        matches!(self, Takeover::Packing { .. })
-    }
-
-    /// A successor has taken over.
-    pub fn is_over(&self) -> bool {
-        matches!(self, Takeover::Over)
-    }
-}
 
 impl Pooler {
     /// Links are to end.

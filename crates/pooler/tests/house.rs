@@ -6,8 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of the decisions that know `Pooler`.
-const KNOW_POOLER: usize = 58;
+#[path = "house/imports.rs"]
+mod imports;
+
+use imports::{Graph, imports, largest_circle};
+
+/// How many files of the decisions import each other in the largest circle.
+const LARGEST_CIRCLE_OF_IMPORTS: usize = 0;
 /// Writes to fields of a client, a server, a pool or a link from outside of its own file.
 const FOREIGN_WRITES: usize = 0;
 /// Look-ups of a connection that return in silence, and say neither `gone!` nor that it must be there.
@@ -16,63 +21,6 @@ const SILENT_LOOK_UPS: usize = 0;
 const LARGEST_CIRCLE: usize = 2;
 /// Lines of the longest file.
 const LONGEST: usize = 910;
-
-/// Values that know nothing of a worker: they are handed what they need.
-const TYPES: [&str; 53] = [
-    "broker.rs",
-    "certificate.rs",
-    "effect/effects.rs",
-    "effect/first.rs",
-    "effect/glance.rs",
-    "effect/mod.rs",
-    "effect/token.rs",
-    "event.rs",
-    "fault.rs",
-    "inbox.rs",
-    "ledger/entry.rs",
-    "ledger/mod.rs",
-    "limits.rs",
-    "listen/channels.rs",
-    "listen/listener.rs",
-    "listen/mod.rs",
-    "link/copy.rs",
-    "link/downstream.rs",
-    "link/effects.rs",
-    "link/end.rs",
-    "link/error.rs",
-    "link/extended.rs",
-    "link/mod.rs",
-    "link/portal.rs",
-    "link/prepare.rs",
-    "link/upstream.rs",
-    "metrics/json.rs",
-    "metrics/table.rs",
-    "note.rs",
-    "params.rs",
-    "parcel/code.rs",
-    "place.rs",
-    "pool/count.rs",
-    "pool/hungry.rs",
-    "pool/idle.rs",
-    "pool/line.rs",
-    "pool/mod.rs",
-    "server/ending.rs",
-    "server/mod.rs",
-    "client/mod.rs",
-    "client/parcel.rs",
-    "session/settings.rs",
-    "spelling.rs",
-    "statement/constants.rs",
-    "statement/interner.rs",
-    "statement/mod.rs",
-    "statement/set.rs",
-    "statement/shape.rs",
-    "next.rs",
-    "table.rs",
-    "timers.rs",
-    "tls.rs",
-    "valve.rs",
-];
 
 /// What each part must not name, beyond what its manifest already keeps out.
 const UNKNOWN: [(&str, &[&str]); 5] = [
@@ -154,21 +102,42 @@ fn decisions() -> Vec<(String, String)> {
     sources(&crates().join("pooler/src"))
 }
 
+/// A file has verbs of `Pooler`, or types, which are handed what they need: those know neither `Pooler`
+/// nor a verb.
 #[test]
-fn types_do_not_know_the_worker() {
+fn types_lie_below_verbs() {
     let sources = decisions();
-    let knows = |text: &str| {
-        code(text).any(|line| line.contains("crate::pooler") || line.contains("impl Pooler"))
-    };
-    for name in TYPES {
-        let found = sources.iter().find(|(file, _)| file == name);
-        let (_, text) = found.unwrap_or_else(|| panic!("{name} is gone: take it out of the list"));
-        assert!(!knows(text), "{name} imports Pooler");
+    let is_verb = |text: &str| code(text).any(|line| line == "impl Pooler {");
+    let verbs = sources.iter().filter(|(_, text)| is_verb(text));
+    let verbs: BTreeSet<&str> = verbs.map(|(name, _)| name.as_str()).collect();
+    let (least, most) = (40, sources.len() / 2);
+    assert!(
+        (least..most).contains(&verbs.len()),
+        "{} verbs",
+        verbs.len()
+    );
+    for (name, imported) in imports(&sources) {
+        if verbs.contains(&*name) || name == "lib.rs" {
+            continue;
+        }
+        let above: Vec<_> = imported
+            .iter()
+            .filter(|to| verbs.contains(&***to))
+            .collect();
+        assert!(above.is_empty(), "{name} has types, and imports {above:?}");
     }
-    let count = sources.iter().filter(|(_, text)| knows(text)).count();
+}
+
+#[test]
+fn imports_run_in_no_circle() {
+    let imports = imports(&decisions());
+    let arrows: usize = imports.values().map(BTreeSet::len).sum();
+    assert!(arrows > 900, "{arrows} imports are found");
+    let largest = largest_circle(&imports);
     assert_eq!(
-        count, KNOW_POOLER,
-        "files that know Pooler; the number may only fall"
+        largest.len(),
+        LARGEST_CIRCLE_OF_IMPORTS,
+        "{largest:?}; the number may only fall"
     );
 }
 
@@ -291,7 +260,7 @@ fn a_write_is_seen() {
 }
 
 /// Whom each method of `Pooler` calls among the others, by their names in the text.
-fn calls() -> BTreeMap<String, BTreeSet<String>> {
+fn calls() -> Graph {
     let mut bodies = BTreeMap::new();
     for (_, text) in decisions() {
         let lines = code(&text).collect::<Vec<_>>().join("\n");
@@ -324,36 +293,12 @@ fn calls() -> BTreeMap<String, BTreeSet<String>> {
     calls.collect()
 }
 
-/// All that a method calls, and those call, and so on.
-fn reach<'a>(calls: &'a BTreeMap<String, BTreeSet<String>>, from: &'a str) -> BTreeSet<&'a str> {
-    let mut reached = BTreeSet::new();
-    let mut next = vec![from];
-    while let Some(method) = next.pop() {
-        let new = calls[method]
-            .iter()
-            .filter(|to| reached.insert(to.as_str()));
-        next.extend(new.map(String::as_str).collect::<Vec<_>>());
-    }
-    reached
-}
-
 /// What follows from an event is a step that the router takes (`next.rs`), not a call in a circle.
 #[test]
 fn calls_run_in_no_large_circle() {
     let calls = calls();
     assert!(calls.len() > 400, "{} methods are found", calls.len());
-    let reached: BTreeMap<&str, _> = calls.keys().map(|m| (&**m, reach(&calls, m))).collect();
-    let circle = |method: &str| -> Vec<&str> {
-        let back = reached[method]
-            .iter()
-            .filter(|to| reached[**to].contains(method));
-        back.copied().collect()
-    };
-    let largest = calls
-        .keys()
-        .map(|m| circle(m))
-        .max_by_key(Vec::len)
-        .unwrap();
+    let largest = largest_circle(&calls);
     assert_eq!(
         largest.len(),
         LARGEST_CIRCLE,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
-use howdah_pooler::balance::{Balancer, Load, Signals};
+use howdah_pooler::balance::Balancer;
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
+use howdah_pooler::load::{Load, Signals};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
 use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};

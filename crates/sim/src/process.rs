@@ -11,7 +11,7 @@ use howdah_pooler::event::{Address, LooseSocket, Order, Time, WorkerId};
 use howdah_pooler::mail::Mail;
 use howdah_pooler::note::Note;
 use howdah_pooler::params::Tracked;
-use howdah_pooler::parcel::{self, Freight, Parcel, code};
+use howdah_pooler::parcel::{Freight, Parcel, code};
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::control::Control;
@@ -133,7 +133,7 @@ impl Process {
     fn deal(&self, parcels: Vec<(WorkerId, Parcel)>) {
         let workers = self.posts.len() as u16;
         self.broker.expect_arrivals(workers);
-        for (worker, mail) in parcel::deal(parcels, workers) {
+        for (worker, mail) in howdah_pooler::mail::deal(parcels, workers) {
             self.posts[usize::from(worker.0)].post(Letter::Mail(mail));
         }
     }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use howdah_daemon::mailbox::{Letter, PostBox};
 use howdah_pooler::config::Globals;
 use howdah_pooler::console::Survey;
-use howdah_pooler::console::gather::Holdings;
+use howdah_pooler::console::holdings::Holdings;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::metrics::{Memory, Process, Sight};
 use rustix::process::{Resource, getrlimit};

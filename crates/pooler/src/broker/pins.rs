@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Post;
 use crate::event::{ClientId, WorkerId};
-use crate::mail::{FromBroker, Mail, Wish};
+use crate::mail::{FromBroker, Mail, Post, Wish};
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

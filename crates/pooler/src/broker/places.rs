@@ -11,30 +11,14 @@
 
 use std::sync::Arc;
 
-use super::{Broker, Post};
+use crate::broker::{Broker, Kept, side};
 use crate::event::{Time, WorkerId};
-use crate::mail::Evict;
-use crate::pool::PoolKey;
-use crate::pool::eviction::STARVED_NS;
+use crate::mail::{Evict, Post};
+use crate::pool::key::PoolKey;
+use crate::pool::starved::STARVED_NS;
 
 /// For how long a place is kept at least, in nanoseconds.
 const KEPT_NS: u64 = 500_000_000;
-
-/// A place under one bound.
-#[derive(Debug)]
-pub(super) struct Kept {
-    /// For which pool.
-    pub(super) pool: Arc<PoolKey>,
-    /// The bound: the database's or the user's.
-    of: Evict,
-    since: Time,
-    until: Time,
-}
-
-/// Of the two bounds that pools share, which.
-pub(super) fn side(of: Evict) -> usize {
-    usize::from(of == Evict::User)
-}
 
 impl Broker {
     /// What is taken of a bound that a pool shares: servers, and places kept for other pools.

@@ -3,6 +3,7 @@
 
 use howdah_wire::write;
 
+use crate::cancel::errand::Errand;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, WorkerId};
 use crate::mail::Mail;
 use crate::note::Level;
@@ -13,26 +14,6 @@ use crate::tls::TlsStart;
 
 /// How long a carrier may take, in nanoseconds.
 pub(crate) const CARRIER_NS: u64 = 15_000_000_000;
-
-/// What a carrier is for.
-#[derive(Debug)]
-pub struct Errand {
-    /// The server to cancel.
-    target: ServerId,
-    /// Who wants to know when it is done.
-    askers: Vec<(WorkerId, ClientId)>,
-    /// The request was handed to the driver.
-    sent: bool,
-    /// PostgreSQL was asked for TLS, and its answer is awaited.
-    asked: bool,
-}
-
-impl Errand {
-    /// How many clients' cancel requests it carries.
-    pub fn requests(&self) -> u32 {
-        self.askers.len() as u32
-    }
-}
 
 impl Pooler {
     /// Cancels what a departed client had left running.

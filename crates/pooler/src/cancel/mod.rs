@@ -12,9 +12,10 @@
 //! client that cancels right behind its statement cancels again, as it must with PostgreSQL alone.
 
 pub mod carrier;
+pub mod errand;
 pub mod keys;
 
-pub use carrier::Errand;
+pub use errand::Errand;
 pub use keys::{Keys, OldKey};
 
 use howdah_wire::backend::Status;

@@ -2,17 +2,16 @@
 
 use howdah_wire::write;
 
-use super::State;
-use crate::console;
+use crate::client::state::State;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
-use crate::link;
 use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::{self, Ending};
+use crate::{console, link};
 
 /// How a client leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +102,7 @@ impl Pooler {
         let admitted = client.let_out();
         let login = PoolKey::new(client.database.clone(), client.user.clone());
         let pool = client.leaves_pool();
-        // Its server may be gone before it.
+        // This holds even where the client's server has gone first.
         let pinned = client.is_pinned();
         let session = client.ends_session();
         client.ends_hush();
@@ -145,10 +144,10 @@ impl Pooler {
         match *client.state() {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
-            // It has what it wanted to say; it need not wait for us.
+            // The cancel request has been read. The connection that brought it need not wait.
             State::Canceller => self.end_client(id, Close::Flush, Departure::Orderly, out),
-            // It had said goodbye: PostgreSQL would carry out what it sent before, so nothing is
-            // cancelled.
+            // The client had said goodbye. PostgreSQL would carry out what was sent before that, so
+            // nothing is cancelled.
             _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
             _ => self.disconnect(id, Fault::ClientGone(text), out),
         }
@@ -179,21 +178,21 @@ impl Pooler {
         }
     }
 
-    /// A client leaves its server in whatever state that is. The server is brought to rest where
-    /// that is certain to succeed: a COPY is failed, an open group is ended, a running query is
-    /// cancelled if the client broke off, a transaction is rolled back. Else it is closed.
+    /// A client leaves its server, whatever runs there. The server is brought to rest where that is
+    /// certain to succeed: a COPY is failed, an open group is ended, a running query is cancelled if
+    /// the client broke off, a transaction is rolled back. Else the server is closed.
     fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Departure, out: &mut Out) {
         let client = self.clients.at(client_id);
         let relaying = client.inbox.relaying();
         let replication = client.replication.any();
         let group_failed = client.end.skips();
-        // What sets its parameters ends soon, and is not the client's.
+        // Where Howdah still sets the client's parameters, nothing of the client's runs yet.
         let runs = matches!(self.servers.at(id).state(), server::State::Linked(_));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
-        // A cancel may hit what opens a transaction, and what is sent behind that would be kept
-        // outside of it: of several requests all run, as they would with PostgreSQL alone.
+        // Of several requests all run, as with PostgreSQL alone: a cancel may hit a BEGIN, and an INSERT
+        // behind that would be committed on its own.
         let single = server.link.requests() <= 1;
         if relaying {
             server.mark_cut_off();

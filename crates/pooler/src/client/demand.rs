@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use super::Replication;
-use super::login::{Login, Proof};
 use crate::auth::{CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::certificate::ClientName;
+use crate::client::state::{Login, Proof};
 use crate::config::access::{Candidate, ClientCert, Rule};
 use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
 use crate::console::is_console;
 use crate::event::{ClientId, Out, Question};
 use crate::fault::Fault;
-use crate::lookup::Found;
+use crate::known::Found;
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
 

@@ -6,82 +6,27 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
-
 use rand_chacha::rand_core::RngCore;
 
 use super::demand::Demand;
-use super::{Client, State};
 use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, NO_SECRET,
     ScramKeys, Secret, Step, WRONG_PASSWORD, plain,
 };
-use crate::config::{AuthType, Authority, Database, IdentMap};
+use crate::client::Client;
+use crate::client::state::{Login, Proof, State};
+use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
-use crate::limits;
-use crate::lookup::Found;
+use crate::known::Found;
 use crate::note::Level;
 use crate::params::Tracked;
-use crate::pool::{Failure, PoolKey};
+use crate::pool::Failure;
+use crate::pool::key::PoolKey;
 use crate::pooler::{Asker, Pooler};
 use crate::session::settings;
 use crate::spelling::{canonical, cut_name, reported};
 use crate::standby;
-
-/// A login under way.
-pub struct Login {
-    pub(super) proof: Proof,
-    /// What auth_query told of the user, for logins to PostgreSQL.
-    pub(super) found: Option<Secret>,
-}
-
-/// How a client proves who it is.
-pub enum Proof {
-    /// By what it knows.
-    Exchange {
-        /// So far.
-        exchange: Box<ClientLogin>,
-        /// The control thread derives a key, as long as this is held; what the client sends meanwhile
-        /// is held.
-        deriving: Option<Arc<()>>,
-    },
-    /// By the system's user it runs as, whom the control thread names. What the client sends
-    /// meanwhile is held.
-    Peer(Option<Arc<IdentMap>>),
-    /// By a password that somebody else knows.
-    Authority {
-        /// Who.
-        authority: Arc<Authority>,
-        /// What the client has sent: it is asked about. What the client sends meanwhile is held.
-        password: Option<Arc<Secret>>,
-    },
-}
-
-impl Login {
-    /// How long the client's next message may be, in bytes, its header included.
-    fn longest(&self) -> usize {
-        match &self.proof {
-            Proof::Exchange { exchange, .. } if !exchange.takes_password() => limits::PROOF,
-            _ => limits::PASSWORD_PACKET,
-        }
-    }
-
-    /// It is the client's turn.
-    fn listens(&self) -> bool {
-        match &self.proof {
-            Proof::Exchange { deriving, .. } => deriving.is_none(),
-            Proof::Peer(_) => false,
-            Proof::Authority { password, .. } => password.is_none(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Login {
-    /// Secrets don't belong in logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login")
-    }
-}
 
 impl Pooler {
     /// The client may prove who it is.
@@ -234,7 +179,7 @@ impl Pooler {
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         if !matches!(client.state(), State::Login(_)) {
-            // It needed no answer: what it has sent behind its start-up packet is no password.
+            // The login needed no password. What came behind the start-up packet is not one.
             return;
         }
         client.inbox.hold(bytes);
@@ -400,7 +345,7 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         pool.client_enters();
         if database.forced_user.is_none() {
-            // Who got in by the user list's secret, gets to PostgreSQL by it.
+            // The secret of the user list that the client has proved serves for PostgreSQL, too.
             pool.learn_login(keys, found, !has_secret);
         }
         let welcomed = pool.welcome.is_some();
@@ -416,7 +361,7 @@ impl Pooler {
         }
         let client = self.clients.at_mut(id);
         if client.replication.any() {
-            // It gets a server of its own, and is welcomed with what that says.
+            // The client gets a server of its own, and is told the parameters of that server.
             client.asks(self.now);
             client.stands_in_line();
             self.await_server(id, pool_id);

@@ -13,6 +13,9 @@ pub mod demand;
 pub mod login;
 pub mod parcel;
 pub mod startup;
+pub mod state;
+
+pub use state::State;
 
 use std::sync::Arc;
 
@@ -25,53 +28,11 @@ use crate::limits;
 use crate::link::End;
 use crate::listen::Hush;
 use crate::params::{Meaning, Params};
-use crate::pool::PoolId;
+use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
 use crate::statement::{Names, Statement};
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
-
-/// What a client is doing.
-#[derive(Debug)]
-pub enum State {
-    /// Its first packet is awaited.
-    Startup,
-    /// A TLS handshake is under way; its first packet is awaited behind that.
-    Handshake,
-    /// It is on its way to another worker, with what it has sent.
-    Moving(WorkerId),
-    /// The driver lets go of it: it goes on at another worker, between two transactions.
-    Leaving {
-        /// Which worker.
-        to: WorkerId,
-        /// It stood in its pool's line.
-        waits: bool,
-    },
-    /// PostgreSQL is asked who its user is.
-    Lookup,
-    /// It proves who it is.
-    Login(Box<login::Login>),
-    /// It has proved who it is; the pool does not know PostgreSQL's parameters yet.
-    Welcome,
-    /// Logged in, not linked.
-    Idle,
-    /// It has sent something and waits for a server.
-    Waiting,
-    /// Bound to a server whose parameters are being set to the client's.
-    Preparing(ServerId),
-    /// Bound to a server.
-    Linked(ServerId),
-    /// It talks to the console.
-    Console(Box<Session>),
-    /// It asked to cancel another client's query.
-    Canceller,
-    /// On its way to our successor, as it was.
-    Packed(crate::parcel::Standing),
-    /// A process that takes over; its socket goes to the control thread.
-    Successor,
-    /// Its `Close` was asked for.
-    Closing,
-}
 
 /// An application's connection to us, and what its session has.
 #[derive(Debug)]
@@ -79,41 +40,41 @@ pub struct Client {
     /// What it is doing.
     state: State,
     /// Its number in the console: one sequence for clients and servers.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The two ends of its socket.
-    pub ends: Ends,
+    pub(crate) ends: Ends,
     /// Its TLS session, if it has one.
-    pub tls: Option<Arc<TlsFacts>>,
+    pub(crate) tls: Option<Arc<TlsFacts>>,
     /// Its stream.
-    pub inbox: Inbox,
+    pub(crate) inbox: Inbox,
     /// The pool it takes servers from.
-    pub pool: Option<PoolId>,
+    pub(crate) pool: Option<PoolId>,
     /// Who it logged in as (or wants to).
-    pub user: Arc<str>,
+    pub(crate) user: Arc<str>,
     /// The database it asked for.
-    pub database: Arc<str>,
+    pub(crate) database: Arc<str>,
     /// Its values of the tracked parameters.
-    pub params: Option<Arc<Params>>,
+    pub(crate) params: Option<Arc<Params>>,
     /// The values that it asked for at login, if any: what RESET goes back to.
-    pub asked: Option<Arc<Params>>,
+    pub(crate) asked: Option<Arc<Params>>,
     /// What its session has besides: settings that are not tracked, what keeps its server, channels.
-    pub session: Option<Box<crate::session::Session>>,
+    pub(crate) session: Option<Box<crate::session::Session>>,
     /// The values of those parameters that change what statements mean (`DateStyle`, `search_path`).
-    pub meaning: Meaning,
+    pub(crate) meaning: Meaning,
     /// Its named statements.
-    pub names: Names,
+    pub(crate) names: Names,
     /// How many names it has given so far: the number of the latest.
     names_given: u64,
     /// Its unnamed statement.
-    pub unnamed: Option<Arc<Statement>>,
+    pub(crate) unnamed: Option<Arc<Statement>>,
     /// Some statement of its own may keep a server for it.
     names_keep: bool,
     /// It has asked for `currval` or `lastval`: others' values are forgotten on servers it gets.
     asks_numbers: bool,
     /// Its end of its link.
-    pub end: End,
+    pub(crate) end: End,
     /// A successor takes over: its session is between two transactions and stays there.
-    pub parked: bool,
+    pub(crate) parked: bool,
     /// It hears channels by the listener ([`crate::listen`]).
     listens: bool,
     /// What the listener has to answer before it goes on.
@@ -123,33 +84,33 @@ pub struct Client {
     /// Whether its send queue is empty was asked, and is not told yet.
     unread: bool,
     /// It said goodbye, or broke the protocol; answers under way still go out.
-    pub leaving: bool,
+    pub(crate) leaving: bool,
     /// What it is told when it leaves.
-    pub parting: Option<Box<crate::fault::Fault>>,
+    pub(crate) parting: Option<Box<crate::fault::Fault>>,
     /// The Broker counts it.
-    pub admitted: bool,
+    pub(crate) admitted: bool,
     /// It was told that it is logged in.
-    pub welcomed: bool,
+    pub(crate) welcomed: bool,
     /// What it was last told of `in_hot_standby`.
-    pub standby: Option<bool>,
+    pub(crate) standby: Option<bool>,
     /// The NOTICE of its wait was sent.
-    pub notified: bool,
+    pub(crate) notified: bool,
     /// It connected by replication protocol: logical or physical.
-    pub replication: Replication,
+    pub(crate) replication: Replication,
     /// Its start-up parameter `options`, if it gets a server of its own.
-    pub server_options: Option<Box<[u8]>>,
+    pub(crate) server_options: Option<Box<[u8]>>,
     /// Protocol 3.2 or newer: cancel keys are long.
-    pub long_key: bool,
+    pub(crate) long_key: bool,
     /// The cancel key it was given by a process that we took over from.
-    pub old_key: Option<Box<crate::cancel::OldKey>>,
+    pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
     /// When it connected.
-    pub connected: Time,
+    pub(crate) connected: Time,
     /// When it last sent something that began a request.
     request: Time,
     /// When it last became idle, or idle in a transaction, or sent rows of a COPY.
     quiet: Time,
     /// When its entry in the timers is due; 0 for none.
-    pub timer: Time,
+    pub(crate) timer: Time,
 }
 
 /// Whether and how a client asked for the replication protocol.
@@ -172,7 +133,7 @@ impl Client {
     }
 
     /// Its login, while it proves who it is.
-    pub(crate) fn login_mut(&mut self) -> Option<&mut login::Login> {
+    pub(crate) fn login_mut(&mut self) -> Option<&mut state::Login> {
         match &mut self.state {
             State::Login(login) => Some(login),
             _ => None,
@@ -438,7 +399,7 @@ impl Client {
     }
 
     /// It has to prove who it is.
-    fn proves(&mut self, login: login::Login) {
+    fn proves(&mut self, login: state::Login) {
         self.state = State::Login(Box::new(login));
     }
 
@@ -537,8 +498,8 @@ impl Client {
         session.is_some_and(|session| !session.pinned.is_empty())
     }
 
-    /// Its session's own settings by which names are looked for, if it has any: `search_path`, where
-    /// PostgreSQL does not report that, and those that say what `"$user"` is in it.
+    /// The settings of its session that decide what an unqualified name means, if it has any:
+    /// `search_path` (where PostgreSQL does not report that), and the role, which `"$user"` stands for.
     pub fn path(&self) -> Option<Vec<u8>> {
         let session = self.session.as_deref()?;
         let settings = session.settings.as_deref()?;
@@ -599,7 +560,8 @@ impl Client {
         self.quiet = now;
     }
 
-    /// It is idle, which it is told behind what it has heard. False if it hears nothing.
+    /// The client is idle. If it listens, its ReadyForQuery waits until it has been told all that was
+    /// notified before. False if it does not listen.
     pub(crate) fn keeps_ready_back(&mut self) -> bool {
         if self.listens && !self.leaving {
             self.hush = Hush::Ready;

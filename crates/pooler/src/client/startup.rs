@@ -5,26 +5,26 @@ use std::sync::Arc;
 use howdah_wire::startup::{FirstPacket, Startup, length, read};
 use howdah_wire::write;
 
-use super::{Client, Replication, State};
+use super::{Client, Replication};
 use crate::auth::CERT_REQUIRED;
+use crate::client::state::State;
 use crate::config::{AuthType, SessionState, SslMode};
-use crate::console;
 use crate::event::{
     Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
 };
 use crate::fault::Fault;
 use crate::inbox::Inbox;
-use crate::limits;
 use crate::link::End;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
 use crate::note::Level;
 use crate::params::{Meaning, Params};
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
 use crate::statement::Names;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
+use crate::{console, limits};
 
 /// The newest minor version of protocol 3 that we speak.
 pub const MINOR: u16 = 2;
@@ -165,7 +165,7 @@ impl Pooler {
         let database = named("database").or_else(|| named("user")).unwrap_or(b"");
         let mode = match std::str::from_utf8(database) {
             Ok(name) => self.config.demanded_of_clients(name),
-            // It is refused for that.
+            // The name is no text: the client is refused for that later.
             Err(_) => self.config.tls.clients,
         };
         match &client.tls {
@@ -501,7 +501,7 @@ impl Pooler {
         let settings = wish.settings.shared();
         let settings = settings.map(|own| self.shared.settings.intern((*own).clone()));
         client.set_settings(settings.clone(), settings);
-        // It is in nobody's way until the Broker has answered.
+        // Until the Broker has answered, the client takes no place.
         client.awaits_welcome();
         if self.config.globals.log_connections {
             self.log_attempt(id, &database, &user, out);
@@ -543,8 +543,8 @@ impl Pooler {
         let console = console::is_console(database);
         let any = globals.auth_type == AuthType::Any;
         let may_look = globals.admin_users.has(user) || globals.stats_users.has(user) || any;
-        // Who was accepted in the moment of a takeover gets in: no other process will serve that
-        // client.
+        // A client that was accepted in the moment of a takeover gets in: no other process will serve
+        // it.
         let ending = self.janitor.is_shutting_down() && self.janitor.succeeded.is_none();
         if console && !may_look {
             // Strangers would fill the console's unlimited places.
@@ -565,8 +565,8 @@ impl Pooler {
         let admin = console && globals.admin_users.has(user);
         // With auth_type=any, anybody may look at the console: no more of those than clients.
         let stranger = console && !admin && !globals.stats_users.has(user);
-        // Anybody can say an administrator's name: only so many get round the bounds by that before
-        // they have proved to be one.
+        // Anybody can claim an administrator's name. So only a few connections that have not proved it
+        // yet are outside the bounds.
         let exempt = console && !stranger && self.consoles.proof_begins(id);
         if admin && exempt {
             // Administrators are counted, but get in whatever is full.

@@ -1,6 +1,6 @@
 //! The columns of each SHOW: names, order and types are what dashboards rely on.
 
-use super::show::Show;
+use crate::console::report::Want;
 
 /// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool,
 /// `y` bytea.
@@ -326,3 +326,111 @@ const STATS_AVERAGES: Columns = &[
     ("avg_server_parse_count", 'n'),
     ("avg_bind_count", 'n'),
 ];
+
+/// What SHOW can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Show {
+    /// Clients and servers that are at work.
+    ActiveSockets,
+    /// Clients.
+    Clients,
+    /// Settings.
+    Config,
+    /// Databases.
+    Databases,
+    /// Host names that were looked up.
+    DnsHosts,
+    /// Their zones.
+    DnsZones,
+    /// Sockets, as PgBouncer tells its successor of them.
+    Fds,
+    /// Who has servers, and for how long.
+    Holders,
+    /// How many there are of what.
+    Lists,
+    /// What tables take of memory.
+    Mem,
+    /// Other poolers (`[peers]`).
+    Peers,
+    /// Connections to other poolers, by peer.
+    PeerPools,
+    /// Pools.
+    Pools,
+    /// Which queries take the most.
+    Queries,
+    /// Servers.
+    Servers,
+    /// Clients and servers.
+    Sockets,
+    /// Paused or not.
+    State,
+    /// Counts and averages of databases.
+    Stats,
+    /// Averages of databases.
+    StatsAverages,
+    /// Counts of databases.
+    StatsTotals,
+    /// TLS of clients and of servers.
+    Tls,
+    /// Counts and averages of everything.
+    Totals,
+    /// Users.
+    Users,
+    /// The version.
+    Version,
+    /// What each worker has.
+    Workers,
+}
+
+impl Show {
+    /// The one of this name, in lower case.
+    pub fn named(name: &str) -> Option<Show> {
+        Some(match name {
+            "active_sockets" => Show::ActiveSockets,
+            "clients" => Show::Clients,
+            "config" => Show::Config,
+            "databases" => Show::Databases,
+            "dns_hosts" => Show::DnsHosts,
+            "dns_zones" => Show::DnsZones,
+            "fds" => Show::Fds,
+            "holders" => Show::Holders,
+            "lists" => Show::Lists,
+            "mem" => Show::Mem,
+            "peers" => Show::Peers,
+            "peer_pools" => Show::PeerPools,
+            "pools" => Show::Pools,
+            "queries" => Show::Queries,
+            "servers" => Show::Servers,
+            "sockets" => Show::Sockets,
+            "state" => Show::State,
+            "stats" => Show::Stats,
+            "stats_averages" => Show::StatsAverages,
+            "stats_totals" => Show::StatsTotals,
+            "tls" => Show::Tls,
+            "totals" => Show::Totals,
+            "users" => Show::Users,
+            "version" => Show::Version,
+            "workers" => Show::Workers,
+            _ => return None,
+        })
+    }
+
+    /// What the workers must be asked for.
+    pub fn want(self) -> Option<Want> {
+        match self {
+            Show::Clients => Some(Want::Clients),
+            Show::Servers => Some(Want::Servers),
+            Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
+            Show::Fds => Some(Want::Fds),
+            Show::Holders => Some(Want::Holders),
+            Show::Queries => Some(Want::Queries),
+            Show::Config
+            | Show::DnsHosts
+            | Show::DnsZones
+            | Show::Peers
+            | Show::State
+            | Show::Version => None,
+            _ => Some(Want::Holdings),
+        }
+    }
+}

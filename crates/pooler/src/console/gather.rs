@@ -1,175 +1,28 @@
 //! What one worker has, as its answer to a console.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::lines::{Holder, Waiter};
 use super::rows::{Row, date_time};
-use crate::Seeded;
-use crate::balance::Signals;
 use crate::client::{self, Client, Replication};
-use crate::config::{Database, PoolMode, nanos};
-use crate::event::{Ends, Time, WorkerId};
+use crate::config::nanos;
+use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, QUERIES_MAX, States, Wait};
+use crate::event::{Ends, Time};
 use crate::params::Params;
-use crate::peer::PeerCounts;
-use crate::place;
-use crate::pool::{PoolId, PoolKey, Reason};
+use crate::pool::Reason;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::queries::tally::Told;
 use crate::server::{self, Server};
-use crate::stats::Stats;
-use crate::times::Times;
 use crate::tls::{TlsFacts, TlsTold};
+use crate::{Seeded, place};
 
 /// Addresses of a client's names: equal for equal names, as a rule.
 type Login = (*const u8, *const u8);
 
-/// Clients and servers of a pool, by state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct States {
-    /// Logged in, and not waiting.
-    pub cl_active: u32,
-    /// Waiting for a server.
-    pub cl_waiting: u32,
-    /// Cancel requests under way to PostgreSQL.
-    pub cl_active_cancel: u32,
-    /// Bound to clients.
-    pub sv_active: u32,
-    /// Carriers of cancel requests.
-    pub sv_active_cancel: u32,
-    /// Free, but a cancel for them is under way.
-    pub sv_being_canceled: u32,
-    /// Ready for use.
-    pub sv_idle: u32,
-    /// Idle for so long that they are tested before use.
-    pub sv_used: u32,
-    /// Being tested, reset or brought to rest.
-    pub sv_tested: u32,
-    /// Not yet logged in.
-    pub sv_login: u32,
-    /// Kept by clients between transactions.
-    pub sv_pinned: u32,
-    /// How often a client began to keep one.
-    pub pins: u64,
-    /// How often something was found on one that no text had told.
-    pub unseen: u64,
-    /// How long the oldest waiter has waited, in nanoseconds.
-    pub max_wait: u64,
-}
-
-/// A worker's share of a pool.
-#[derive(Clone, Debug)]
-pub struct PoolShare {
-    /// Which.
-    pub key: Arc<PoolKey>,
-    /// Its database.
-    pub database: Arc<Database>,
-    /// When servers go back.
-    pub mode: PoolMode,
-    /// Its clients and servers.
-    pub states: States,
-    /// Servers that count against limits.
-    pub connections: u32,
-    /// Clients, in every state.
-    pub clients: u32,
-    /// Of those, who keep a server between transactions.
-    pub pinned: u32,
-    /// Counts since the start.
-    pub stats: Stats,
-    /// Counts as of when the averages begin.
-    pub older: Stats,
-    /// How long things took, since the start.
-    pub times: Times,
-    /// Servers that execute something.
-    pub working: u32,
-    /// `pool_size`; 0 without limit.
-    pub size: u32,
-    /// No server is given out: PAUSE.
-    pub paused: bool,
-    /// The last login to PostgreSQL failed, and none has succeeded since; why.
-    pub failure: Option<String>,
-    /// Why clients wait, if some do.
-    pub reason: Option<Reason>,
-    /// Who waits, longest first: [`LINE_MAX`] at most, and only for metrics.
-    pub waiters: Vec<Waiter>,
-    /// Who has servers, longest first: likewise, and only while somebody waits.
-    pub holders: Vec<Holder>,
-}
-
 /// How many of a pool's waiters and holders a worker tells for metrics.
 pub const LINE_MAX: usize = 20;
-
-/// How many texts of queries a worker tells for metrics.
-pub const QUERIES_MAX: usize = 50;
-
-/// A row of SHOW CLIENTS.
-#[derive(Debug)]
-pub(super) struct ClientRow {
-    pub(super) row: Row,
-    /// It waits.
-    pub(super) wait: Option<Wait>,
-    /// Why and since when it keeps a server.
-    pub(super) pin: [Option<String>; 2],
-}
-
-/// A client's wait for a server.
-#[derive(Debug)]
-pub(super) struct Wait {
-    pub(super) pool: Arc<PoolKey>,
-    pub(super) since: Time,
-    pub(super) reason: &'static str,
-}
-
-/// What a worker has.
-#[derive(Clone, Debug)]
-pub struct Holdings {
-    /// Which worker.
-    pub worker: WorkerId,
-    /// Its pools.
-    pub pools: Vec<PoolShare>,
-    /// Admitted clients by database and user.
-    pub admitted: BTreeMap<(Arc<str>, Arc<str>), u32>,
-    /// All clients, those that log in and consoles included.
-    pub clients: u32,
-    /// Clients that have not proved who they are.
-    pub login_clients: u32,
-    /// Consoles.
-    pub consoles: u32,
-    /// Free slots for clients.
-    pub free_clients: u32,
-    /// All servers.
-    pub servers: u32,
-    /// Free slots for servers.
-    pub free_servers: u32,
-    /// Statements that are known, and bytes of their texts.
-    pub statements: (usize, usize),
-    /// Clients that have come from other workers, and left for them.
-    pub moves: (u64, u64),
-    /// What its thread did of late.
-    pub signals: Signals,
-    /// Mails to other workers.
-    pub mails: u64,
-    /// Cancel requests for peers, by peer.
-    pub peers: Vec<PeerCounts>,
-    /// What its consoles count.
-    pub console_stats: Stats,
-    /// The same as of when the averages begin.
-    pub console_older: Stats,
-    /// Nanoseconds since the averages begin.
-    pub window: u64,
-    /// Which queries take the most: the first few, and only for metrics.
-    pub queries: Told,
-    /// Slow queries that have no line in the log, because there were too many in a second.
-    pub unlogged: u64,
-    /// PAUSE of all pools.
-    pub paused: bool,
-    /// SUSPEND, or a successor takes over.
-    pub suspended: bool,
-    /// TLS.
-    pub tls: TlsTold,
-}
 
 /// A server's state in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

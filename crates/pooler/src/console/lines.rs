@@ -1,62 +1,18 @@
 //! Who waits for servers, and who has them.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
 use crate::client::{self, Client};
+use crate::console::holdings::{Holder, Waiter, Who};
 use crate::event::Time;
 use crate::params::Params;
 use crate::place;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
 use crate::server::Server;
-
-/// A client, as lines tell of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Who {
-    /// Its number in the console.
-    pub number: u64,
-    /// Host and port, or `unix` and the process id.
-    pub address: String,
-    /// What it calls itself.
-    pub application: String,
-}
-
-/// A client that waits for a server.
-#[derive(Clone, Debug)]
-pub struct Waiter {
-    /// Of which pool.
-    pub pool: Arc<PoolKey>,
-    /// Who.
-    pub who: Who,
-    /// For how long, in nanoseconds.
-    pub waited: u64,
-    /// Why: [`crate::pool::Reason::word`].
-    pub reason: &'static str,
-}
-
-/// A client that has a server.
-#[derive(Clone, Debug)]
-pub struct Holder {
-    /// Of which pool.
-    pub pool: Arc<PoolKey>,
-    /// Who.
-    pub who: Who,
-    /// The server's number in the console.
-    pub server: u64,
-    /// PostgreSQL's process.
-    pub pid: u32,
-    /// `active`, `idle in transaction`, `idle in failed transaction`, or `idle` where a session
-    /// keeps its server.
-    pub state: &'static str,
-    /// For how long its transaction has lasted, in nanoseconds.
-    pub held: u64,
-    /// For how long it has been in that state, in nanoseconds.
-    pub stayed: u64,
-}
 
 impl Pooler {
     /// Those who wait for servers of a pool, longest first, at most so many.

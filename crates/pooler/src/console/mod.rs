@@ -9,9 +9,14 @@ pub mod command;
 pub mod drivers;
 pub mod extended;
 pub mod gather;
+pub mod holdings;
 pub mod lines;
 mod names;
+pub mod prepared;
+pub mod report;
 pub mod rows;
+pub mod sentence;
+pub mod serve;
 pub mod session;
 pub mod show;
 pub mod statistics;
@@ -19,22 +24,17 @@ pub mod survey;
 #[cfg(test)]
 mod tests;
 
+pub use report::{Report, Survey};
 pub use session::Session;
-pub use survey::{Report, Survey};
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use howdah_wire::backend::Status;
-use howdah_wire::write;
+use crate::event::ClientId;
+use crate::limits;
+use crate::stats::Stats;
 
 pub use crate::config::is_console;
-use crate::event::{ClientId, Out, Peer};
-use crate::fault::Fault;
-use crate::limits;
-use crate::note::Level;
-use crate::pooler::Pooler;
-use crate::stats::Stats;
 
 /// The version that SHOW VERSION tells.
 const VERSION: &str = concat!(
@@ -42,17 +42,6 @@ const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (PgBouncer 1.25.2 compatible)"
 );
-
-/// What drivers are told at login, as PgBouncer tells them.
-const WELCOME: [(&str, &str); 7] = [
-    ("server_version", "1.25.2/bouncer"),
-    ("client_encoding", "UTF8"),
-    ("server_encoding", "UTF8"),
-    ("DateStyle", "ISO"),
-    ("TimeZone", "GMT"),
-    ("standard_conforming_strings", "on"),
-    ("is_superuser", "on"),
-];
 
 /// So many names may be known before those are forgotten that nobody has.
 const NAMES: usize = 4096;
@@ -133,47 +122,5 @@ impl Consoles {
     pub fn end_period(&mut self) {
         self.older_stats = self.last_stats;
         self.last_stats = self.stats;
-    }
-}
-
-impl Pooler {
-    /// True for the user `pgbouncer` over a unix socket from a process with our user id: it needs
-    /// no password on the console.
-    pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
-        let client = self.clients.at(id);
-        is_console(&client.database)
-            && &*client.user == "pgbouncer"
-            && client
-                .ends
-                .unix_peer
-                .is_some_and(|peer| peer.uid == self.uid)
-    }
-
-    /// An administrator has proved who it is.
-    pub(crate) fn open_console(&mut self, id: ClientId, out: &mut Out) {
-        let own = self.is_our_own_user(id);
-        self.consoles.proof_ends(id);
-        let globals = &self.config.globals;
-        let any = globals.auth_type == crate::config::AuthType::Any;
-        let client = self.clients.at_mut(id);
-        let admin = own || globals.admin_users.has(&client.user);
-        if !admin && !any && !globals.stats_users.has(&client.user) {
-            return self.disconnect(id, Fault::NotAllowed, out);
-        }
-        client.opens_console(Session::of(admin));
-        let long = client.long_key;
-        let (pid, secret, length) = self.new_key(id, long);
-        out.send_with(Peer::Client(id), |buf| {
-            write::authentication(buf, 0, b"");
-            for (name, value) in WELCOME {
-                write::parameter_status(buf, name.as_bytes(), value.as_bytes());
-            }
-            write::key_data(buf, pid, &secret[..length]);
-            write::ready(buf, Status::Idle);
-        });
-        if own {
-            self.note_client(Level::Log, id, "pgbouncer access from unix socket", out);
-        }
-        self.console_run(id, out);
     }
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use super::rows::Row;
 use super::session::{Goal, Wait};
-use super::show::Show;
-use super::survey::{Part, Report};
+use crate::console::columns::Show;
+use crate::console::report::{Part, Report};
 use crate::event::{ClientId, KnownNames, Out, Question};
 use crate::pooler::{Asker, Pooler};
 

@@ -4,128 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::command::has_host_list;
-use super::gather::{ClientRow, Holdings, PoolShare, States};
-use super::lines::{Holder, show_holders};
+use super::lines::show_holders;
 use super::rows::{Row, Table, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
-use super::survey::Want;
 use super::{VERSION, names};
 use crate::client::Client;
 use crate::config::{CONSOLE, Database, SslMode};
+use crate::console::columns::Show;
+use crate::console::holdings::{ClientRow, Holdings, PoolShare, States};
+use crate::console::report::Gathered;
 use crate::event::{KnownNames, Time};
-use crate::pool::{Pool, PoolKey};
+use crate::pool::Pool;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::queries::tally::{Told, merged};
+use crate::queries::tally::merged;
 use crate::server::Server;
 use crate::tls::Handshakes;
-
-/// What SHOW can be asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Show {
-    /// Clients and servers that are at work.
-    ActiveSockets,
-    /// Clients.
-    Clients,
-    /// Settings.
-    Config,
-    /// Databases.
-    Databases,
-    /// Host names that were looked up.
-    DnsHosts,
-    /// Their zones.
-    DnsZones,
-    /// Sockets, as PgBouncer tells its successor of them.
-    Fds,
-    /// Who has servers, and for how long.
-    Holders,
-    /// How many there are of what.
-    Lists,
-    /// What tables take of memory.
-    Mem,
-    /// Other poolers (`[peers]`).
-    Peers,
-    /// Connections to other poolers, by peer.
-    PeerPools,
-    /// Pools.
-    Pools,
-    /// Which queries take the most.
-    Queries,
-    /// Servers.
-    Servers,
-    /// Clients and servers.
-    Sockets,
-    /// Paused or not.
-    State,
-    /// Counts and averages of databases.
-    Stats,
-    /// Averages of databases.
-    StatsAverages,
-    /// Counts of databases.
-    StatsTotals,
-    /// TLS of clients and of servers.
-    Tls,
-    /// Counts and averages of everything.
-    Totals,
-    /// Users.
-    Users,
-    /// The version.
-    Version,
-    /// What each worker has.
-    Workers,
-}
-
-impl Show {
-    /// The one of this name, in lower case.
-    pub fn named(name: &str) -> Option<Show> {
-        Some(match name {
-            "active_sockets" => Show::ActiveSockets,
-            "clients" => Show::Clients,
-            "config" => Show::Config,
-            "databases" => Show::Databases,
-            "dns_hosts" => Show::DnsHosts,
-            "dns_zones" => Show::DnsZones,
-            "fds" => Show::Fds,
-            "holders" => Show::Holders,
-            "lists" => Show::Lists,
-            "mem" => Show::Mem,
-            "peers" => Show::Peers,
-            "peer_pools" => Show::PeerPools,
-            "pools" => Show::Pools,
-            "queries" => Show::Queries,
-            "servers" => Show::Servers,
-            "sockets" => Show::Sockets,
-            "state" => Show::State,
-            "stats" => Show::Stats,
-            "stats_averages" => Show::StatsAverages,
-            "stats_totals" => Show::StatsTotals,
-            "tls" => Show::Tls,
-            "totals" => Show::Totals,
-            "users" => Show::Users,
-            "version" => Show::Version,
-            "workers" => Show::Workers,
-            _ => return None,
-        })
-    }
-
-    /// What the workers must be asked for.
-    pub fn want(self) -> Option<Want> {
-        match self {
-            Show::Clients => Some(Want::Clients),
-            Show::Servers => Some(Want::Servers),
-            Show::Sockets | Show::ActiveSockets => Some(Want::Sockets),
-            Show::Fds => Some(Want::Fds),
-            Show::Holders => Some(Want::Holders),
-            Show::Queries => Some(Want::Queries),
-            Show::Config
-            | Show::DnsHosts
-            | Show::DnsZones
-            | Show::Peers
-            | Show::State
-            | Show::Version => None,
-            _ => Some(Want::Holdings),
-        }
-    }
-}
 
 impl Pooler {
     /// The answer to a SHOW, from what all workers have.
@@ -448,15 +342,6 @@ fn admitted(holdings: &[Holdings], which: impl Fn(&str, &str) -> bool) -> u32 {
         .filter(|((database, user), _)| which(database, user))
         .map(|(_, count)| count)
         .sum()
-}
-
-/// What workers told besides their holdings.
-#[derive(Default)]
-pub(super) struct Gathered {
-    pub(super) rows: Vec<Row>,
-    pub(super) clients: Vec<ClientRow>,
-    pub(super) holders: Vec<Holder>,
-    pub(super) queries: Vec<Told>,
 }
 
 /// Rows of SHOW CLIENTS, with the place of who waits among those of all workers.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::columns::TOTALS;
-use super::gather::Holdings;
 use super::rows::{Row, number, text};
 use crate::config::CONSOLE;
+use crate::console::holdings::Holdings;
 use crate::queries::tally::{Counts as QueryCounts, Told};
 use crate::stats::Stats;
 

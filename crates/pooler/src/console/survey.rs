@@ -5,92 +5,10 @@
 
 use super::rows::Row;
 use super::session::Goal;
-use super::{gather, lines};
-use crate::event::{Action, ClientId, KnownNames, Order, Out, Question, WorkerId};
+use crate::console::report::{Asker, Part, Report, Survey, Want};
+use crate::event::{Action, ClientId, Order, Out, Question, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
-use crate::queries::tally;
-
-/// What a console wants of each worker.
-#[derive(Clone, Debug)]
-pub enum Want {
-    /// Pools and counts.
-    Holdings,
-    /// The same, and who waits and who holds servers in pools that somebody waits for.
-    Metrics,
-    /// Who has servers.
-    Holders,
-    /// Which queries take the most.
-    Queries,
-    /// That counts of queries are forgotten.
-    ForgetQueries,
-    /// Rows of SHOW CLIENTS.
-    Clients,
-    /// Rows of SHOW SERVERS.
-    Servers,
-    /// Rows of SHOW SOCKETS.
-    Sockets,
-    /// Rows of SHOW FDS.
-    Fds,
-    /// Obedience.
-    Order(Order),
-    /// That the client of this number is disconnected.
-    KillClient(u64),
-    /// That servers which were called in are closed; of one database, or all.
-    Closed(Option<String>),
-}
-
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Asker {
-    /// A console, on this worker.
-    Console(WorkerId, ClientId),
-    /// The control thread.
-    Control,
-}
-
-/// What all workers are asked for.
-#[derive(Debug)]
-pub struct Survey {
-    pub(super) from: Asker,
-    /// Comes back.
-    pub(super) serial: u64,
-    pub(super) want: Want,
-}
-
-/// What a worker has.
-#[derive(Debug)]
-pub struct Report {
-    /// Whose console.
-    pub(super) to: ClientId,
-    pub(super) serial: u64,
-    pub(super) part: Part,
-}
-
-/// One worker's answer.
-#[derive(Debug)]
-pub(super) enum Part {
-    Holdings(Box<gather::Holdings>),
-    Rows(Vec<Row>),
-    Clients(Vec<gather::ClientRow>),
-    Holders(Vec<lines::Holder>),
-    Queries(Box<tally::Told>),
-    Done,
-    Found(bool),
-    Names(Box<KnownNames>),
-}
-
-impl Survey {
-    /// What the control thread asks for its metrics; each worker answers with
-    /// [`Question::Surveyed`].
-    pub fn for_metrics(serial: u64) -> Survey {
-        Survey {
-            from: Asker::Control,
-            serial,
-            want: Want::Metrics,
-        }
-    }
-}
 
 impl Pooler {
     /// Asks all workers; the console waits until the last has answered.

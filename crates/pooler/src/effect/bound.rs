@@ -3,10 +3,10 @@
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 
 use super::token::{Token, Tokens};
-use super::{Effects, Kinds, Mention, name_of};
+use crate::effect::name::name_of;
 
 /// How many such calls of one text are kept apart.
-const CALLS_MAX: usize = 16;
+pub(super) const CALLS_MAX: usize = 16;
 
 /// An argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ impl Call {
     }
 
     /// What it sets with these parameters.
-    fn sets(&self, values: &Values<'_>) -> Sets {
+    pub(super) fn sets(&self, values: &Values<'_>) -> Sets {
         let local = match &self.local {
             Argument::Known(local) => Some(*local),
             Argument::Bound(at) => values.get(*at).and_then(boolean),
@@ -66,55 +66,10 @@ impl Call {
     }
 }
 
-enum Sets {
+pub(super) enum Sets {
     Nothing,
     Named(Box<[u8]>),
     Any,
-}
-
-impl Effects {
-    /// A call is found.
-    pub(super) fn calls(&mut self, call: Call) {
-        if self.calls.contains(&call) {
-            return;
-        }
-        match self.calls.len() < CALLS_MAX {
-            true => {
-                self.kinds.add(Kinds::SETS_BOUND);
-                self.calls.push(call);
-            }
-            false => self.kinds.add(Kinds::SETS_ANY),
-        }
-    }
-
-    /// What its Bind says is known: the body of that behind its two names. Without it, any setting may
-    /// be set.
-    #[must_use]
-    pub fn bound(&self, bind: Option<&[u8]>) -> Effects {
-        let mut found = self.clone();
-        found.kinds = found.kinds.without(Kinds::SETS_BOUND);
-        let values = bind.and_then(Values::read);
-        for call in std::mem::take(&mut found.calls) {
-            match values
-                .as_ref()
-                .map_or(Sets::Any, |values| call.sets(values))
-            {
-                Sets::Nothing => {}
-                Sets::Named(name) => found.sets(name),
-                Sets::Any => found.kinds.add(Kinds::SETS_ANY),
-            }
-        }
-        found
-    }
-
-    /// It sets a setting by `set_config`. Some can't be set so that they last, or can't be read back.
-    pub(super) fn sets(&mut self, name: Box<[u8]>) {
-        match &*name {
-            b"seed" => self.kinds.add(Kinds::STAYS),
-            name if super::OF_TRANSACTIONS.contains(&name) => {}
-            _ => self.mention(Mention::Set(name)),
-        }
-    }
 }
 
 /// `$n`, perhaps with a cast: the parameter's number from 0.
@@ -174,10 +129,10 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
 }
 
 /// The values of a Bind's parameters, as they are sent.
-struct Values<'a>(Vec<Option<&'a [u8]>>);
+pub(super) struct Values<'a>(Vec<Option<&'a [u8]>>);
 
 impl<'a> Values<'a> {
-    fn read(bind: &'a [u8]) -> Option<Values<'a>> {
+    pub(super) fn read(bind: &'a [u8]) -> Option<Values<'a>> {
         let (formats, rest) = u16_be(bind)?;
         let rest = rest.get(2 * usize::from(formats)..)?;
         let (count, mut rest) = u16_be(rest)?;
@@ -217,7 +172,7 @@ fn boolean(value: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::super::effects;
-    use super::*;
+    use crate::effect::{Kinds, Mention};
 
     /// What a text does with these values, in short.
     fn told(text: &str, values: &[Option<&[u8]>]) -> (bool, Vec<String>) {

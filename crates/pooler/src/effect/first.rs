@@ -183,7 +183,7 @@ fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
 
 /// The name of a setting.
 fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    super::setting(tokens).filter(|_| !tokens.is_cut())
+    crate::effect::name::setting(tokens).filter(|_| !tokens.is_cut())
 }
 
 /// What stands between quotes, as its value: a quote within is written twice.

@@ -13,22 +13,24 @@ mod channels;
 mod effects;
 pub mod first;
 mod glance;
+pub mod kinds;
+pub mod name;
 mod pieces;
 pub(crate) mod token;
 
 #[cfg(test)]
 mod tests;
 
+use crate::effect::name::{OF_TRANSACTIONS, name_of, setting};
+use crate::effect::token::{Pairs, Reading, Token, Tokens};
 use crate::limits;
-pub use channels::Channels;
-pub use effects::{Effects, Kinds, Mention};
-pub use first::{First, first};
 use glance::Signs;
-pub use pieces::Pieces;
-use token::{Pairs, Reading, Token, Tokens};
 
-/// The longest name of a setting, in bytes; PostgreSQL cuts off what is longer.
-const NAME_MAX: usize = 63;
+pub use channels::Channels;
+pub use effects::{Effects, Mention};
+pub use first::{First, first};
+pub use kinds::Kinds;
+pub use pieces::Pieces;
 
 /// What running a text may do; it may have several commands.
 pub fn effects(text: &[u8]) -> Effects {
@@ -500,13 +502,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The settings that end with the transaction, however they are set.
-const OF_TRANSACTIONS: [&[u8]; 3] = [
-    b"transaction_isolation",
-    b"transaction_read_only",
-    b"transaction_deferrable",
-];
-
 /// Passes over a keyword, unless it is the first part of a custom setting's name, as in
 /// `SET local.tenant = 1`.
 fn keyword(tokens: &mut Tokens<'_>, keyword: &[u8]) -> bool {
@@ -675,42 +670,4 @@ fn makes_temporary_slot(tokens: Tokens<'_>) -> bool {
         }
     }
     true
-}
-
-/// The name of a setting; `TIME ZONE` is one. `None` if it can't be read for sure.
-fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
-    let mut name = Vec::new();
-    loop {
-        match tokens.next()? {
-            Token::Word(word) => {
-                let bare = name.is_empty() && word.eq_ignore_ascii_case(b"time");
-                if bare && tokens.word(b"zone") {
-                    return Some(b"timezone"[..].into());
-                }
-                name.extend_from_slice(&word[..word.len().min(NAME_MAX)]);
-            }
-            Token::Quoted(word) => name.extend_from_slice(&word[..word.len().min(NAME_MAX)]),
-            _ => return None,
-        }
-        if !tokens.sign(b'.') {
-            return name_of(&name);
-        }
-        name.push(b'.');
-    }
-}
-
-/// The name of a setting as it is kept, if it is one whose spelling is certain.
-pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
-    name_of(name)
-}
-
-/// A name as it is kept, if it is one whose spelling is certain.
-fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
-    let sure = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$');
-    // `set_config` takes longer names, which no RESET can name.
-    let short = name
-        .split(|b| *b == b'.')
-        .all(|part| part.len() <= NAME_MAX);
-    let sure = !name.is_empty() && name.len() <= 4 * NAME_MAX && short && name.iter().all(sure);
-    sure.then(|| name.to_ascii_lowercase().into())
 }

@@ -6,7 +6,8 @@
 //! is read by token in portions, and dropped. The bodies of DO are scanned by a scan of their own.
 
 use super::token::{Pairs, Reading, Token, Tokens, is_start, is_tag, is_word};
-use super::{At, Effects, Kinds, NAME_MAX, Reader};
+use super::{At, Effects, Kinds, Reader};
+use crate::effect::name::NAME_MAX;
 
 /// What a text may do that comes in pieces.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ mod world;
 pub use events::events;
 
 use crate::config::Config;
-use crate::console::command::{Sentence, Unread, read, split};
+use crate::console::sentence::{Sentence, Unread, read, split};
 
 /// Any text has effects that are bounded; read in pieces it has no fewer; and a command behind it
 /// that is certainly one is seen.

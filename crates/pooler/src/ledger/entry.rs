@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::effect::first::Alters;
-use crate::queries::Watched;
+use crate::queries::watched::Watched;
 use crate::statement::{Named, Statement};
 
 /// What an entry awaits.

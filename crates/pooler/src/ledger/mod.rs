@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crate::effect::first::Alters;
 use crate::event::Time;
-use crate::queries::Watched;
+use crate::queries::watched::Watched;
 use crate::statement::Named;
 
 /// How many entries have effects of each kind: where there are none, none is looked for.

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use crate::client;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::{self, Trial};
-use crate::session;
+use crate::server::state::Trial;
 use crate::session::settings::{Settings, give, same, take_back};
-use crate::standby;
+use crate::{client, server, session, standby};
 
 /// A SQLSTATE.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
@@ -50,7 +48,7 @@ impl Pooler {
         let evict = ready && server.set.outgrows(max);
         match ready {
             true => super::bind((client_id, client), (server_id, server)),
-            false => super::bind_held((client_id, client), (server_id, server)),
+            false => crate::link::bind::bind_held((client_id, client), (server_id, server)),
         }
         if server.valve.is_congested() {
             client.valve.pause(Peer::Client(client_id), out);
@@ -70,14 +68,14 @@ impl Pooler {
         ready
     }
 
-    /// A client that keeps its server has gone back to what it asked for at login, and the server has
-    /// not: that is set before its next message.
+    /// A client that keeps its server has reset a setting to the value of its login, which the server
+    /// does not have. The value is set there before the client's next message.
     pub(crate) fn align_pinned(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
         let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
-        // Nothing of its own is cleaned away for that.
+        // The client's temporary tables and the like stay: the server is not cleaned for that.
         server.tries(Trial::Clean);
         if !Self::align(&self.shared, of, id, server, false, out) {
-            super::bind_held((client, of), (id, server));
+            crate::link::bind::bind_held((client, of), (id, server));
         }
     }
 
@@ -122,8 +120,8 @@ impl Pooler {
     }
 
     /// PostgreSQL has refused a client's settings. True if that need not be the client's fault:
-    /// what others have left can't be taken back with its rights (or within their
-    /// `statement_timeout`), or what it has set needs the rights of its role.
+    /// settings that others have left may need other rights, or a longer `statement_timeout`, to be
+    /// taken back; and the client's own settings may need the rights of its role.
     pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
         let (Some(client), Some(server)) = (self.clients.get(client), self.servers.get_mut(id))
         else {
@@ -196,7 +194,7 @@ impl Pooler {
             client.set_params(self.shared.params.intern(canonical));
         }
         self.resume(client_id, out);
-        // All it had sent may have been cancelled meanwhile.
+        // A cancel may have dropped all that the client had sent.
         self.settle_client(client_id, out);
         self.tell_if_idle(client_id, out);
     }

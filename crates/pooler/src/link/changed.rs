@@ -1,9 +1,10 @@
 //! Statements that a change of the schema made into others.
 //!
-//! PostgreSQL refuses a statement whose rows have become others since it was parsed. A server that
-//! parses an old statement late gives the new rows instead, to a client that may read them by the
-//! old description. So what clients were told at their Describes is compared with what servers
-//! have, once the schema is known to have changed, and PostgreSQL's error is made where they differ.
+//! After `ALTER TABLE t ADD c int` PostgreSQL refuses a `SELECT * FROM t` that was parsed before. A
+//! server that has not parsed this statement yet would give the new rows instead, and the client would
+//! read them by the old description. So once the schema is known to have changed, what clients were
+//! told at their Describes is compared with what servers have. Where the two differ, the client gets
+//! PostgreSQL's error.
 
 use howdah_wire::backend::Fields;
 use howdah_wire::frame::{HEADER, Header, header};
@@ -24,9 +25,9 @@ use crate::statement::{Named, Shape, Told, server_name};
 
 /// What clients ask.
 impl Upstream<'_> {
-    /// Whether a statement that the server has, or is about to have, is something else there than
-    /// its client was told: it may have been parsed after the schema changed. Then PostgreSQL would
-    /// have refused it, had it been parsed before. Waits until that is known.
+    /// Whether a statement gives other rows on this server than its client was told, because the server
+    /// has parsed it after the schema changed. (PostgreSQL refuses a statement that was parsed before.)
+    /// Waits until that is known.
     pub(super) fn has_changed(
         &mut self,
         there: There,
@@ -38,7 +39,8 @@ impl Upstream<'_> {
         };
         let same = named.statement.schema == self.interner.schema(self.schema);
         let server = self.linked();
-        // Under another search path it is another statement, and so is one of a transaction behind that.
+        // Parsed under other settings a text is another statement. So it is once the transaction has
+        // ended that the statement was private to.
         let late = late || named.statement.private;
         if same && !late && !server.link.changes.are_private() {
             return Ok(false);
@@ -52,8 +54,8 @@ impl Upstream<'_> {
         Err(self.stall())
     }
 
-    /// A client that has not had a statement described has a portal of it described, and may remember
-    /// that: what the statement is must be known.
+    /// A client has a portal described, and has not had its statement described. The client may take
+    /// the portal's description for the statement's: so what the statement is must be known.
     pub(super) fn learn(&mut self, bound: Bound) {
         let Bound {
             key,
@@ -106,8 +108,9 @@ impl Downstream<'_> {
         front.is_some_and(|entry| entry.effects().described.is_some())
     }
 
-    /// What a statement is, is kept in mind: of a client's Describe what it was told, else what the
-    /// server has. What can't be read (no PostgreSQL says so) is nothing to compare with.
+    /// Remembers the description of a statement: behind a client's Describe as what the client was
+    /// told, else as what the server has. A description that can't be read (PostgreSQL sends none such)
+    /// is not compared.
     pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let body = chunk.rest().get(HEADER..header.total());
         if body.is_none() && header.total() <= limits::HELD_MESSAGE {
@@ -138,12 +141,12 @@ impl Downstream<'_> {
         let Some((_, client)) = &mut self.client else {
             return;
         };
-        // It may have given the name to another statement since.
+        // The client may have given the name to another statement since.
         let named = client.names.get_mut(&asked.name);
         let Some(named) = named.filter(|named| named.number == asked.number) else {
             return;
         };
-        // What a statement of before is in this transaction, it may be no more behind that.
+        // A statement that was parsed before may be something else once this transaction is over.
         if self.server.link.changes.are_private() && !named.statement.private {
             return;
         }
@@ -184,7 +187,7 @@ impl Downstream<'_> {
         };
         let front = self.server.link.ledger.front();
         let name = match front {
-            // The client's own, which waits for ours.
+            // The client's own Describe, which waits for ours.
             Some(front) if front.effects().described.is_some() && front.swallow => {
                 described(client.inbox.held())
             }

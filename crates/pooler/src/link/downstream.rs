@@ -12,13 +12,11 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Part, Reply};
-use crate::limits;
 use crate::params::Params;
-use crate::peer::{Peering, login_pid};
+use crate::peering::{Peering, login_pid};
 use crate::server::{Ending, Server};
-use crate::standby;
 use crate::statement::SchemaId;
-use crate::{Seeded, Shared};
+use crate::{Seeded, Shared, limits, standby};
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
@@ -112,7 +110,7 @@ impl Downstream<'_> {
 
     /// Passes what is there of a message; the rest follows.
     pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
-        // Whoever is bound to the server by then gets nothing of what began before.
+        // A message that began without a client is nobody's, whoever is bound when the rest comes.
         let fate = if self.client.is_some() {
             fate
         } else {
@@ -157,7 +155,7 @@ impl Downstream<'_> {
             {
                 self.described(chunk, header)
             }
-            // Of a longer one nothing is learned: its client keeps the server.
+            // Nothing is learned from a longer message: its client keeps the server.
             tag::DATA_ROW
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
@@ -250,7 +248,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// A passing message has passed whole: it may have answered what is in front.
+    /// The last byte of a message has passed: it may have answered the entry in front.
     fn end(&mut self, tag: u8) -> Step {
         let Some(front) = self.server.link.ledger.front() else {
             return Ok(());
@@ -332,7 +330,7 @@ impl Downstream<'_> {
             Some((id, client)) => {
                 make(Peer::Client(*id), Some(client), self.server, self.out);
             }
-            // All that is owed to nobody is swallowed, so nothing is sent to this peer.
+            // Without a client every answer is swallowed, so nothing is sent to this peer.
             None => make(Peer::Server(self.id), None, self.server, self.out),
         }
     }
@@ -475,17 +473,18 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// A parameter has a new value, on the server and, if it was its client's doing, for that.
+    /// A parameter has a new value on the server. If the client has set it, the value is the client's,
+    /// too.
     fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
         let whole = front.is_none_or(|entry| entry.part == Part::Whole);
-        // What comes behind the last answer is the server's alone.
+        // A value that comes behind the client's last answer is the server's alone.
         let mut seen = !front.is_some_and(|entry| entry.swallow) && !self.is_nobodys();
         if let Some(position) = self.shared.tracked.position(name) {
             let params = self.server.params.with(position, value);
             self.server.set_params(self.shared.params.intern(params));
-            // What comes of a reset is told at its end.
+            // The client is told the values once the reset has ended.
             seen &= whole;
             if let (true, Some((_, client))) = (seen, &mut self.client)
                 && let Some(params) = &client.params
@@ -506,7 +505,8 @@ impl Downstream<'_> {
             }
         }
         if name == standby::NAME {
-            // Nobody's doing: whoever has the server is told, whatever else is kept from him.
+            // No client has set this: whoever has the server is told, even where other values are kept
+            // from the client.
             seen |= self.client.is_some();
             self.standby = Some(standby::read(value));
             self.server.tells_standby(self.standby);
@@ -550,8 +550,8 @@ impl Downstream<'_> {
         }
     }
 
-    /// Its client has got all it asked for, and is about to give it back: what comes now, in the
-    /// same chunk as the last of it, is not for that client.
+    /// The client has got all answers, and is about to give the server back. What follows in the same
+    /// chunk is not for this client.
     pub(super) fn is_nobodys(&self) -> bool {
         self.server.link.ledger.is_empty()
             && !self.kept

@@ -1,9 +1,10 @@
-//! Commands that do something to their client which the server can't do by itself: DEALLOCATE of
-//! names that only we know, RESET to values that the client logged in with and the server did not.
+//! Commands that concern what only Howdah knows. `DEALLOCATE a` names a statement that has another name
+//! on the server. `RESET DateStyle` goes back to a value that the client logged in with, and the server
+//! did not.
 //!
 //! The client's command runs as it is. Where it takes settings back, commands of ours behind it
 //! set those to the values of the client's login, in the same transaction, so that a rollback takes
-//! back both. What settings are in between nobody sees.
+//! back both. Nobody sees the settings in between.
 
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
@@ -27,16 +28,16 @@ const OURS: &[u8] = b"howdah_ours";
 #[derive(Debug)]
 pub(super) struct Tail {
     sql: Vec<u8>,
-    /// How many commands that is.
+    /// How many commands these are.
     count: u16,
     /// Where in the Query's text it belongs, and how many of the client's commands stand before.
     place: (usize, u8),
-    /// The client's command can't have company in its Query.
+    /// PostgreSQL takes the client's command only if it is alone in its Query (DISCARD ALL).
     apart: bool,
 }
 
 impl Upstream<'_> {
-    /// What a Query resets that the client had given a value at login.
+    /// The settings that a Query resets and that the client gave a value at login.
     pub(super) fn query_resets(
         &self,
         chunk: &Chunk<'_>,
@@ -70,7 +71,7 @@ impl Upstream<'_> {
         for one in among {
             let more = self.values_of_login(&one.resets);
             if !more.is_empty() {
-                // All behind the last of them: settings in between hardly anybody looks at.
+                // All of them go behind the last RESET: hardly anybody looks at settings in between.
                 place = (one.end, one.commands);
                 values.extend(more);
             }
@@ -178,12 +179,12 @@ impl Upstream<'_> {
     pub(super) fn take_effect(&mut self, portal: &Portal) -> Result<(Entry, Vec<Vec<u8>>), Flow> {
         let mut entry = Entry::forward(Reply::Execute);
         entry.alters = self.alters(&portal.statement.first);
-        // Texts that are parsed behind it may mean something else.
+        // Texts that are parsed behind this Execute may mean something else.
         entry.barrier =
             portal.statement.first.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;
         if let (Forgets::Name(name), true) = (&portal.statement.first.forgets, portal.void) {
             self.wait_for(name)?;
-            // It may be gone since it was bound: PostgreSQL says so.
+            // The statement may be gone since it was bound: PostgreSQL says so.
             let change = self.void_or_nothing(name);
             entry.effects_mut().name = Some(self.name_op(name.clone(), change));
         }

@@ -6,7 +6,7 @@
 pub struct End {
     /// What the client sends next waits for answers that are under way.
     stalled: bool,
-    /// One of its messages failed; all up to the next Sync are skipped. (That outlives the link.)
+    /// One of its messages failed; all up to the next Sync are skipped. (This outlives the link.)
     skips: bool,
 }
 

@@ -21,7 +21,8 @@ enum Telling {
     NothingYet,
     /// Nothing: a request of ours has failed, or there is nobody to tell.
     Ours,
-    /// Nothing: what we sent with the client's command has failed because that had, or as that will.
+    /// Nothing: what Howdah sent along with the client's command has failed. That command has failed as
+    /// well, or is about to.
     Echo,
     /// That its transaction has failed before.
     FailedBefore,
@@ -134,14 +135,14 @@ impl Downstream<'_> {
         }
     }
 
-    /// A COPY from the client has failed, if one is open. True if nobody can tell whether something
-    /// is answered yet that the client has sent in the middle of its COPY: that was not the reason of
-    /// the failure.
+    /// A COPY from the client has failed, if one is open. True if PostgreSQL may still answer a message
+    /// that the client sent in the middle of the COPY, and nobody can tell: the message was not what
+    /// made the COPY fail.
     fn fail_copy(&mut self, fields: Fields<'_>) -> bool {
         let copy = self.server.link.copy;
         if copy.eaten() > 0 || copy.is_broken() {
-            // PostgreSQL may have failed before it ate what has no place in a COPY, and would
-            // answer it yet: that answer must not meet another client.
+            // PostgreSQL may have failed before it read a message that has no place in a COPY, and may
+            // still answer that message: no other client may get the answer.
             self.server.must_close(Ending::CopyFailed);
         }
         self.server.link.copy.fail();
@@ -156,7 +157,7 @@ impl Downstream<'_> {
         changed || in_check
     }
 
-    /// The transaction has failed before, which PostgreSQL looks at first.
+    /// The transaction had failed already: PostgreSQL checks this first.
     fn failed_before(&self) -> bool {
         self.server.status == Status::Failed
     }

@@ -6,7 +6,6 @@ use howdah_wire::frame::{HEADER, Header, cstr};
 use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::write;
 
-use super::leave::Verdict;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
 use super::upstream::{Flow, Step, Upstream, Via, is_long_parse, whole};
@@ -14,6 +13,7 @@ use crate::effect::Kinds;
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
 use crate::limits;
+use crate::link::upstream::Verdict;
 use crate::statement::{self, Named, Statement};
 
 impl Upstream<'_> {
@@ -41,8 +41,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// A Parse that is not held whole. Without a name it passes through; what it names is PostgreSQL's
-    /// to say until the transaction ends.
+    /// A Parse that is too long to be held. Without a name the Parse passes through, and the unnamed
+    /// statement is PostgreSQL's alone until the transaction ends.
     fn parse_long(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let there = &chunk.rest()[HEADER..];
         let name = match cstr(there) {
@@ -61,7 +61,7 @@ impl Upstream<'_> {
         passes
     }
 
-    /// A Parse of the unnamed statement that is nobody's but its transaction's.
+    /// A Parse of the unnamed statement that belongs to the open transaction.
     fn pass_parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         self.settle_meaning()?;
         let verdict = self.note_parse(chunk, header)?;
@@ -79,13 +79,13 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Whether a text more can be remembered.
+    /// Whether there is room to remember one more text.
     fn has_room(&mut self, parse: &Parse<'_>) -> bool {
         let size = parse.definition.len();
         if !self.interner.has_room(size) {
             return false;
         }
-        // Only where there is much to be counted at all.
+        // Texts are counted only once there are many.
         let own = self.client.names.values().map(Named::size);
         parse.name.is_empty()
             || !self.interner.is_large()
@@ -94,7 +94,7 @@ impl Upstream<'_> {
 
     fn parse_renamed(&mut self, chunk: &mut Chunk<'_>, header: Header, parse: Parse<'_>) -> Step {
         if self.linked().link.ledger.has_barrier() {
-            // What its text means is known behind that only.
+            // What the text means is known only when those answers have come.
             return Err(self.stall());
         }
         self.settle_meaning()?;
@@ -130,7 +130,7 @@ impl Upstream<'_> {
         self.relay(chunk, header, Some(entry));
     }
 
-    /// What that changes: nothing if the same is parsed again.
+    /// What a Parse changes for its name: nothing if the name has the same statement already.
     fn define_unnamed(&mut self, statement: &Arc<Statement>) -> Option<Box<NameOp>> {
         let same = self
             .client
@@ -257,7 +257,7 @@ impl Upstream<'_> {
                 let effects = with_values.as_ref().unwrap_or(effects);
                 self.await_leave(effects)?;
                 self.may_ask_numbers(effects);
-                // Before anything else of its group is sent.
+                // The question must come before anything else of the group is sent.
                 self.show_channels(effects)?;
             }
         }

@@ -5,21 +5,12 @@ use howdah_wire::frame::Header;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use super::upstream::{Flow, Upstream};
 use crate::effect::{Effects, Kinds};
 use crate::inbox::Chunk;
 use crate::ledger::{Change, Entry, Refusal, Reply};
+use crate::link::upstream::{Flow, Upstream, Verdict};
 use crate::session::{Leave, Tracking};
 use crate::statement::UNKNOWN;
-
-/// Whether a text may run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// It may.
-    Runs,
-    /// It would keep a server, and too many do.
-    Refused,
-}
 
 impl Upstream<'_> {
     /// Whether a text may run that the server has not been sent yet.
@@ -38,7 +29,7 @@ impl Upstream<'_> {
         }
         let link = &self.linked().link;
         if leave == Some(Leave::Asked) || link.is_owed() && !link.group_open() {
-            // Whether it is in a transaction is known behind that.
+            // Whether the client is in a transaction is known when those answers have come.
             return Err(self.stall());
         }
         Err(Flow::NeedLeave { waits: false })
@@ -71,10 +62,10 @@ impl Upstream<'_> {
         self.limits_pins && self.tracking == Tracking::Keeps && keeps()
     }
 
-    /// Nothing was sent, no transaction is open, and nothing keeps its server, so that can be given
-    /// back. (A client that keeps it may yet wait to be told whether it may.)
+    /// The client can give its server back: nothing was sent, no transaction is open, and nothing
+    /// keeps the server. (A client that keeps its server may still wait for leave to do so.)
     fn rests(&self) -> bool {
-        // What is to be asked of its session can be asked of this server only.
+        // Only this server can answer questions about the client's session.
         let session = self.client.session.as_ref();
         let asks = session.is_some_and(|session| !session.pending.is_empty());
         if self.client.is_pinned() || asks {
@@ -92,7 +83,7 @@ impl Upstream<'_> {
         self.refuse(chunk, header, entry, Refusal::Pins);
     }
 
-    /// Likewise, for any reason.
+    /// PostgreSQL refuses something else in the place of a Query or Parse, for any reason.
     pub(super) fn refuse(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -102,7 +93,7 @@ impl Upstream<'_> {
     ) {
         let to = self.to();
         if let Some(forgets) = entry.takes_name() {
-            // One entry carries one change: this goes with an entry that is there for it.
+            // An entry carries one change: the name that is taken away goes with a Close of its own.
             let mut close = Entry::swallow(Reply::Close);
             close.effects_mut().name = Some(forgets);
             self.out

@@ -18,80 +18,17 @@ use crate::effect::first::{Alters, Setting};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::limits;
+use crate::link::Parsed;
 use crate::params::Params;
 use crate::pooler::Pooler;
-use crate::server::{Server, State};
+use crate::server::Server;
+use crate::server::state::State;
 use crate::statement::{Constants, Statement, server_name};
-
-/// What a server's transaction has changed for texts that are parsed in it.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// What is parsed belongs to the transaction.
-    private: bool,
-    /// It has changed the schema.
-    schema: bool,
-    /// The last command that ended it, or a part of it, was a ROLLBACK.
-    undone: bool,
-    /// Settings that PostgreSQL reports have become others in it.
-    settings: bool,
-    /// Settings may be others since an Execute, which PostgreSQL tells at the end of its group.
-    unsettled: bool,
-    /// Temporary tables and the like that its client has made, and whether they go at its end.
-    temporary: Vec<(Box<[u8]>, bool)>,
-    /// What was parsed in it.
-    parsed: Vec<Parsed>,
-    /// The unnamed statement was parsed in it.
-    unnamed: bool,
-    /// It is over: what was parsed in it must go.
-    over: bool,
-    /// A part of it was undone: statements of before that were parsed in it must go.
-    partly_over: bool,
-    /// More has been parsed than is kept for a client that keeps its server.
-    crowded: bool,
-}
-
-/// A statement that is something else outside of the transaction.
-#[derive(Clone, Copy, Debug)]
-struct Parsed {
-    key: u128,
-    /// It was named before, and parsed late.
-    late: bool,
-    /// It lasts as long as its client keeps the server: a temporary table may stand in the place of
-    /// another there.
-    lasts: bool,
-}
-
-impl Changes {
-    /// Nothing is left of it that may stay on a server.
-    pub fn left_nothing(&self) -> bool {
-        self.parsed.is_empty() && !self.unnamed
-    }
-
-    /// What is parsed belongs to the transaction.
-    pub fn are_private(&self) -> bool {
-        self.private
-    }
-
-    /// PostgreSQL has told what settings are.
-    pub fn are_settled(&self) -> bool {
-        !self.unsettled
-    }
-
-    /// What its client has made for itself is not the next one's.
-    pub(super) fn client_leaves(&mut self) {
-        self.temporary.clear();
-    }
-
-    /// The end of the transaction, or of a part of it, changes what texts mean.
-    pub fn end_matters(&self) -> bool {
-        self.private || self.settings || self.unsettled
-    }
-}
 
 /// What is parsed.
 impl Upstream<'_> {
-    /// What a Query begins with that alters what PostgreSQL does not tell of by its tag, or at the end
-    /// of the Query.
+    /// What a Query alters by its first command, as far as neither the command's tag nor the end of the
+    /// Query tells.
     pub(super) fn query_alters(&mut self, first: Option<&First>) -> Alters {
         let Some(first) = first.filter(|_| self.renames) else {
             return Alters::Nothing;
@@ -133,7 +70,7 @@ impl Upstream<'_> {
         let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
         let mut parsed: Vec<Parsed> = all.extract_if(.., goes).collect();
         if crowded {
-            // The oldest half. What of it is used again is parsed again.
+            // The oldest half goes. A statement that is used again is parsed again.
             let many = all.len().saturating_sub(limits::LASTING_STATEMENTS / 2);
             parsed.extend(all.drain(..many));
         }
@@ -148,7 +85,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What a text is that is parsed now.
+    /// The statement that a text becomes when it is parsed now.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
         let (schema, meaning) = (self.schema, self.client.meaning);
         let temporary = self.client.has_temporary();
@@ -182,7 +119,7 @@ impl Upstream<'_> {
         changes.unnamed = changes.private || statement.private && !temporary;
     }
 
-    /// The unnamed statement is about to be parsed, and is nobody's behind the transaction.
+    /// The unnamed statement is about to be parsed, and ends with the transaction.
     pub(super) fn parses_unnamed_once(&mut self) {
         self.linked().link.changes.unnamed = true;
     }
@@ -203,7 +140,7 @@ impl Upstream<'_> {
 }
 
 impl Upstream<'_> {
-    /// A text makes something temporary, or changes or drops something: that may be temporary as well.
+    /// A text makes something temporary. Or it changes or drops something, which may be temporary.
     fn makes_or_drops(&mut self, first: &First) -> Alters {
         let Some(object) = &first.object else {
             return first.alters;
@@ -257,7 +194,7 @@ impl Downstream<'_> {
             }
             b"COMMIT" | b"PREPARE TRANSACTION" => {
                 changes.undone = false;
-                // Whatever comes behind it before the server is idle.
+                // This holds for all commands until the server is idle.
                 if std::mem::take(&mut changes.schema) {
                     self.shared.statements.schema_changed(self.schema);
                 }
@@ -271,7 +208,8 @@ impl Downstream<'_> {
         self.server.link.changes.settings = true;
     }
 
-    /// PostgreSQL has told all. At the end of a transaction others see what it has changed.
+    /// ReadyForQuery: PostgreSQL has reported all settings. At the end of a transaction other sessions
+    /// see what it has changed.
     pub(super) fn changes_are_told(&mut self, status: Status) {
         let changes = &mut self.server.link.changes;
         changes.unsettled = false;
@@ -291,7 +229,7 @@ impl Downstream<'_> {
 }
 
 impl Pooler {
-    /// Closes what a server has parsed that nobody may find there. True if that takes a while.
+    /// Closes statements of a server that no client may find there. True if answers are awaited.
     pub(crate) fn close_transient(&mut self, id: ServerId, out: &mut Out) -> bool {
         let server = self.servers.at_mut(id);
         let changes = std::mem::take(&mut server.link.changes);
@@ -314,7 +252,7 @@ impl Pooler {
     }
 }
 
-/// Takes a statement away from a server that is nobody's.
+/// Closes a statement on a server that no client has.
 fn close_for_us(id: ServerId, server: &mut Server, key: u128, out: &mut Out) {
     server.set.remove(key);
     server.link.ledger.push(Entry::swallow(Reply::Close), true);

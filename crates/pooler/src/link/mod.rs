@@ -10,6 +10,7 @@
 //! `Linked` until the release rule holds (see [`release`]).
 
 pub mod assign;
+pub mod bind;
 pub mod changed;
 pub mod copy;
 pub mod downstream;
@@ -17,6 +18,7 @@ pub mod effects;
 pub mod end;
 mod error;
 pub mod extended;
+pub mod known;
 pub mod leave;
 pub mod meaning;
 pub mod portal;
@@ -27,6 +29,7 @@ pub mod traffic;
 pub mod upstream;
 mod watch;
 
+pub(crate) use bind::{bind, bind_held, part};
 pub use copy::Copy;
 pub use end::End;
 
@@ -35,21 +38,17 @@ use std::sync::Arc;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use meaning::Changes;
-use portal::{Bound, Portal};
-
-use crate::client::Client;
-use crate::event::{ClientId, Out, Peer, ServerId, Time};
+use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
-use crate::queries::Watched;
-use crate::server::Server;
+use crate::queries::watched::Watched;
 use crate::statement::Statement;
+use portal::{Bound, Portal};
 
 /// A link: what stands between one client and the server that it has, and what is left of that until
 /// the server is at rest.
 ///
-/// It is kept in the server's slot, as a link has one server: from the server it is there, from the
-/// client one step away. Who the client is says the server's [`crate::server::State`].
+/// A link has one server, and is kept in the slot of that server: so it takes one step from the client
+/// to the link, and none from the server. The server's [`crate::server::State`] names the client.
 #[derive(Debug, Default)]
 pub struct Link {
     /// What PostgreSQL will answer, in order, and what of it the client sees.
@@ -58,7 +57,7 @@ pub struct Link {
     copy: Copy,
     /// Portals that do something to their client when they are executed.
     portals: Vec<Portal>,
-    /// How many of those there ever were.
+    /// How many portals of that kind there were since the link began.
     portals_bound: u64,
     /// What was bound last, if its client may learn from its description what the statement is.
     bound: Option<Bound>,
@@ -68,34 +67,11 @@ pub struct Link {
     answering: bool,
     /// Something else than BEGIN or SET was sent since the server was last idle.
     worked: bool,
-    /// For how long its client waited for it, in nanoseconds, until a query that is watched has that.
+    /// For how long the client waited for this server, in nanoseconds; 0 once a watched query has taken
+    /// the figure over.
     pub(crate) waited: u64,
     /// Texts of queries, where somebody wants to know of those.
-    watch: Option<Box<watch::Watch>>,
-}
-
-/// A client gets a server: both sides know each other, and the client's messages go.
-pub(crate) fn bind(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.bind_to(server.0);
-    server.1.bind_to(client.0);
-}
-
-/// Likewise, but the client's messages are held until something of ours is answered.
-pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut Server)) {
-    client.1.bind_held_to(server.0);
-    server.1.bind_held_to(client.0);
-}
-
-/// A link ends: the client rests, and the server is left with what it owes.
-#[inline]
-pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
-    server.end_inquiry();
-    // Behind a round, and only there, all is heard that it has notified.
-    let over = !client.is_hushed() && !client.leaving && !server.link.is_owed();
-    server.serves(client.listens() && over);
-    client.rests(now);
-    server.comes_free(now);
-    server.link.ends();
+    watch: Option<Box<known::Watch>>,
 }
 
 impl Link {
@@ -114,7 +90,7 @@ impl Link {
         self.ledger.group_open()
     }
 
-    /// Nothing that was sent has begun a transaction that is not over for sure.
+    /// Every transaction that was begun is over for sure.
     pub(crate) fn rests(&self) -> bool {
         !self.ledger.owes_ready() && !self.ledger.group_works()
     }
@@ -183,7 +159,7 @@ impl Link {
         self.bound.take_if(its)
     }
 
-    /// Likewise, if its statement does something to its client when it is executed.
+    /// A portal is bound whose statement does something to its client when it is executed.
     fn binds_portal(&mut self, name: &[u8], effect: Option<Arc<Statement>>, void: bool) {
         self.portals.retain(|portal| *portal.name != *name);
         if let Some(statement) = effect {
@@ -276,8 +252,74 @@ impl Link {
 
 /// What a client leaves behind.
 pub(crate) struct Left {
-    /// Whether PostgreSQL ate what its COPY seemed to, or answers it yet, is not known.
+    /// Nobody knows whether PostgreSQL has dropped what was sent in the middle of a COPY, or will
+    /// answer it.
     pub is_doubtful: bool,
     /// Something runs.
     pub runs: bool,
+}
+
+/// What a server's transaction has changed for texts that are parsed in it.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// What is parsed belongs to the transaction.
+    private: bool,
+    /// It has changed the schema.
+    schema: bool,
+    /// The last command that ended it, or a part of it, was a ROLLBACK.
+    undone: bool,
+    /// Settings that PostgreSQL reports have become others in it.
+    settings: bool,
+    /// Settings may be others since an Execute, which PostgreSQL tells at the end of its group.
+    unsettled: bool,
+    /// Temporary tables and the like that its client has made, and whether they go at its end.
+    temporary: Vec<(Box<[u8]>, bool)>,
+    /// What was parsed in it.
+    parsed: Vec<Parsed>,
+    /// The unnamed statement was parsed in it.
+    unnamed: bool,
+    /// It is over: what was parsed in it must go.
+    over: bool,
+    /// A part of it was undone: statements of before that were parsed in it must go.
+    partly_over: bool,
+    /// More has been parsed than is kept for a client that keeps its server.
+    crowded: bool,
+}
+
+/// A statement that is something else outside of the transaction.
+#[derive(Clone, Copy, Debug)]
+struct Parsed {
+    key: u128,
+    /// The client named it before the transaction; this server has parsed it in the transaction.
+    late: bool,
+    /// It lasts as long as its client keeps the server. On this server its text may name a temporary
+    /// table of the client, and elsewhere a permanent one.
+    lasts: bool,
+}
+
+impl Changes {
+    /// Nothing is left of it that may stay on a server.
+    pub fn left_nothing(&self) -> bool {
+        self.parsed.is_empty() && !self.unnamed
+    }
+
+    /// What is parsed belongs to the transaction.
+    pub fn are_private(&self) -> bool {
+        self.private
+    }
+
+    /// PostgreSQL has told what settings are.
+    pub fn are_settled(&self) -> bool {
+        !self.unsettled
+    }
+
+    /// The client leaves: its temporary tables are not the next client's.
+    pub(super) fn client_leaves(&mut self) {
+        self.temporary.clear();
+    }
+
+    /// The end of the transaction, or of a part of it, changes what texts mean.
+    pub fn end_matters(&self) -> bool {
+        self.private || self.settings || self.unsettled
+    }
 }

@@ -14,7 +14,8 @@ use crate::effect::first::Forgets;
 use crate::event::{Out, Peer};
 use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Part, Refusal, Reply, SetOp};
 use crate::params::{self, Params};
-use crate::server::{Server, Unnamed};
+use crate::server::Server;
+use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Held, Interner, Named, SchemaId, Statement, server_name};
 
 /// What a `DEALLOCATE name` is bound to: as in a Parse.
@@ -57,7 +58,7 @@ impl Upstream<'_> {
         self.find(name).map(|named| named.statement)
     }
 
-    /// Likewise, and the name's number.
+    /// What a name means here, as above, and the number of the name.
     fn find(&mut self, name: &[u8]) -> Option<Named> {
         match self.linked().link.ledger.pending(name) {
             Some(NameOp {
@@ -84,8 +85,8 @@ impl Upstream<'_> {
         self.wait_for(name)?;
         self.settle_meaning()?;
         let Some(named) = self.find(name) else {
-            // PostgreSQL says that it does not exist, unless it is SQL's PREPARE that made it. A
-            // name that could be one of ours is replaced by one that is not.
+            // PostgreSQL says that the statement does not exist, unless SQL's PREPARE made it. A name
+            // that could be one of ours is replaced by another.
             let ours = statement::is_ours(name);
             return Ok(Found {
                 name: ours.then_some(ServerName::Unknown),
@@ -125,8 +126,8 @@ impl Upstream<'_> {
         Ok(statement.filter(|statement| self.may_be_parsed_late(statement)))
     }
 
-    /// Gives a statement its client's name on the server, for one Query. What PostgreSQL says against
-    /// that it says again to the Query.
+    /// Gives a statement its client's name on the server, for one Query. If PostgreSQL refuses that, it
+    /// refuses the Query for the same reason.
     pub(super) fn name_for_sql(&mut self, name: &[u8], statement: &Statement) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -139,7 +140,7 @@ impl Upstream<'_> {
         self.push(Entry::swallow(Reply::Sync));
     }
 
-    /// Takes that name away behind it.
+    /// Takes a client's name of a statement away from the server, behind the Query that needed it.
     pub(super) fn unname_for_sql(&mut self, name: &[u8]) {
         let to = self.to();
         self.out.send_with(to, |buf| {
@@ -179,7 +180,8 @@ impl Upstream<'_> {
         let server = self.linked();
         let group = server.link.ledger.group();
         let theirs = match server.link.ledger.unnamed() {
-            // It may be skipped: what is there after that group is known only then.
+            // PostgreSQL may skip the Parse that is on its way. When its group is over, it is known
+            // what the unnamed statement is.
             Some(op) if op.group != group => return Err(self.stall()),
             Some(op) => Unnamed::Known(op.statement.clone()),
             None => server.unnamed().clone(),
@@ -218,9 +220,9 @@ impl Upstream<'_> {
         Ok(Found::of_unnamed(client))
     }
 
-    /// Makes sure that the server has a statement. None if it lacks it and would read its constants
-    /// otherwise than they were read at its client's Parse, and the settings of then (`under`) are not
-    /// known.
+    /// Makes sure that the server has a statement. `None` if the statement can't be parsed there: under
+    /// the settings of now its constants would mean something else than at its client's Parse
+    /// (`'01/02/2020'::date` behind `SET DateStyle`), and the settings of then (`under`) are not known.
     pub(super) fn ensure(
         &mut self,
         statement: &Arc<Statement>,
@@ -240,7 +242,7 @@ impl Upstream<'_> {
                 meaning.constants = constants;
                 before = Some(under);
             }
-            // Under another search path PostgreSQL would look for its names again.
+            // Under another search path PostgreSQL would look up the names in the text again.
             if !statement.private && !self.interner.is_of(statement, schema, meaning) {
                 let late = self.interner.intern(schema, meaning, &statement.definition);
                 let (key, held) = self.linked().set.find(&late);
@@ -422,7 +424,7 @@ fn take_effect(effects: Effects, client: Option<&mut Client>, server: &mut Serve
     }
     match effects.set.as_deref() {
         Some(&SetOp { key, add: true }) => server.set.confirm(key),
-        // The same statement may be coming again behind it.
+        // A later message of the group may parse the same statement again.
         Some(&SetOp { key, add: false }) if !server.link.ledger.adds(key) => server.set.remove(key),
         _ => {}
     }
@@ -434,14 +436,14 @@ pub fn failed(client: Option<&mut Client>, server: &mut Server) {
     let front = server.link.ledger.front();
     let dropped_unnamed = front.is_some_and(|entry| entry.unnamed);
     if front.is_some_and(|entry| entry.effects().unnamed.is_some() && entry.reply == Reply::Parse) {
-        // PostgreSQL dropped the old one before it failed at the new one.
+        // PostgreSQL dropped the old unnamed statement before it failed at the new one.
         server.set_unnamed(None);
     }
     let mut not_taken = Vec::new();
     while let Some(entry) = server.link.ledger.pop_failed() {
         if let Some(op) = &entry.effects().set {
-            // What was to be taken away is still there, even if it was to come again behind that.
-            // What else was to be added is not.
+            // A statement that was to be closed is still there, even if it was to be parsed again
+            // later in the group. A statement that was only to be parsed is not there.
             if !op.add {
                 not_taken.push(op.key);
             }
@@ -525,7 +527,7 @@ pub fn concerned(
             }
         }
     };
-    // A DEALLOCATE of a name was bound to another statement.
+    // A portal of `DEALLOCATE name` was bound to another statement in its place.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
     let late = match replaced {
@@ -558,7 +560,7 @@ pub struct Found {
     pub named: u64,
     /// Its key on the server; 0 for none.
     pub key: u128,
-    /// Its client was told what it is.
+    /// The client has had the statement described.
     pub told: bool,
 }
 
@@ -598,7 +600,7 @@ pub enum ServerName {
     Of([u8; 39]),
     /// A name no statement ever has.
     Unknown,
-    /// Likewise, for a statement that can't be used there.
+    /// A name no statement ever has, in the place of a statement that can't be used there.
     Refused(Refusal),
 }
 

@@ -110,7 +110,7 @@ impl Pooler {
         }
         let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
-        super::part(client, server, now);
+        crate::link::bind::part(client, server, now);
         let paused = client.valve.is_paused();
         let server_paused = server.valve.is_paused();
         if self.pools.at(server.pool).terms.client_idle_timeout > 0 {
@@ -120,7 +120,7 @@ impl Pooler {
             self.unpause_server(server_id, out);
         }
         if paused {
-            // If it was the server's congestion that kept it, it does no more.
+            // The client may not have been read from because of this server's full send queue.
             self.unpause_client(client_id, out);
         }
     }

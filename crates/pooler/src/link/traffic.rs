@@ -6,19 +6,18 @@ use howdah_wire::frame::header;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
-use crate::client;
 use crate::config::PoolMode;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
-use crate::limits;
 use crate::listen::Hush;
 use crate::mail::Mail;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
-use crate::queries::Watching;
 use crate::queries::tally::Ended;
+use crate::queries::watched::Watching;
 use crate::server::{self, Server};
+use crate::{client, limits};
 
 /// What became of a chunk.
 enum After {
@@ -54,8 +53,8 @@ impl Pooler {
                 }
                 self.settle_client(id, out);
             }
-            // Who is not let in yet has a password to say at most, and is listened to all the time,
-            // so that its end is heard of.
+            // A client that is not logged in sends a password at most. It is always read from, so that
+            // its hang-up is noticed.
             client::State::Welcome | client::State::Lookup
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
@@ -77,7 +76,7 @@ impl Pooler {
                 }
                 client.inbox.hold(bytes);
             }
-            // What comes before the session stands is the daemon's.
+            // Bytes that come before the TLS session is there belong to the daemon.
             client::State::Handshake
             | client::State::Canceller
             | client::State::Successor
@@ -148,8 +147,8 @@ impl Pooler {
         }
     }
 
-    /// Whether a client without a server begins with a message that is short, all there, and for a
-    /// server: then there is nothing to be found out without one.
+    /// Whether what a client without a server has sent begins with a short, whole message that only a
+    /// server can answer: then the client needs a server, without a further look.
     fn needs_server(&self, id: ClientId, chunk: &Chunk<'_>) -> bool {
         let client = self.clients.at(id);
         let globals = &self.config.globals;
@@ -269,7 +268,7 @@ impl Pooler {
 
     #[inline(never)] // Registers are saved once for what is worked through, not for what follows.
     fn downstream(&mut self, id: ServerId, chunk: &mut Chunk<'_>, out: &mut Out) {
-        // On its way to a successor, what it says is still for its client.
+        // The server is on its way to a successor: what it says is still for its client.
         let session = self.session_of(id).map(|(client, _)| client);
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
@@ -385,7 +384,7 @@ impl Pooler {
                 if entry.leaving {
                     self.leave_when_answered(client, out);
                 } else if stalled {
-                    // Bound still, or again in need of a server.
+                    // The client is still bound, or needs a server again.
                     self.resume(client, out);
                 }
             }

@@ -7,7 +7,6 @@ use howdah_wire::frame::{HEADER, Header, header};
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
-use super::leave::Verdict;
 use crate::client::Client;
 use crate::effect::first::{self, First, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -17,8 +16,9 @@ use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
 use crate::listen::Name;
 use crate::params::Tracked;
-use crate::queries::Watching;
-use crate::server::{Server, Unnamed};
+use crate::queries::watched::Watching;
+use crate::server::Server;
+use crate::server::state::Unnamed;
 use crate::statement::{self, Constants, Interner, Named, SchemaId, Statement};
 
 /// Why working through a client's bytes ended.
@@ -36,7 +36,7 @@ pub enum Flow {
     NeedServer,
     /// What comes next would keep its server for its client, which needs leave.
     NeedLeave {
-        /// It waits without a server. Else it is told at once.
+        /// The client gives its server back and waits. Else it is told at once.
         waits: bool,
     },
     /// What comes next listens to these channels, which must be heard before.
@@ -191,7 +191,7 @@ impl Upstream<'_> {
         if self.linked().link.ledger.len() >= limits::OWED {
             return Err(self.stall());
         }
-        // Its ReadyForQuery is kept back: nothing may stand behind that.
+        // The ReadyForQuery of a listening client is kept back: no further answer may stand behind it.
         let waits = self.client.listens() && (needs_server(tag) || begins_or_ends(tag));
         if waits && self.linked().link.ledger.owes_ready() {
             return Err(self.stall());
@@ -239,7 +239,7 @@ impl Upstream<'_> {
             .as_ref()
             .is_some_and(|(_, s)| s.link.copy.eaten() > 0);
         if eaten && !begets_nothing {
-            // Unless it failed in a COPY before it ate the Sync there.
+            // But PostgreSQL answers a Sync in a COPY that had failed before.
             return Err(Flow::Broken(Fault::CopyUnclear));
         }
         self.drop(chunk, header);
@@ -308,8 +308,8 @@ impl Upstream<'_> {
                 self.client.end.stalls();
                 return Err(Flow::Stalled);
             }
-            // PostgreSQL takes it for an error in the COPY. It eats this one message; what comes
-            // behind waits until the error has come.
+            // PostgreSQL fails the COPY at this message and drops it. What the client sends behind the
+            // message waits until the error has come.
             _ => copy.break_off(),
         }
         self.relay(chunk, header, None);
@@ -429,7 +429,8 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// What a DEALLOCATE of a name does to it, and `howdah_void` such that one of that says it.
+    /// What `DEALLOCATE a` does to the name, and a statement of `howdah_void` whose DEALLOCATE gets the
+    /// same answer.
     pub(super) fn void_or_nothing(&mut self, name: &[u8]) -> Change {
         if self.lookup(name).is_some() {
             self.make_void();
@@ -586,4 +587,13 @@ pub(super) fn is_long_parse(front: &[u8], header: Header) -> bool {
 
 fn unknown(tag: u8) -> Flow {
     Flow::Broken(Fault::ClientBytes(WireError::Tag(tag)))
+}
+
+/// Whether a text may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It may.
+    Runs,
+    /// It would keep a server, and too many do.
+    Refused,
 }

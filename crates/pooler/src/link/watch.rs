@@ -3,76 +3,22 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use howdah_wire::frame::{HEADER, Header, cstr};
 use howdah_wire::frontend::{Bind, BindNames};
 
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::queries::Watched;
+use crate::link::known::{Bound, Sql, Text};
 use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
+use crate::queries::watched::Watched;
 use crate::statement::Statement;
 
 /// How many names of statements are kept where those are not shared.
 const NAMES_MAX: usize = 256;
 
-/// What is known of texts on a link.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// What was bound last.
-    bound: Option<Bound>,
-    /// The unnamed statement's text, where statements are not shared.
-    unnamed: Option<Text>,
-    /// Likewise those of names.
-    named: HashMap<Box<[u8]>, Text, foldhash::quality::FixedState>,
-}
-
-/// A text without its constants, and as it was sent.
-#[derive(Clone, Debug)]
-struct Text {
-    query: Arc<QueryText>,
-    sql: Sql,
-}
-
-/// A text as it was sent.
-#[derive(Clone, Debug)]
-enum Sql {
-    Of(Arc<Statement>),
-    /// Its front: kept only if traces or values are wanted.
-    Front(Arc<[u8]>),
-    Unknown,
-}
-
-impl Sql {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Sql::Of(statement) => statement.front(READ_MAX),
-            Sql::Front(front) => front,
-            Sql::Unknown => b"",
-        }
-    }
-}
-
 /// What goes with an entry that runs a query, if somebody wants to know of that.
 type Query = Option<Box<Watched>>;
-
-/// A portal.
-#[derive(Debug)]
-struct Bound {
-    portal: Box<[u8]>,
-    text: Text,
-    values: Option<Box<str>>,
-}
-
-impl Watch {
-    /// The client has gone.
-    pub(super) fn clear(&mut self) {
-        self.bound = None;
-        self.unnamed = None;
-        self.named.clear();
-    }
-}
 
 impl Upstream<'_> {
     /// Waits for as much of a Query as is read of its text.
@@ -134,7 +80,7 @@ impl Upstream<'_> {
         Ok(())
     }
 
-    /// Likewise a Bind.
+    /// A Bind is about to be passed on as it is.
     pub(super) fn watch_bind_as_is(
         &mut self,
         chunk: &Chunk<'_>,
@@ -216,7 +162,7 @@ impl Upstream<'_> {
         Some(self::shown(shown.as_bytes()))
     }
 
-    /// Likewise an Execute.
+    /// An Execute is about to be sent: what goes with its entry, if somebody wants to know of it.
     pub(super) fn watch_execute(
         &mut self,
         chunk: &Chunk<'_>,

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Name, Notification};
-use crate::effect;
-use crate::limits;
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
+use crate::{effect, limits};
 
 /// Why nothing is sent to a client, and nothing of it is worked through, for the listener has to
 /// answer first.

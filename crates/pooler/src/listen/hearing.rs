@@ -11,8 +11,6 @@ use super::listener::quote;
 use super::{
     Channels, Demand, FromListener, Heard, Hush, Name, Notification, Refused, ToListener, Wish,
 };
-use crate::Shared;
-use crate::client;
 use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
@@ -22,9 +20,10 @@ use crate::link::upstream::{Flow, Upstream, Via};
 use crate::mail::Mail;
 use crate::next::Next;
 use crate::params::Params;
-use crate::peer::login_pid;
-use crate::pool::PoolKey;
+use crate::peering::login_pid;
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
+use crate::{Shared, client};
 
 /// What the listener has to do before a text runs.
 impl Upstream<'_> {

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use hashbrown::HashMap;
 
 use super::change::{Change, MARK};
-use super::{Hearer, Name, Refused};
-use crate::Seeded;
-use crate::event::{Address, ServerId, Time};
-use crate::limits;
+use crate::event::{ServerId, Time};
+use crate::listen::{Demand, Hearer, Name, Refused};
+use crate::{Seeded, limits};
 
 /// A listening connection: who hears which channel, and its rounds.
 #[derive(Debug)]
@@ -46,15 +45,6 @@ struct Wait {
     hearer: Hearer,
     wants: Vec<Name>,
     demand: Demand,
-}
-
-/// What a listening connection has to be, to be of use to a client.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Demand {
-    /// Where the client's server is.
-    pub place: Option<Address>,
-    /// The client's encoding.
-    pub encoding: Option<Box<[u8]>>,
 }
 
 #[derive(Debug, Default)]

@@ -34,13 +34,13 @@ mod operator;
 mod tests;
 
 pub use channels::{Channels, Heard, Hush};
-pub use listener::{Demand, Listener, Told};
+pub use listener::{Listener, Told};
 
 use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
-use crate::event::{ClientId, WorkerId};
-use crate::pool::PoolKey;
+use crate::event::{Address, ClientId, WorkerId};
+use crate::pool::key::PoolKey;
 
 /// The name of a channel.
 pub type Name = Box<[u8]>;
@@ -130,4 +130,13 @@ pub enum Refused {
     Unfit,
     /// There are too many channels.
     TooMany,
+}
+
+/// What a listening connection has to be, to be of use to a client.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Demand {
+    /// Where the client's server is.
+    pub place: Option<Address>,
+    /// The client's encoding.
+    pub encoding: Option<Box<[u8]>>,
 }

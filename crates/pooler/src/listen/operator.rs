@@ -18,9 +18,9 @@ use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
 use crate::limits;
 use crate::mail::Mail;
 use crate::note::Level;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::State;
+use crate::server::state::State;
 
 /// How long clients wait for the listener's login before they listen on servers of their own, in
 /// nanoseconds.

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::memory::{Point, quantile};
-use super::sight::{PoolSight, Sight};
+use super::sight::{Point, PoolSight, Sight, quantile};
 use crate::queries::tally::Line;
 
 /// All that the page shows.

@@ -14,7 +14,7 @@ mod table;
 mod tests;
 
 pub use json::page;
-pub use memory::{Memory, Point};
+pub use memory::Memory;
 pub use readiness::readiness;
-pub use sight::{Levels, PoolSight, Process, Sight, WorkerSight};
+pub use sight::{Levels, Point, PoolSight, Process, Sight, WorkerSight};
 pub use table::{Format, metrics_page, text};

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::memory::Point;
 use crate::client::Client;
 use crate::config::PoolMode;
-use crate::console::gather::{Holdings, PoolShare, QUERIES_MAX, States};
-use crate::console::lines::{Holder, Waiter};
-use crate::pool::{Pool, PoolKey, Reason};
+use crate::console::holdings::{Holder, Holdings, PoolShare, QUERIES_MAX, States, Waiter};
+use crate::pool::key::PoolKey;
+use crate::pool::{Pool, Reason};
 use crate::queries::tally::{Told, merged};
 use crate::server::Server;
 use crate::stats::Stats;
-use crate::times::Times;
+use crate::times::{BOUNDS, Histogram, Times};
 use crate::tls::TlsTold;
 
 /// What the process tells of itself.
@@ -44,7 +43,7 @@ pub struct Process {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Levels {
     counts: [u64; Levels::BOUNDS.len() + 1],
-    sum: u64,
+    pub(super) sum: u64,
 }
 
 impl Levels {
@@ -297,4 +296,101 @@ impl Sight {
         }
         sight
     }
+}
+
+/// What happened in a second, and how it stood at its end.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Point {
+    /// Seconds since 1970.
+    pub at: f64,
+    /// Transactions that ended.
+    pub transactions: u64,
+    /// Queries that ended.
+    pub queries: u64,
+    /// Clients that are neither waiting nor consoles.
+    pub active: u32,
+    /// Clients that wait.
+    pub waiting: u32,
+    /// Servers that execute something.
+    pub working: u32,
+    /// Servers.
+    pub servers: u32,
+    /// Half of the queries took less, in seconds. As exact as the buckets: within a factor of two.
+    pub query_p50: f64,
+    /// 99 of 100 queries took less.
+    pub query_p99: f64,
+    /// 99 of 100 transactions took less.
+    pub transaction_p99: f64,
+    /// 99 of 100 transactions waited less for their server.
+    pub wait_p99: f64,
+}
+
+impl Point {
+    pub(super) fn between(before: &(Stats, Times), now: &(Stats, Times)) -> Point {
+        let count = |now: u64, before: u64| now.saturating_sub(before);
+        let assigned = count(now.0.server_assignments, before.0.server_assignments);
+        let waits = difference(&now.1.wait, &before.1.wait);
+        let mut wait_counts = waits;
+        let waited: u64 = waits.iter().sum();
+        // Who found a server at once has waited for nothing.
+        wait_counts[0] += assigned.saturating_sub(waited);
+        let wait_p99 = if waited * 100 <= assigned {
+            0.0
+        } else {
+            quantile(&wait_counts, 0.99)
+        };
+        let queries = difference(&now.1.query, &before.1.query);
+        Point {
+            transactions: count(now.0.transactions, before.0.transactions),
+            queries: count(now.0.queries, before.0.queries),
+            query_p50: quantile(&queries, 0.5),
+            query_p99: quantile(&queries, 0.99),
+            transaction_p99: quantile(&difference(&now.1.transaction, &before.1.transaction), 0.99),
+            wait_p99,
+            ..Point::default()
+        }
+    }
+
+    pub(super) fn forget_work(&mut self) {
+        *self = Point {
+            at: self.at,
+            active: self.active,
+            waiting: self.waiting,
+            working: self.working,
+            servers: self.servers,
+            ..Point::default()
+        };
+    }
+}
+
+fn difference(now: &Histogram, before: &Histogram) -> [u64; BOUNDS + 1] {
+    let mut counts = *now.counts();
+    for (count, before) in counts.iter_mut().zip(before.counts()) {
+        *count = count.saturating_sub(*before);
+    }
+    counts
+}
+
+/// The value that a share of all is below, in seconds, as Prometheus' `histogram_quantile` finds
+/// it: within its bucket all are taken to be evenly spread. 0 if there are none.
+pub(super) fn quantile(counts: &[u64; BOUNDS + 1], share: f64) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let rank = share * total as f64;
+    let mut below = 0.0;
+    for (bucket, count) in counts.iter().enumerate() {
+        let count = *count as f64;
+        if count > 0.0 && below + count >= rank {
+            let start = match bucket {
+                0 => 0.0,
+                bucket => Histogram::bound(bucket - 1) as f64,
+            };
+            if bucket == BOUNDS {
+                return start / 1e9;
+            }
+            let end = Histogram::bound(bucket) as f64;
+            return (start + (end - start) * (rank - below) / count) / 1e9;
+        }
+        below += count;
+    }
+    0.0
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::memory::quantile;
+use super::sight::quantile;
 use super::*;
 use crate::config::{Config, PoolMode};
-use crate::console::gather::{Holdings, PoolShare, States};
+use crate::console::holdings::{Holdings, PoolShare, States};
 use crate::event::WorkerId;
 use crate::pool::{PoolKey, Reason};
 use crate::stats::Stats;
@@ -208,7 +208,7 @@ fn pools_above_the_cap_are_summed_and_no_counter_falls() {
 #[test]
 fn reasons_of_several_workers_are_counted_and_the_most_telling_is_told() {
     let mut memory = Memory::default();
-    let full = Reason::HeldBy(crate::mail::HeldBy::Pool);
+    let full = Reason::HeldBy(crate::pool::terms::HeldBy::Pool);
     let workers = || {
         vec![
             holdings(0, vec![waiting(share("d", 0), 3, Reason::Asked)]),

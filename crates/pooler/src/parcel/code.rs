@@ -15,7 +15,7 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Meaning, Params, Tracked};
-use crate::pool::{PoolKey, Welcome};
+use crate::pool::key::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, Told};

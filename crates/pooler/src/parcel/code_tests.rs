@@ -8,7 +8,7 @@ use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Meaning, Params, Tracked};
-use crate::pool::{PoolKey, Welcome};
+use crate::pool::key::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::statement::{Constants, Named, Shape, Statement, Told};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};

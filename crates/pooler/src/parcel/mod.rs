@@ -7,14 +7,17 @@ mod code_tests;
 
 use std::sync::Arc;
 
+use howdah_wire::backend::Status;
+
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
-use crate::event::{Address, Ends, LooseSocket, Time, WorkerId};
-use crate::mail::Mail;
+use crate::config::Address;
+use crate::ids::{Time, WorkerId};
 use crate::params::{Meaning, Params};
-use crate::pool::{PoolKey, Welcome};
-use crate::server::ServerParcel;
-use crate::statement::{Named, Statement};
+use crate::place::Ends;
+use crate::pool::key::{PoolKey, Welcome};
+use crate::socket::LooseSocket;
+use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of what both processes do.
@@ -29,20 +32,6 @@ pub struct Freight {
     pub listeners: Vec<(Address, LooseSocket)>,
     /// Everything else, by worker; pools come before their servers and clients.
     pub parcels: Vec<(WorkerId, Parcel)>,
-}
-
-/// The mails that deal out parcels to so many workers, in their order: each gets what the worker of
-/// its number had, as cancel keys name workers. Before the first of them the Broker is told of
-/// [`crate::mail::ToBroker::Arrivals`].
-pub fn deal(
-    parcels: Vec<(WorkerId, Parcel)>,
-    workers: u16,
-) -> impl Iterator<Item = (WorkerId, Mail)> {
-    let parcels = parcels.into_iter().map(move |(worker, parcel)| {
-        let to = WorkerId(worker.0 % workers);
-        (to, Mail::Adopt(Box::new(parcel)))
-    });
-    parcels.chain((0..workers).map(|worker| (WorkerId(worker), Mail::AllAdopted)))
 }
 
 /// What a process knows besides its connections.
@@ -173,4 +162,45 @@ pub struct Passenger {
     pub tag: u8,
     /// The server of its session, and the fingerprint of that server's database.
     pub server: Option<(Box<ServerParcel>, [u8; 32])>,
+}
+
+/// A server on its way, with the permit for it.
+#[derive(Debug)]
+pub struct ServerParcel {
+    /// Its socket.
+    pub socket: LooseSocket,
+    /// Its ends.
+    pub ends: Ends,
+    /// The name of its host, if the configuration has a name.
+    pub host: Option<Box<str>>,
+    /// Its TLS session, if it has one.
+    pub tls: Option<Arc<TlsFacts>>,
+    /// Its number in the console.
+    pub number: u64,
+    /// Its pool.
+    pub pool: Arc<PoolKey>,
+    /// How to cancel its queries.
+    pub key: Option<(u32, Box<[u8]>)>,
+    /// Its parameters.
+    pub params: Arc<Params>,
+    /// Other settings of sessions.
+    pub session: crate::session::settings::Maybe,
+    /// Its statements, and what they were described as.
+    pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
+    /// Always idle.
+    pub status: Status,
+    /// When it was connected.
+    pub connected: Time,
+    /// Since when it has been idle.
+    pub since: Time,
+    /// It has served somebody.
+    pub served: bool,
+    /// What its clients have left there is known.
+    pub followed: bool,
+    /// What it last said of `in_hot_standby`.
+    pub standby: Option<bool>,
+    /// What PostgreSQL told at the login of its pool's last server.
+    pub welcome: Option<Welcome>,
+    /// The number of the last order of RECONNECT and the like it obeyed.
+    pub epoch: u64,
 }

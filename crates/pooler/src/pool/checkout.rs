@@ -3,14 +3,13 @@
 //! A client that needs a server gets an idle one (`checkout`) or waits; a server given back
 //! (`checkin`) is closed, cleaned, lent, handed to who waits, or laid aside.
 
-use crate::client;
 use crate::config::nanos;
 use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::next::Next;
-use crate::pool::PoolId;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::server;
+use crate::{client, server};
 
 /// For how long after its login an unused server needs no test, in nanoseconds.
 const FRESH_NS: u64 = 1_000_000_000;

@@ -6,21 +6,6 @@ use crate::session::PIN_REASONS;
 use crate::stats::Stats;
 use crate::times::Times;
 
-/// Counts of a pool on this worker.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// Since the start.
-    stats: Stats,
-    /// `stats` as of the last period.
-    last: Stats,
-    /// `last` as of one period earlier: the console's averages begin here.
-    older: Stats,
-    /// Transactions that the balancer was told of.
-    told_transactions: u64,
-    /// How long things took.
-    times: Times,
-}
-
 /// What was counted.
 impl Pool {
     /// What was counted since the start.

@@ -5,40 +5,13 @@ use std::sync::Arc;
 use crate::client::Client;
 use crate::event::{Action, Close, Out, ServerId, Time};
 use crate::mail::{Evict, ToBroker};
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey};
+use crate::pool::starved::Starved;
 use crate::pooler::Pooler;
 
-/// For how long it is kept in mind that another pool needs a server to go, in nanoseconds: it says
+/// For how long a worker remembers that another pool is starved, in nanoseconds. The starved pool says
 /// so anew several times a second.
 const STARVED_FOR_NS: u64 = 1_000_000_000;
-
-/// A pool that a bound holds back, because others under the same bound have all servers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Starved {
-    /// Since when its oldest client waits.
-    pub since: Time,
-    /// It would have said so again by then, if it still waited.
-    pub until: Time,
-    /// Which.
-    pub who: Arc<PoolKey>,
-}
-
-/// How much longer than the clients of a pool those of another must have waited, at least, for a
-/// server of the first to be closed for a server of the second, in nanoseconds: a new server costs
-/// PostgreSQL some milliseconds.
-pub(crate) const STARVED_NS: u64 = 50_000_000;
-
-impl Starved {
-    /// A server given back to another pool, where the oldest client that could have it has waited
-    /// for `here` (nanoseconds), is better closed: the clients of the starved pool have waited
-    /// longer by half of that, and by 50 ms.
-    fn outweighs(&self, here: Option<u64>, now: Time) -> bool {
-        let there = now.0.saturating_sub(self.since.0);
-        let slack = |here: u64| (here / 2).max(STARVED_NS);
-        let longer = |here: u64| there > here.saturating_add(slack(here));
-        now <= self.until && here.is_none_or(longer)
-    }
-}
 
 impl Pooler {
     /// Whether a server given back is to make room for one of another pool. One such server is

@@ -6,7 +6,7 @@ use crate::client;
 use crate::event::{Action, Out};
 use crate::mail::ToBroker;
 use crate::note::Level;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 
 impl Pooler {

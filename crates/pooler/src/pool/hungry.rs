@@ -13,9 +13,9 @@ struct Worker {
     id: WorkerId,
     /// For how long its oldest client has waited, in nanoseconds, when it said so.
     age: u64,
-    /// When that was.
+    /// When it said so.
     told: Time,
-    /// The Broker said that it has too few servers, and that one from here is to go there.
+    /// The Broker said that this worker has too few servers: the next one given back here goes there.
     named: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Servers go to workers whose clients wait, and come from others.
 
-use crate::event::{Action, LooseSocket, Out, Peer, ServerId, WorkerId};
+use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
+use crate::ids::WorkerId;
 use crate::mail::{Mail, ToBroker};
-use crate::pool::{PoolId, PoolKey, Welcome};
+use crate::pool::key::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
 use crate::server::{self, Server, ServerParcel};
 
@@ -135,10 +136,10 @@ impl Pooler {
         self.need(pool_id, out);
     }
 
-    /// A lent server tells what no server of our own has told yet: those who wait for that are
-    /// welcome. (There may be no permit for a server of our own.)
+    /// A server lent by another worker brings the parameters that no server of this worker has told
+    /// yet: newcomers are told them. (This worker may get no permit for a server.)
     pub(crate) fn learn_welcome(&mut self, pool_id: PoolId, welcome: Welcome, out: &mut Out) {
-        // One that is known may come from a server that was lost before it was ready.
+        // What is known already counts, even from a server that was lost before it was ready.
         if self.pools.at(pool_id).welcome.is_none() {
             let tracked = self.shared.params.intern((*welcome.tracked).clone());
             let welcome = Welcome { tracked, ..welcome };

@@ -1,11 +1,11 @@
-//! A line of clients, in which each waits for the same.
+//! A line of clients that wait for the same thing.
 
 use std::collections::VecDeque;
 
 use crate::event::{ClientId, Time};
 
-/// Clients in line, the one that has waited longest first. A client that leaves stays in line until
-/// it is passed over: only who walks along the line finds that it is gone.
+/// Clients in line, the one that has waited longest first. A client that goes away is not taken out at
+/// once: it is skipped when its turn comes, or when the line is trimmed.
 #[derive(Debug, Default)]
 pub struct Line {
     clients: VecDeque<(ClientId, Time)>,

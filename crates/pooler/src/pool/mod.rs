@@ -3,25 +3,29 @@
 pub mod checkout;
 mod count;
 pub mod eviction;
+pub mod fail;
 pub mod failure;
 pub mod growth;
 pub mod hungry;
 pub mod idle;
+pub mod key;
 pub mod lending;
 pub mod line;
 pub mod reason;
 pub mod room;
 pub mod route;
+pub mod starved;
 pub mod surplus;
 pub mod terms;
 pub mod waiting;
 
-pub use eviction::Starved;
 pub use failure::Failure;
 pub use hungry::Hungry;
 pub use idle::Idle;
+pub use key::{Parameter, PoolId, PoolKey, Welcome};
 pub use line::Line;
 pub use reason::Reason;
+pub use starved::Starved;
 pub use terms::Terms;
 
 use std::net::IpAddr;
@@ -33,95 +37,30 @@ use crate::Seeded;
 use crate::auth::{ScramKeys, Secret};
 use crate::config::{Host, LoadBalance, PoolMode};
 use crate::event::{ClientId, Time, WorkerId};
-use crate::mail::HeldBy;
-use crate::params::Params;
+use crate::pool::terms::HeldBy;
 use crate::statement::SchemaId;
-
-/// Which pool of a worker.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PoolId(pub u32);
-
-/// What names a pool on all workers.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PoolKey {
-    /// The database as clients call it.
-    pub database: Arc<str>,
-    /// The user that servers log in as.
-    pub user: Arc<str>,
-    /// Its servers run auth_query, and no client is ever given one: what a client leaves on a
-    /// server (`CREATE TEMPORARY TABLE pg_shadow`) could tell the query of users there are none of.
-    pub lookups: bool,
-    /// Its one server listens for the clients of a database ([`crate::listen`]).
-    pub listens: bool,
-}
-
-impl PoolKey {
-    /// The pool that clients of a database get servers from.
-    pub fn new(database: Arc<str>, user: Arc<str>) -> PoolKey {
-        PoolKey {
-            database,
-            user,
-            lookups: false,
-            listens: false,
-        }
-    }
-
-    /// The pool that is told of to users, who know but one of a database and user.
-    pub fn for_clients(self: &Arc<PoolKey>) -> Arc<PoolKey> {
-        match self.lookups || self.listens {
-            true => Arc::new(PoolKey::new(self.database.clone(), self.user.clone())),
-            false => self.clone(),
-        }
-    }
-}
-
-/// A parameter's name and value.
-pub type Parameter = (Box<[u8]>, Box<[u8]>);
-
-/// What PostgreSQL told at the last login.
-#[derive(Clone, Debug)]
-pub struct Welcome {
-    /// Every ParameterStatus, in order: what is not tracked goes to clients as it is.
-    pub parameters: Arc<[Parameter]>,
-    /// The tracked ones.
-    pub tracked: Arc<Params>,
-}
-
-impl Welcome {
-    /// PostgreSQL's major version; 0 if it does not say.
-    pub fn major(&self) -> u32 {
-        let mut parameters = self.parameters.iter();
-        let version = parameters.find(|(name, _)| **name == *b"server_version");
-        version.map_or(0, |(_, value)| {
-            let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
-            digits.fold(0u32, |number, &byte| {
-                number
-                    .saturating_mul(10)
-                    .saturating_add(u32::from(byte - b'0'))
-            })
-        })
-    }
-}
+use crate::stats::Stats;
+use crate::times::Times;
 
 /// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
     /// Its name.
-    pub key: Arc<PoolKey>,
+    pub(crate) key: Arc<PoolKey>,
     /// Its settings.
-    pub terms: Terms,
+    pub(crate) terms: Terms,
     /// The schema of its database.
-    pub schema: SchemaId,
+    pub(crate) schema: SchemaId,
     /// Servers ready for use.
-    pub idle: Idle,
+    pub(crate) idle: Idle,
     /// Clients that wait for a server.
-    pub waiting: Line,
+    pub(crate) waiting: Line,
     /// Clients that wait for leave to keep a server, before they wait for one.
-    pub pin_line: Line,
+    pub(crate) pin_line: Line,
     /// Clients that wait for `welcome`.
     newcomers: Vec<ClientId>,
     /// What clients are told at login.
-    pub welcome: Option<Welcome>,
+    pub(crate) welcome: Option<Welcome>,
     /// Its servers here, in every state.
     servers: u32,
     /// How many of its servers have not logged in yet.
@@ -133,26 +72,26 @@ pub struct Pool {
     /// How many of its clients keep a server between transactions.
     pinned: u32,
     /// Clients wait for its listening connection.
-    pub wants_listener: bool,
+    pub(crate) wants_listener: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
-    pub need: bool,
+    pub(crate) need: bool,
     /// How long the oldest client had waited then, in nanoseconds.
     told_age: u64,
     /// The bound that the Broker said holds it back, as long as clients wait here.
-    pub held_by: Option<HeldBy>,
+    pub(crate) held_by: Option<HeldBy>,
     /// Workers whose clients wait.
-    pub hungry: Hungry,
+    pub(crate) hungry: Hungry,
     /// Another pool waits for one of its servers to go, and all were busy.
-    pub starved: Option<Starved>,
+    pub(crate) starved: Option<Starved>,
     /// Why there are no new servers for now.
-    pub failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
     /// PostgreSQL has no room for its servers, and another pool's is to go.
     makes_room: bool,
     /// How many attempts in a row failed: the next of several hosts is tried at once.
     hosts_failed: u32,
     /// How many servers this worker may keep, once its pool has more than its bounds allow; else
     /// without limit.
-    pub keep: u32,
+    pub(crate) keep: u32,
     /// PAUSE: no server is given out.
     paused: bool,
     /// Since a reload its database forces another user: clients go to that user's pool.
@@ -160,18 +99,18 @@ pub struct Pool {
     /// SUSPEND, or a successor takes over: no server is given out, but those there are stay.
     held: bool,
     /// Keys of the last client's SCRAM login, for logins to PostgreSQL.
-    pub scram_keys: Option<ScramKeys>,
+    pub(crate) scram_keys: Option<ScramKeys>,
     /// What the last login told of its user, for logins to PostgreSQL: by auth_query, or because
     /// LDAP or PAM found the password right.
-    pub found_secret: Option<Secret>,
+    pub(crate) found_secret: Option<Secret>,
     /// When the next server may go because of its age.
     next_life: Time,
     /// Which of the database's hosts and addresses is next.
     next_host: usize,
     /// What is counted.
-    counts: count::Counts,
+    counts: Counts,
     /// When its last client left; while it has clients, now and then corrected.
-    pub quiet: Time,
+    pub(crate) quiet: Time,
 }
 
 impl Pool {
@@ -208,7 +147,7 @@ impl Pool {
             found_secret: None,
             next_life: Time(0),
             next_host: 0,
-            counts: count::Counts::default(),
+            counts: Counts::default(),
             quiet: now,
         }
     }
@@ -367,8 +306,8 @@ impl Pool {
         self.found_secret = found.or(self.found_secret.take().filter(|_| keeps));
     }
 
-    /// What other pools of this name have learnt counts where this one knows nothing, or does not
-    /// keep what it knows.
+    /// Takes over the keys and the secret that the pool of this name had in another process or worker:
+    /// where this pool knows none, or may not keep its own.
     pub(crate) fn inherits(&mut self, keys: Option<ScramKeys>, found: Option<Secret>, keeps: bool) {
         self.scram_keys = self.scram_keys.take().filter(|_| keeps).or(keys);
         self.found_secret = self.found_secret.take().filter(|_| keeps).or(found);
@@ -420,8 +359,8 @@ impl Pool {
         self.told_age = age;
     }
 
-    /// Who waits here has waited for clearly longer than the Broker was told, or has no server to wait
-    /// for.
+    /// The Broker must be told again: the oldest client has waited clearly longer than it was told, or
+    /// there is no server at all to wait for.
     pub(crate) fn grows_hungry(&self, now: Time) -> bool {
         let clearly = self.told_age + (self.told_age / 8).max(1_000_000);
         let longer = self.longest_wait(now).is_some_and(|age| age > clearly);
@@ -484,7 +423,7 @@ impl Pool {
     pub(crate) fn set_terms(&mut self, terms: Terms, schema: SchemaId) {
         self.terms = terms;
         self.schema = schema;
-        // It was reckoned with the old ones.
+        // The time was computed from the old settings.
         self.next_life = Time(0);
         self.login_may_succeed();
     }
@@ -589,4 +528,19 @@ impl Pools {
     pub fn ids(&self) -> Vec<PoolId> {
         self.iter().map(|(id, _)| id).collect()
     }
+}
+
+/// Counts of a pool on this worker.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Since the start.
+    stats: Stats,
+    /// `stats` as of the last period.
+    last: Stats,
+    /// `last` as of one period earlier: the console's averages begin here.
+    older: Stats,
+    /// Transactions that the balancer was told of.
+    told_transactions: u64,
+    /// How long things took.
+    times: Times,
 }

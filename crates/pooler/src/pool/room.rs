@@ -9,25 +9,10 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Fields;
 
-use crate::event::{Action, Address, Close, Out, ServerId, Time, WorkerId};
-use crate::mail::Mail;
-use crate::pool::PoolKey;
+use crate::event::{Action, Close, Out, ServerId, Time, WorkerId};
+use crate::mail::{Mail, RoomWish};
+use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-
-/// A wish for room, on its way through the workers.
-#[derive(Clone, Debug)]
-pub struct RoomWish {
-    /// The pool whose login was refused.
-    pool: Arc<PoolKey>,
-    /// Its worker.
-    from: WorkerId,
-    /// Where PostgreSQL has no room.
-    place: Address,
-    /// How many workers have been asked.
-    asked: u16,
-    /// Since when the idlest server seen so far is idle, and which worker has it.
-    idlest: Option<(Time, WorkerId)>,
-}
 
 /// An error at login says that PostgreSQL has no room for anybody: not that a database
 /// (`CONNECTION LIMIT`) or a role has none, where another's server would make no difference. What

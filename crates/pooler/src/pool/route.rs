@@ -2,10 +2,12 @@
 //! since a reload. Clients stay through that: each goes to the other pool when it needs its next
 //! server.
 
+use std::sync::Arc;
+
 use crate::client;
-use crate::config::Database;
+use crate::config::{Database, PoolMode};
 use crate::event::{ClientId, Out};
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::{Pool, PoolId, PoolKey, Terms};
 use crate::pooler::Pooler;
 
 /// Whether clients of a pool must go to another user's, by the entry of its database before and
@@ -36,7 +38,7 @@ impl Pooler {
         new
     }
 
-    /// Those who wait in a pool that is forsaken wait in the other from now on.
+    /// The clients that wait in a forsaken pool go to the line of the pool that serves them now.
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
@@ -52,5 +54,23 @@ impl Pooler {
                 self.pools.at_mut(pool_id).waiting.join(id, since);
             }
         }
+    }
+
+    /// The pool of this name; made if it is not there.
+    pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
+        if let Some(id) = self.pools.find(&key) {
+            return id;
+        }
+        let terms = Terms::of(&self.config, &key, database.clone());
+        let schema = self.shared.statements.schema_of(database.target());
+        let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
+        pool.pauses(self.janitor.is_paused(&pool.key.database));
+        pool.holds(self.janitor.holds());
+        self.pools.insert(pool)
+    }
+
+    /// True if sessions are what this pool gives out.
+    pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
+        self.pools.at(pool_id).terms.mode == PoolMode::Session
     }
 }

@@ -2,9 +2,9 @@
 //! given back.
 
 use crate::event::{Close, Out, ServerId};
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::State;
+use crate::server::state::State;
 
 /// Why a server goes, as PgBouncer has it.
 pub(crate) const WHY: &str = "too many servers in the pool";

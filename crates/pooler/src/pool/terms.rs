@@ -1,12 +1,10 @@
-//! What the settings say of a pool, and how pools come to be.
+//! What the settings say of a pool.
 
 use std::sync::Arc;
 
-use crate::config::{Database, PoolMode, SessionState, User, nanos};
-use crate::mail::Bounds;
-use crate::pool::{Pool, PoolId, PoolKey};
-use crate::pooler::Pooler;
-use crate::queries::Wanted;
+use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
+use crate::pool::key::PoolKey;
+use crate::queries::watched::Wanted;
 use crate::session::Tracking;
 
 /// What a reload can change of a pool.
@@ -44,31 +42,17 @@ pub struct Terms {
     pub server_lifetime: u64,
     /// `server_idle_timeout`, likewise; 0 for none.
     pub server_idle_timeout: u64,
-    /// What is wanted to be known of its queries.
+    /// Which of its queries are noted, and for what.
     pub wanted: Wanted,
-    /// Any of those that a linked client must be watched for is set.
+    /// One of the timeouts of linked clients is set, so these clients are watched.
     pub watched: bool,
-    /// The shortest of those, in nanoseconds.
+    /// The shortest timeout of clients with a server, in nanoseconds.
     pub shortest: u64,
 }
 
-impl Pooler {
-    /// The pool of this name; made if it is not there.
-    pub(crate) fn pool_for(&mut self, key: PoolKey, database: &Arc<Database>) -> PoolId {
-        if let Some(id) = self.pools.find(&key) {
-            return id;
-        }
-        let terms = self.terms(&key, database.clone());
-        let schema = self.shared.statements.schema_of(database.target());
-        let mut pool = Pool::new(Arc::new(key), terms, schema, self.now);
-        pool.pauses(self.janitor.is_paused(&pool.key.database));
-        pool.holds(self.janitor.holds());
-        self.pools.insert(pool)
-    }
-
+impl Terms {
     /// What the settings say of a pool.
-    pub(crate) fn terms(&self, key: &PoolKey, database: Arc<Database>) -> Terms {
-        let config = &self.config;
+    pub fn of(config: &Config, key: &PoolKey, database: Arc<Database>) -> Terms {
         let user: Option<Arc<User>> = config.user(&key.user).cloned();
         let of = user.as_deref();
         let globals = &config.globals;
@@ -97,7 +81,7 @@ impl Pooler {
                 && config.session_state(&database, of) == SessionState::Keep,
             bounds: Bounds {
                 size: match key.listens {
-                    // One that takes the place of another is there beside it for a moment.
+                    // A listening server and its replacement are both there for a moment.
                     true => 2,
                     false => config.pool_size(&database, of),
                 },
@@ -136,11 +120,6 @@ impl Pooler {
             user,
         }
     }
-
-    /// True if sessions are what this pool gives out.
-    pub(crate) fn is_session(&self, pool_id: PoolId) -> bool {
-        self.pools.at(pool_id).terms.mode == PoolMode::Session
-    }
 }
 
 /// What the settings say of sessions.
@@ -151,4 +130,34 @@ fn tracking(mode: PoolMode, state: SessionState) -> Tracking {
         (PoolMode::Transaction, SessionState::Keep) => Tracking::Keeps,
         (PoolMode::Statement, SessionState::Keep) => Tracking::KeepsSettings,
     }
+}
+
+/// A pool's bounds, as the configuration has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// `pool_size`; 0 for no limit.
+    pub size: u32,
+    /// `reserve_pool_size`.
+    pub reserve: u32,
+    /// `reserve_pool_timeout`, in nanoseconds.
+    pub reserve_after: u64,
+    /// `max_db_connections`; 0 for no limit.
+    pub database: u32,
+    /// `max_user_connections`; 0 for no limit.
+    pub user: u32,
+    /// `pin_limit`; 0 for no limit.
+    pub pins: u32,
+}
+
+/// A bound that is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldBy {
+    /// `pool_size`, with the reserve as far as that may be used yet.
+    Pool,
+    /// `max_db_connections`.
+    Database,
+    /// `max_user_connections`.
+    User,
+    /// `max_db_connections` and `max_user_connections`.
+    DatabaseAndUser,
 }

@@ -1,11 +1,15 @@
-//! Who waits for a server of a pool, or to be let in: the line, and how it ends in vain.
+//! Who waits for a server of a pool, or to be let in: the line, why it waits, and how it ends in vain.
 
 use crate::client;
-use crate::event::{ClientId, Out};
+use crate::event::Out;
 use crate::fault::Fault;
-use crate::pool::PoolId;
+use crate::ids::ClientId;
+use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::line::Turn;
+use crate::pool::reason::Reason;
+use crate::pool::terms::HeldBy;
 use crate::pooler::Pooler;
+use crate::server::state::State;
 
 impl Pooler {
     /// Puts a client at the end of its pool's queue.
@@ -80,5 +84,80 @@ impl Pooler {
                 self.disconnect(id, fault.clone(), out);
             }
         }
+    }
+}
+
+impl Pooler {
+    /// The Broker says which bound holds a pool back.
+    pub(crate) fn held_back(&mut self, key: &PoolKey, by: HeldBy) {
+        if let Some(id) = self.pools.find(key) {
+            self.pools.at_mut(id).set_held_by(by);
+        }
+    }
+
+    /// Why clients of a pool wait, should any.
+    pub(crate) fn reason(&self, pool_id: PoolId) -> Reason {
+        let pool = self.pools.at(pool_id);
+        if pool.paused() {
+            return Reason::Paused;
+        }
+        if pool.held() {
+            return Reason::Suspended;
+        }
+        if let Some(failure) = &pool.failure {
+            return Reason::LoginFailed(failure.text.clone());
+        }
+        if !pool.is_waited_for() && !pool.pin_line.is_empty() {
+            return Reason::PinLimit;
+        }
+        if pool.testing() > 0 {
+            return Reason::ServerTest;
+        }
+        if pool.connecting() > 0 {
+            return Reason::ServerLogin;
+        }
+        match pool.held_by {
+            Some(by) => Reason::HeldBy(by),
+            None => Reason::Asked,
+        }
+    }
+
+    /// What a client that waits is told: why, its place in the line of this worker, and how long it
+    /// has waited. The line is in order of arrival, so nobody is counted one by one.
+    pub(crate) fn wait_detail(&self, id: ClientId) -> Option<String> {
+        let client = self.clients.get(id)?;
+        let pool_id = client.pool?;
+        let (waiting, reason) = match client.awaits_leave() {
+            true => (&self.pools.at(pool_id).pin_line, Reason::PinLimit),
+            false => (&self.pools.at(pool_id).waiting, self.reason(pool_id)),
+        };
+        let before = waiting.before(client.request());
+        let lookup = match client.state() {
+            client::State::Lookup => "It waits for auth_query. ",
+            _ => "",
+        };
+        Some(format!(
+            "{lookup}Reason: {}. Place in the queue: {} of {}. Waiting for {} s.",
+            reason.text(),
+            before + 1,
+            waiting.len().max(before + 1),
+            self.now.0.saturating_sub(client.request().0) / 1_000_000_000,
+        ))
+    }
+
+    /// What a client whose wait has timed out is told: what it has waited for.
+    pub(crate) fn why_in_vain(&self, id: ClientId, fault: &Fault) -> Option<String> {
+        match fault {
+            Fault::QueryWait
+            | Fault::QueryTimeoutWaiting
+            | Fault::LoginTimeout
+            | Fault::LoginTimeoutServerDown => self.wait_detail(id),
+            _ => None,
+        }
+    }
+
+    /// A server executes something: it owes an answer.
+    pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
+        matches!(server.state(), State::Linked(_) | State::Lookup(_)) && server.link.is_owed()
     }
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use hashbrown::hash_table::HashTable;
 
-use super::Watched;
 use super::text::QueryText;
 use crate::Seeded;
-use crate::pool::PoolKey;
+use crate::pool::key::PoolKey;
+use crate::queries::watched::Watched;
 use crate::times::{BOUNDS, Histogram};
 
 /// What is counted of a text.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use super::{Ending, Server, State};
+use super::{Ending, Server};
 use crate::client;
 use crate::config::{Host, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
@@ -13,8 +13,10 @@ use crate::fault::Fault;
 use crate::mail::ToBroker;
 use crate::next::Next;
 use crate::note::Level;
-use crate::pool::{Failure, PoolId};
+use crate::pool::Failure;
+use crate::pool::key::PoolId;
 use crate::pooler::{Asker, Pooler};
+use crate::server::state::State;
 
 impl Pooler {
     /// Opens a server, for which there is a permit.

@@ -6,41 +6,20 @@ use howdah_wire::backend::{Fields, key_data, parameter_status};
 use howdah_wire::frame::u32_be;
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
-
 use rand_chacha::rand_core::RngCore;
 
-use super::State;
 use crate::auth::{Derivation, Refusal, Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
-use crate::limits;
 use crate::next::Next;
 use crate::note::Level;
 use crate::params::Params;
+use crate::pool::Pool;
+use crate::pool::key::{Parameter, Welcome};
 use crate::pool::room::has_no_room;
-use crate::pool::{Parameter, Pool, Welcome};
 use crate::pooler::{Asker, Pooler};
-use crate::{place, standby};
-
-/// A login under way.
-pub struct Login {
-    exchange: ServerLogin,
-    /// The control thread derives a key, as long as this is held.
-    derives: Option<Arc<()>>,
-    /// AuthenticationOk has come.
-    proven: bool,
-    /// Every ParameterStatus so far.
-    parameters: Vec<Parameter>,
-    /// What those take, in bytes.
-    size: usize,
-}
-
-impl std::fmt::Debug for Login {
-    /// Secrets don't belong in logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login")
-    }
-}
+use crate::server::state::{Login, State};
+use crate::{limits, place, standby};
 
 impl Pooler {
     /// The socket is open: our start-up packet goes out.
@@ -145,8 +124,8 @@ impl Pooler {
         server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
             if !matches!(server.state(), State::Login(_)) {
-                // What came behind the login's end is handled as everything later. It stays held:
-                // it is not the event's bytes, of which ranges could be relayed.
+                // Bytes that came behind the login stay held, and are handled in a step of their own:
+                // only ranges of the event at hand can be relayed.
                 if !server.inbox.held().is_empty() {
                     self.next.note(Next::Hear(id));
                 }
@@ -171,7 +150,7 @@ impl Pooler {
             tag::AUTHENTICATION => self.challenge(id, body, out),
             tag::ERROR => self.refused(id, body, out),
             tag::NOTICE | tag::NEGOTIATE => {}
-            // Who leaves AuthenticationOk out would get round proving that it knows the password.
+            // Without AuthenticationOk the server has not proved that it knows the password.
             _ if !proven => self.not_postgres(id, out),
             tag::PARAMETER_STATUS => match parameter_status(body) {
                 Ok((name, value)) if self.learn(id, name, value) => {}

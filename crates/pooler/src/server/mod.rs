@@ -13,135 +13,32 @@ pub mod ending;
 pub mod login;
 pub mod parcel;
 pub mod secure;
+pub mod state;
 pub mod task;
 
+pub use crate::parcel::ServerParcel;
 pub use ending::Ending;
-pub use parcel::ServerParcel;
+pub use state::{Numbers, State, Trial, Unnamed};
 
 use std::sync::Arc;
+
+use howdah_wire::backend::Status;
+use howdah_wire::write;
 
 use crate::Seeded;
 use crate::cancel::Errand;
 use crate::event::{Address, ClientId, Ends, Out, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
+use crate::known::Lookup;
 use crate::link::Link;
-use crate::lookup::Lookup;
 use crate::params::Params;
-use crate::pool::{PoolId, PoolKey};
+use crate::pool::key::{PoolId, PoolKey};
 use crate::session::Shelf;
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
 use crate::statement::{ServerSet, Statement};
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
-use howdah_wire::backend::Status;
-use howdah_wire::write;
-
-/// What a server is doing.
-#[derive(Debug)]
-pub enum State {
-    /// Its host's addresses are being looked up.
-    Resolving,
-    /// The socket is being opened.
-    Connecting,
-    /// PostgreSQL is asked for TLS, or a handshake is under way.
-    Securing(secure::Securing),
-    /// We prove who we are.
-    Login(Box<login::Login>),
-    /// `connect_query` runs.
-    ConnectQuery,
-    /// In the pool, ready.
-    Idle,
-    /// In the pool, idle for so long that it is tested before use.
-    Used,
-    /// The check query runs.
-    Checking,
-    /// Bound to a client; its parameters are being set.
-    Preparing(ClientId),
-    /// Bound to a client.
-    Linked(ClientId),
-    /// Its client has left; what it owes is read and dropped.
-    Draining,
-    /// The reset query runs.
-    Resetting,
-    /// It looks a client's user up.
-    Lookup(Box<Lookup>),
-    /// It listens for clients ([`crate::listen`]).
-    Listening {
-        /// Its first query runs, which nobody waits for.
-        first: bool,
-    },
-    /// A cancel for it is under way; no client has it.
-    BeingCancelled,
-    /// On its way to another worker.
-    Lent(WorkerId),
-    /// On its way to our successor.
-    Packed,
-    /// Carries a CancelRequest.
-    Cancel(Box<Errand>),
-    /// Its `Close` was asked for.
-    Closing,
-}
-
-/// How far a server is with its client's settings. PostgreSQL may refuse to set them, which need not
-/// be the client's fault. Then Howdah tries again, at most twice:
-///
-/// ```text
-///   First --refused, others' settings are there--> Refused --> Cleans --> Clean
-///     |                                                                     |
-///     `---- permission denied (42501), and the client has set a role -------+
-///                                                                           v
-///                                                               Denied --> Last
-/// ```
-///
-/// An example of each. Another client ran `SET statement_timeout = 1`, and what takes its settings back
-/// runs into that: `DISCARD ALL` without a timeout does not. This client ran `SET ROLE admin` and then
-/// `SET log_statement = 'all'`. Howdah sets the role behind the other settings, but `log_statement` only
-/// `admin` may set: the second time the role is set first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Trial {
-    /// PostgreSQL has refused nothing.
-    #[default]
-    First,
-    /// PostgreSQL has refused, perhaps because of other clients' settings: `DISCARD ALL` is due.
-    Refused,
-    /// `DISCARD ALL` runs.
-    Cleans,
-    /// The server was cleaned, and gets the client's settings.
-    Clean,
-    /// PostgreSQL has refused for lack of a privilege: the settings are due again, the role first.
-    Denied,
-    /// The server gets the client's settings, the role first. There is no further try.
-    Last,
-}
-
-/// Whose values of sequences a server has, as `currval` and `lastval` tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Numbers {
-    /// Nobody's.
-    #[default]
-    Nobody,
-    /// Those of the client with this number in the console.
-    Of(u64),
-    /// Those of several clients.
-    Several,
-}
-
-impl Trial {
-    /// The next try, or a step towards it, is due once PostgreSQL has answered.
-    pub fn goes_on(self) -> bool {
-        matches!(self, Trial::Refused | Trial::Cleans | Trial::Denied)
-    }
-}
-
-/// Which unnamed statement a server has.
-#[derive(Clone, Debug)]
-pub enum Unnamed {
-    /// This one, or none.
-    Known(Option<Arc<Statement>>),
-    /// Not known: it is new here, or was made in a way that is nobody else's.
-    Unknown,
-}
 
 /// Our connection to PostgreSQL, and what is known of the session there.
 #[derive(Debug)]
@@ -149,27 +46,27 @@ pub struct Server {
     /// What it is doing.
     state: State,
     /// Its number in the console: one sequence for clients and servers.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The pool it belongs to.
-    pub pool: PoolId,
+    pub(crate) pool: PoolId,
     /// Where it is connected to, as the log shows that.
-    pub to: Box<str>,
+    pub(crate) to: Box<str>,
     /// The two ends of its socket, once connected.
-    pub ends: Option<Ends>,
+    pub(crate) ends: Option<Ends>,
     /// The name of the host it was connected to, if the configuration has a name.
-    pub host: Option<Box<str>>,
+    pub(crate) host: Option<Box<str>>,
     /// Its TLS session, if it has one.
-    pub tls: Option<Arc<TlsFacts>>,
+    pub(crate) tls: Option<Arc<TlsFacts>>,
     /// Its stream.
-    pub inbox: Inbox,
+    pub(crate) inbox: Inbox,
     /// Its link, or what is left of one.
-    pub link: Link,
+    pub(crate) link: Link,
     /// The last transaction status it told.
-    pub status: Status,
+    pub(crate) status: Status,
     /// Its values of the tracked parameters.
-    pub params: Arc<Params>,
+    pub(crate) params: Arc<Params>,
     /// Settings of clients' sessions that are set there and are not among `params`.
-    pub session: Maybe,
+    pub(crate) session: Maybe,
     /// A client may have left more than settings: the server is cleaned before another client gets it.
     soiled: bool,
     /// A check has found something that no text had told, or what `connect_query` has set was taken
@@ -188,18 +85,18 @@ pub struct Server {
     numbers: Numbers,
     /// What its client runs there, if what is left of that is checked at the end (one server in
     /// `session_state_check` is).
-    pub check: Option<Box<crate::session::check::Check>>,
+    pub(crate) check: Option<Box<crate::session::inquiry::Check>>,
     /// What it is asked about its client's session.
-    pub inquiry: Option<Box<Inquiry>>,
+    pub(crate) inquiry: Option<Box<Inquiry>>,
     /// The statements it has.
-    pub set: ServerSet,
+    pub(crate) set: ServerSet,
     /// Its unnamed statement, as far as PostgreSQL has answered.
     unnamed: Unnamed,
     /// SQL-level PREPARE was used by its client.
     sql_prepared: bool,
     /// A ROLLBACK was sent after its client left.
     rolled_back: bool,
-    /// The last message to PostgreSQL ends in the middle. Nothing may follow: PostgreSQL would take a
+    /// The last message was sent only in part, and nothing may follow: PostgreSQL would take a
     /// Terminate for the rest of that message.
     cut_off: bool,
     /// Some client was bound to it, here.
@@ -207,23 +104,23 @@ pub struct Server {
     /// Why it must be closed instead of going back to the pool.
     ending: Option<Ending>,
     /// What it last said of `in_hot_standby`.
-    pub standby: Option<bool>,
+    pub(crate) standby: Option<bool>,
     /// Cancel requests under way for it.
     cancels: u32,
     /// Process id and secret, for cancels.
-    pub key: Option<(u32, Box<[u8]>)>,
+    pub(crate) key: Option<(u32, Box<[u8]>)>,
     /// The valve of its socket.
     pub(crate) valve: Valve,
     /// The Broker counts it.
-    pub permitted: bool,
+    pub(crate) permitted: bool,
     /// It is being closed, so that PostgreSQL has room for a server of this worker's pool.
-    pub makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
+    pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// The client for which alone the server was opened (replication).
-    pub reserved: Option<ClientId>,
+    pub(crate) reserved: Option<ClientId>,
     /// It serves a replication client only.
-    pub replication: bool,
+    pub(crate) replication: bool,
     /// When it was connected.
-    pub connected: Time,
+    pub(crate) connected: Time,
     /// When it last changed hands.
     since: Time,
     /// When its client's current transaction began.
@@ -231,7 +128,7 @@ pub struct Server {
     /// When the request under way began.
     request: Time,
     /// When its entry in the timers is due; 0 for none.
-    pub timer: Time,
+    pub(crate) timer: Time,
 }
 
 impl Server {
@@ -313,7 +210,7 @@ impl Server {
     }
 
     /// Our login, while we prove who we are.
-    fn login_mut(&mut self) -> Option<&mut login::Login> {
+    fn login_mut(&mut self) -> Option<&mut state::Login> {
         match &mut self.state {
             State::Login(login) => Some(login),
             _ => None,
@@ -544,11 +441,11 @@ impl Server {
     }
 
     /// What its client has run is checked now.
-    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::check::Check>> {
+    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::inquiry::Check>> {
         self.check.take()
     }
 
-    /// Its client's session is nobody's.
+    /// The link is over: nothing is asked about the client's session any more.
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
         self.check = None;
@@ -597,12 +494,12 @@ impl Server {
     }
 
     /// A step towards TLS, or to knowing who runs it.
-    fn secures(&mut self, step: secure::Securing) {
+    fn secures(&mut self, step: state::Securing) {
         self.state = State::Securing(step);
     }
 
     /// We prove who we are; it has told nothing yet.
-    fn logs_in(&mut self, login: login::Login, unknown: Params) {
+    fn logs_in(&mut self, login: state::Login, unknown: Params) {
         self.state = State::Login(Box::new(login));
         self.params = Arc::new(unknown);
     }

@@ -1,59 +1,14 @@
 //! A server's parcel: all of it that moves when it goes to another worker or to our successor.
 
-use std::sync::Arc;
-
-use howdah_wire::backend::Status;
-
-use super::{Ending, Numbers, Server, State};
-use crate::event::{Action, Close, Ends, LooseSocket, Out, Peer, ServerId, Time};
-use crate::params::Params;
-use crate::pool::{PoolId, PoolKey, Welcome};
+use super::{Ending, Server};
+use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
+use crate::parcel::ServerParcel;
+use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
+use crate::server::state::{Numbers, State};
 use crate::session::Tracking;
 use crate::standby;
-use crate::statement::{Held, ServerSet, Shape, Statement};
-use crate::tls::TlsFacts;
-
-/// A server on its way, with the permit for it.
-#[derive(Debug)]
-pub struct ServerParcel {
-    /// Its socket.
-    pub socket: LooseSocket,
-    /// Its ends.
-    pub ends: Ends,
-    /// The name of its host, if the configuration has a name.
-    pub host: Option<Box<str>>,
-    /// Its TLS session, if it has one.
-    pub tls: Option<Arc<TlsFacts>>,
-    /// Its number in the console.
-    pub number: u64,
-    /// Its pool.
-    pub pool: Arc<PoolKey>,
-    /// How to cancel its queries.
-    pub key: Option<(u32, Box<[u8]>)>,
-    /// Its parameters.
-    pub params: Arc<Params>,
-    /// Other settings of sessions.
-    pub session: crate::session::settings::Maybe,
-    /// Its statements, and what they were described as.
-    pub statements: Vec<(u128, Arc<Statement>, Option<Shape>)>,
-    /// Always idle.
-    pub status: Status,
-    /// When it was connected.
-    pub connected: Time,
-    /// Since when it has been idle.
-    pub since: Time,
-    /// It has served somebody.
-    pub served: bool,
-    /// What its clients have left there is known.
-    pub followed: bool,
-    /// What it last said of `in_hot_standby`.
-    pub standby: Option<bool>,
-    /// What PostgreSQL told at the login of its pool's last server.
-    pub welcome: Option<Welcome>,
-    /// The number of the last order of RECONNECT and the like it obeyed.
-    pub epoch: u64,
-}
+use crate::statement::{Held, ServerSet};
 
 impl Server {
     /// Nothing is under way between it and us, and nothing speaks against using it elsewhere.
@@ -74,11 +29,11 @@ impl Server {
 
 impl Pooler {
     /// Takes a server that the driver has let go of out of its pool, with all that moves with it.
-    /// Its permit is the caller's to move or to give back. `None` if it can't travel: then it is
-    /// being closed.
+    /// The caller moves the server's permit, or gives it back. `None` if the server can't travel: then
+    /// it is being closed.
     ///
-    /// The parcel knows no welcome: that is right for a successor, who is told of each pool. (Nor has
-    /// it given any order yet, so the number of ours is not told there.)
+    /// The parcel has no welcome: a successor is told what it must know of each pool. (The number of
+    /// the last order is left out, too: a successor has given no order yet.)
     pub(crate) fn take_out(
         &mut self,
         id: ServerId,

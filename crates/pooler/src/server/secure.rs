@@ -3,23 +3,12 @@
 
 use howdah_wire::write;
 
-use super::State;
 use crate::config::SslMode;
 use crate::event::{Action, Address, Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
+use crate::server::state::{Securing, State};
 use crate::tls::{AGAIN, TlsConnect, TlsFacts, TlsStart};
-
-/// Where that stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Securing {
-    /// Which system's user runs the server is asked (`requirepeer`).
-    Peer,
-    /// SSLRequest is sent, one byte is awaited.
-    Asked,
-    /// The handshake is under way.
-    Handshake,
-}
 
 /// PostgreSQL's answer to an SSLRequest.
 pub(crate) enum SslAnswer {
@@ -50,8 +39,8 @@ impl Pooler {
         })
     }
 
-    /// The socket of a server is open: TLS begins, or the login, once it is known who runs the server if
-    /// that matters.
+    /// The socket of a server is open: TLS begins, or the login. With `requirepeer` the system is asked
+    /// first who runs the server.
     pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
         if let Some(uid) = self.unknown_peer(id) {
             if let Some(server) = self.servers.get_mut(id) {

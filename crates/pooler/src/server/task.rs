@@ -2,11 +2,12 @@
 
 use howdah_wire::backend::Status;
 
-use super::{Ending, State};
+use super::Ending;
 use crate::event::{Close, Out, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
 use crate::pooler::Pooler;
+use crate::server::state::State;
 
 /// What is over of a client whose server is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,40 +6,10 @@ use super::Tracking;
 use super::inquiry::{Answer, Inquiry, Known};
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
-use crate::link;
 use crate::note::Level;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
-use crate::server;
-
-/// How much of each text is kept, in bytes.
-const TEXT_MAX: usize = 200;
-
-/// How many texts are kept: the last ones.
-const TEXTS_MAX: usize = 4;
-
-/// What a client runs on a server that is to be checked.
-#[derive(Debug, Default)]
-pub struct Check {
-    texts: Vec<Box<[u8]>>,
-}
-
-impl Check {
-    /// A text is run.
-    pub(crate) fn note(&mut self, text: &[u8]) {
-        if self.texts.len() >= TEXTS_MAX {
-            self.texts.remove(0);
-        }
-        let end = text.len().min(TEXT_MAX);
-        let text = text[..end].strip_suffix(b"\0").unwrap_or(&text[..end]);
-        self.texts.push(text.into());
-    }
-
-    fn told(&self) -> String {
-        let texts = self.texts.iter().map(|text| String::from_utf8_lossy(text));
-        texts.collect::<Vec<_>>().join("; ")
-    }
-}
+use crate::{link, server};
 
 /// Whether a server is to be checked that a client of the pool gets now: one in so many is.
 pub(crate) fn is_due(pool: &Pool, one_in: u32) -> bool {
@@ -79,7 +49,7 @@ impl Pooler {
             names: tracked.map(|name| name.to_lowercase()).chain(own).collect(),
             all: database.connect_query.is_some(),
         };
-        // What it listens to is known.
+        // The channels of a listening client are known.
         let without = match server.listens() {
             true => Kinds::LISTENS,
             false => Kinds::NOTHING,
@@ -127,7 +97,7 @@ impl Pooler {
             server::State::Idle => {
                 server.must_close_too(server::Ending::Listens);
             }
-            // It is about to be cleaned.
+            // The server is about to be cleaned.
             _ => return,
         }
         self.pools.at_mut(server.pool).count_unseen();

@@ -23,9 +23,10 @@ pub struct Inquiry {
     pub failed: bool,
     /// It was cancelled, or took longer than its client's `statement_timeout`.
     pub cancelled: bool,
-    /// How often that was so before.
+    /// How often an earlier try was cancelled.
     pub again: u8,
-    /// It is asked whether there is anything that no text has told, but for these settings.
+    /// The question is also whether the session has anything that no text has told of, these settings
+    /// left out.
     pub check: Option<Known>,
 }
 
@@ -164,8 +165,8 @@ impl Inquiry {
         self.names.is_empty() && self.kinds.is_empty() && !self.channels
     }
 
-    /// The same question once more, if a passing reason was all that it was not answered for: as SQL
-    /// that no `statement_timeout` ends.
+    /// The same question once more, as SQL that no `statement_timeout` ends. `None` unless the last try
+    /// was only cancelled, and not too often.
     pub fn once_more(&mut self) -> Option<Vec<u8>> {
         const TIMES: u8 = 3;
         let passing = std::mem::take(&mut self.cancelled) && self.again < TIMES;
@@ -303,6 +304,35 @@ fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
         _ => None,
     });
     pairs.collect()
+}
+
+/// How much of each text is kept, in bytes.
+const TEXT_MAX: usize = 200;
+
+/// How many texts are kept: the last ones.
+const TEXTS_MAX: usize = 4;
+
+/// What a client runs on a server that is to be checked.
+#[derive(Debug, Default)]
+pub struct Check {
+    pub(super) texts: Vec<Box<[u8]>>,
+}
+
+impl Check {
+    /// A text is run.
+    pub(crate) fn note(&mut self, text: &[u8]) {
+        if self.texts.len() >= TEXTS_MAX {
+            self.texts.remove(0);
+        }
+        let end = text.len().min(TEXT_MAX);
+        let text = text[..end].strip_suffix(b"\0").unwrap_or(&text[..end]);
+        self.texts.push(text.into());
+    }
+
+    pub(super) fn told(&self) -> String {
+        let texts = self.texts.iter().map(|text| String::from_utf8_lossy(text));
+        texts.collect::<Vec<_>>().join("; ")
+    }
 }
 
 #[cfg(test)]

@@ -1,36 +1,21 @@
 //! Verbs: a client's session before its server is released, and when it leaves.
 
 use super::inquiry::{Answer, Inquiry};
-use super::pins::Ticket;
 use super::{Session, settings};
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
-use crate::limits;
-use crate::link;
 use crate::listen::Name;
 use crate::pooler::Pooler;
 use crate::server::{self, Ending, Server};
+use crate::session::ticket::Ticket;
+use crate::{limits, link};
 
 /// How often PostgreSQL is asked what still keeps a server, at most, in nanoseconds.
 const ASK_EVERY_NS: u64 = 5_000_000_000;
 
 /// What keeps a server and can't be asked for: it ends with the session, or when the client resets.
 const STICKS: Kinds = Kinds::STAYS.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
-
-/// What is done about what texts leave in their session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Tracking {
-    /// Nothing: the server is its client's alone, or shared as it is.
-    #[default]
-    Nothing,
-    /// The server is cleaned.
-    Cleans,
-    /// It is kept for the client.
-    Keeps,
-    /// Settings are kept; what would keep a server is refused (statement mode).
-    KeepsSettings,
-}
 
 impl Pooler {
     /// A server could be released. True if its client's session keeps it: for good, or until
@@ -174,7 +159,7 @@ impl Pooler {
         self.pin_changed(client_id, pinned, out);
     }
 
-    /// A client is bound to its server no longer: what it has left there is nobody's.
+    /// A client's link to its server has ended: what it has left there must not reach another client.
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let client = self.clients.at_mut(client_id);
@@ -252,9 +237,9 @@ impl Pooler {
     }
 }
 
-/// What is known of a session once PostgreSQL has answered; `None` if it has refused to. Values of
-/// sequences are kept only for who may keep a server. Returns channels that the listener has heard for
-/// it, and need not any more.
+/// PostgreSQL has answered what a session has; `None` if it has refused to. Values of sequences keep a
+/// server only if the client `may_keep` one. Returns the channels that the listener need not hear for
+/// the client any more.
 fn settle(
     session: &mut Session,
     server: &mut Server,
@@ -267,7 +252,7 @@ fn settle(
     let mut soiled = false;
     if pending.discarded {
         session.settings = session.login.clone();
-        // They may have been set again behind it.
+        // Settings may have been set again behind the DISCARD ALL.
         server.set_settings(settings::doubted(&session.login));
         sticks = sticks.only(Kinds::STAYS);
     } else if pending.all_back && !pending.doubtful && sticks.any(Kinds::SETS_ANY) {

@@ -16,9 +16,9 @@ mod keep;
 mod note;
 mod pins;
 pub mod settings;
+pub mod ticket;
 
-pub use keep::Tracking;
-pub(crate) use pins::Leave;
+pub(crate) use ticket::Leave;
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub struct Session {
     /// A Query that is too long to be kept is read.
     pub pieces: Option<Box<Pieces>>,
     /// Its leave to keep a server.
-    pub ticket: Option<pins::Ticket>,
-    /// What it listens to, if the listener hears that for it.
+    pub ticket: Option<ticket::Ticket>,
+    /// The channels that the listener hears for it.
     pub channels: Option<Box<crate::listen::Channels>>,
 }
 
@@ -109,7 +109,7 @@ impl Pending {
     /// A setting may have changed.
     fn suspect(&mut self, name: &[u8], set: bool) {
         if name == b"session_authorization" {
-            // With that PostgreSQL takes the role back.
+            // SET SESSION AUTHORIZATION takes the role back, too.
             self.suspect(b"role", true);
             let role = self.names.iter_mut().find(|known| &*known.name == b"role");
             if let Some(role) = role {
@@ -144,8 +144,8 @@ impl Session {
             && self.channels.is_none()
     }
 
-    /// Its server, which has these settings, lacks some that it asked for at login and has gone back
-    /// to.
+    /// The client has reset settings to the values of its login, and its server, which has the settings
+    /// `there`, lacks some of these values.
     fn misses_login(&self, there: &Maybe) -> bool {
         let login = self.login.iter().flat_map(|login| login.iter());
         let mut missed = login.filter(|(name, _)| {
@@ -161,7 +161,7 @@ impl Session {
         let mut server = there.as_deref().cloned().unwrap_or_default();
         for (suspect, now) in answers {
             let name = &*suspect.name;
-            // No role is none, unless the client asked for that: its login may have one.
+            // `none` counts as a role only if the client has set it: its login may have another.
             let none = name == b"role" && now.as_deref() == Some(b"none");
             let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
@@ -221,6 +221,20 @@ pub(crate) fn intern(shelf: &mut Shelf, settings: Maybe) -> Maybe {
         Ok(settings) => shelf.intern(settings),
         Err(settings) => shelf.intern((*settings).clone()),
     })
+}
+
+/// What is done about what texts leave in their session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tracking {
+    /// Nothing: the server is its client's alone, or shared as it is.
+    #[default]
+    Nothing,
+    /// The server is cleaned.
+    Cleans,
+    /// It is kept for the client.
+    Keeps,
+    /// Settings are kept; what would keep a server is refused (statement mode).
+    KeepsSettings,
 }
 
 #[cfg(test)]

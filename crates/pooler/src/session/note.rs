@@ -9,9 +9,8 @@ use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::ledger::Part;
 use crate::limits;
-use crate::link::leave::Verdict;
-use crate::link::upstream::{Flow, Upstream, Via};
-use crate::server::Numbers;
+use crate::link::upstream::{Flow, Upstream, Verdict, Via};
+use crate::server::state::Numbers;
 
 impl Upstream<'_> {
     /// Notes what a Query may do.
@@ -83,7 +82,7 @@ impl Upstream<'_> {
         self.note(&found)
     }
 
-    /// Notes what a Parse may do that is passed on as it is.
+    /// Notes what the text of a Parse may do that is passed on unchanged.
     pub(crate) fn note_parse(
         &mut self,
         chunk: &Chunk<'_>,
@@ -135,7 +134,7 @@ impl Upstream<'_> {
         let leaves = leaves || creates || found.settings.iter().any(sets);
         self.note_reset(found);
         if !leaves && self.client.session.is_none() {
-            // It takes away what is not there.
+            // A RESET or UNLISTEN of what is not there changes nothing.
             return Ok(());
         }
         if let Some((_, server)) = &mut self.server {
@@ -188,8 +187,9 @@ impl Upstream<'_> {
         }
     }
 
-    /// Before values of sequences are asked for, those that others have left are forgotten. (Where the
-    /// transaction may have drawn some itself, they can't be told apart.)
+    /// `currval` or `lastval` is about to run: values that other clients' `nextval` left on the server
+    /// are forgotten. (Not where the open transaction may have drawn values itself: the two can't be
+    /// told apart.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;

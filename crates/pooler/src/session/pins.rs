@@ -4,10 +4,8 @@
 //! The Broker counts. A client asks before a statement runs that may leave something behind. Outside
 //! of a transaction it gives its server back and waits, as for a server. Inside one it is told at
 //! once, and the statement is refused where too many keep a server. (`currval` is never refused: it
-//! runs, and what it tells is not kept.) Who is found to keep a server only behind the statement, and
-//! must not, is disconnected.
-
-use std::sync::Arc;
+//! runs, and its value is not kept.) A client that is found to keep a server only after its statement
+//! has run, and must not, is disconnected.
 
 use howdah_wire::write;
 
@@ -16,43 +14,9 @@ use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::mail::{ToBroker, Wish};
-use crate::pool::PoolKey;
 use crate::pooler::Pooler;
 use crate::server::task::Over;
-
-/// What a client has asked the Broker for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ticket {
-    /// Which: one of the worker's.
-    number: u64,
-    /// In which pool.
-    pool: Arc<PoolKey>,
-    /// What came of it.
-    state: Leave,
-}
-
-/// What came of a question for leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Leave {
-    /// The Broker has not answered.
-    Asked,
-    /// It may keep a server.
-    Held,
-    /// It must not; its statement is yet to be refused.
-    Refused,
-}
-
-impl Ticket {
-    /// It is leave.
-    pub(super) fn is_held(&self) -> bool {
-        self.state == Leave::Held
-    }
-
-    /// The Broker has not answered.
-    pub(super) fn is_asked(&self) -> bool {
-        self.state == Leave::Asked
-    }
-}
+use crate::session::ticket::{Leave, Ticket};
 
 impl Client {
     /// It may keep a server.
@@ -125,7 +89,7 @@ impl Pooler {
         out.push(Action::Broker(asks));
     }
 
-    /// The Broker has answered. Whoever is gone has given back what it asked for.
+    /// The Broker has answered. (A client that is gone has given its leave back itself.)
     pub(crate) fn leave_answered(
         &mut self,
         id: ClientId,

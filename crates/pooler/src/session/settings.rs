@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::effect::setting_name;
+use crate::effect::name::setting_name;
 use crate::literal;
 
-/// The settings that act on a server while nobody uses it, or on what we ask it: they are taken back
-/// as soon as it is released.
+/// The settings that act on a server without a client, or on questions of ours. These are taken back as
+/// soon as the server is released.
 const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_timeout"];
 
 /// Names and values, by name. Values are bytes in the encoding of the database.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Settings {
-    values: Vec<crate::pool::Parameter>,
+    values: Vec<crate::pool::key::Parameter>,
 }
 
 impl Settings {
@@ -79,7 +79,7 @@ impl Settings {
         wanted.into_iter().map(sql).collect()
     }
 
-    /// Those that are taken back as soon as a server is released. To have no role does no harm.
+    /// The settings that are taken back as soon as a server is released. `role = none` may stay.
     pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
         let acts = |name: &&[u8]| {
             let value = self.get(name);
@@ -117,13 +117,13 @@ pub fn same(one: &Maybe, other: &Maybe) -> bool {
     }
 }
 
-/// The names of settings that `RESET ALL` takes back: all but those that say who somebody is.
+/// Whether `RESET ALL` takes a setting back: all but `role` and `session_authorization`.
 pub fn reset_by_all(name: &[u8]) -> bool {
     !is_identity(name)
 }
 
-/// The same names with values that nobody knows: none that is wanted is equal to them. (No value of
-/// PostgreSQL's has a zero byte.)
+/// The same names with a value that differs from every wanted one, so that each is set again. (A zero
+/// byte: no value of PostgreSQL has one.)
 pub fn doubted(settings: &Maybe) -> Maybe {
     let settings = settings.as_ref()?;
     let values = settings
@@ -139,8 +139,8 @@ pub fn at_login(name: &[u8]) -> Option<Box<[u8]>> {
     setting_name(name)
 }
 
-/// What takes settings back that are on a server and that nobody wants there: who somebody is
-/// first, as only that may allow the rest.
+/// Appends commands that take back what a server has and the client does not want. The role goes first:
+/// taking the rest back may need the rights of the login.
 pub fn take_back(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe) {
     let Some(there) = there else { return };
     for name in [AT_ONCE[0], AT_ONCE[1]] {

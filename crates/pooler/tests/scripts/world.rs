@@ -41,7 +41,7 @@ use howdah_pooler::event::{
     Address, Answer, Ends, Event, LooseSocket, Order, Out, Peer, Time, UnixPeer, WorkerId,
 };
 use howdah_pooler::mail::{Mail, ToBroker};
-use howdah_pooler::parcel::{self, Estate, Parcel};
+use howdah_pooler::parcel::{Estate, Parcel};
 use howdah_pooler::pool::PoolKey;
 use howdah_pooler::tls::{TlsFacts, TlsInForce};
 use howdah_pooler::{Pooler, PoolerSetup, seeded};
@@ -263,7 +263,7 @@ impl World {
             workers: workers as u16,
         };
         self.tell_broker(0, arrivals);
-        for (worker, mail) in parcel::deal(parcels.collect(), workers as u16) {
+        for (worker, mail) in howdah_pooler::mail::deal(parcels.collect(), workers as u16) {
             self.handle(usize::from(worker.0), Event::Mail(mail), &[]);
         }
     }

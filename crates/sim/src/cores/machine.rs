@@ -8,9 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
-use howdah_pooler::balance::{Balancer, DECIDES, Signals, Step};
+use howdah_pooler::balance::{Balancer, DECIDES, Step};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Action, Event, Out, Question, Time, WorkerId};
+use howdah_pooler::load::Signals;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::{Pooler, PoolerSetup};
 

@@ -3,8 +3,8 @@
 mod world;
 
 use crate::config::Config;
-use crate::console::command::{Sentence, Unread, read, split, without_comments};
 use crate::console::rows::date_time;
+use crate::console::sentence::{Sentence, Unread, read, split, without_comments};
 use crate::event::{Time, UnixPeer};
 use world::World;
 

@@ -1,0 +1,178 @@
+//! The console's grammar: where a command begins and ends, and what its words are.
+
+use crate::quotes::quoted;
+
+/// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
+const NAME_MAX: usize = 15;
+
+const ARGUMENT_MAX: usize = 63;
+
+const VALUE_MAX: usize = 255;
+
+/// A statement, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sentence {
+    /// A command's name, and its argument if there is one.
+    Command(String, Option<String>),
+    /// SET: a setting's name and its value.
+    Set(String, String),
+}
+
+/// Why a statement can't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It has no form we know.
+    Syntax,
+    /// A word is too long.
+    Arguments,
+}
+
+/// Cuts a Query into statements at each `;` outside of quotes. Always gives at least one.
+pub fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        if c == ';' && quote.is_none() {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    let filled: Vec<String> = parts
+        .iter()
+        .map(|part| part.trim().to_string())
+        .filter(|part| !part.is_empty())
+        .collect();
+    if filled.is_empty() || parts.len() <= 2 && filled.len() == 1 {
+        // As it was sent, with its `;`: errors repeat it.
+        return vec![text.to_string()];
+    }
+    filled
+}
+
+/// The text without comments, each of which counts as a blank: drivers and tools send them in front
+/// of statements, or alone.
+pub fn without_comments(text: &str) -> String {
+    let mut kept = String::new();
+    let mut quote = None;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let comment = match quote {
+            None if rest.starts_with("--") => Some(rest.find('\n').unwrap_or(rest.len())),
+            None if rest.starts_with("/*") => Some(block_comment(rest)),
+            _ => None,
+        };
+        if let Some(length) = comment {
+            kept.push(' ');
+            rest = &rest[length..];
+            continue;
+        }
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if q == c => quote = None,
+            _ => {}
+        }
+        kept.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    kept
+}
+
+/// The length of the comment that a text begins with. They nest.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    let bytes = text.as_bytes();
+    while at < bytes.len() {
+        match bytes[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+/// Reads one statement.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(text: &str) -> Result<Sentence, Unread> {
+    let rest = text.trim_start_matches(BLANKS);
+    let (name, rest) = word(rest).ok_or(Unread::Syntax)?;
+    let after = rest.trim_start_matches(BLANKS);
+    if is_end(after) {
+        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, None));
+    }
+    if after.len() == rest.len() {
+        return Err(Unread::Syntax);
+    }
+    let (argument, rest) = word(after).ok_or(Unread::Syntax)?;
+    let after = rest.trim_start_matches(BLANKS);
+    if is_end(after) {
+        let argument = bounded(argument, ARGUMENT_MAX)?;
+        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, Some(argument)));
+    }
+    if !name.eq_ignore_ascii_case("set") {
+        return Err(Unread::Syntax);
+    }
+    let after = match after.as_bytes() {
+        [b'=', ..] => &after[1..],
+        [b't' | b'T', b'o' | b'O', ..] => &after[2..],
+        _ => return Err(Unread::Syntax),
+    };
+    let after = after.trim_start_matches(BLANKS);
+    let (value, rest) = quoted(after, '\'')
+        .or_else(|| word(after))
+        .ok_or(Unread::Syntax)?;
+    if !is_end(rest.trim_start_matches(BLANKS)) {
+        return Err(Unread::Syntax);
+    }
+    if argument.is_empty() {
+        return Err(Unread::Arguments);
+    }
+    Ok(Sentence::Set(
+        bounded(argument, ARGUMENT_MAX)?,
+        bounded(value, VALUE_MAX)?,
+    ))
+}
+
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// Nothing is left, or a `;`.
+fn is_end(rest: &str) -> bool {
+    rest.strip_prefix(';')
+        .unwrap_or(rest)
+        .trim_start_matches(BLANKS)
+        .is_empty()
+}
+
+/// A bare or double-quoted word, and what follows it.
+pub(super) fn word(text: &str) -> Option<(String, &str)> {
+    if text.starts_with('"') {
+        return quoted(text, '"');
+    }
+    let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = text.find(|c| !of_word(c)).unwrap_or(text.len());
+    (end > 0).then(|| (text[..end].to_string(), &text[end..]))
+}
+
+fn bounded(word: String, max: usize) -> Result<String, Unread> {
+    if word.len() <= max {
+        Ok(word)
+    } else {
+        Err(Unread::Arguments)
+    }
+}
+
+/// Nothing but blanks and a `;`.
+pub(super) fn is_empty(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_whitespace() || c == ';')
+}

@@ -1,0 +1,342 @@
+//! An administrator's connection: its login, its messages statement by statement, and their answers.
+
+use howdah_wire::backend::Status;
+use howdah_wire::tag::frontend as tag;
+use howdah_wire::{frontend, write};
+
+use crate::client::state::State;
+use crate::config::{is_console, table};
+use crate::console::report::{Gathered, Part};
+use crate::console::rows::Table;
+use crate::console::sentence::{split, without_comments};
+use crate::console::session::{Goal, Session, Wait};
+use crate::event::{Action, Out};
+use crate::fault::Fault;
+use crate::ids::{ClientId, Peer, WorkerId};
+use crate::limits;
+use crate::mail::Mail;
+use crate::note::{Level, Note};
+use crate::pooler::Pooler;
+
+/// Why SET of a setting that is read at start only does nothing.
+const TAKES_A_RESTART: &str = "it takes a restart, write it into the configuration file";
+
+impl Pooler {
+    /// Bytes of an administrator.
+    pub(crate) fn console_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        client.inbox.hold(bytes);
+        self.console_run(id, out);
+        if let Some(client) = self.clients.get_mut(id)
+            && matches!(client.state(), State::Console(_))
+            && client.inbox.held().len() > limits::HELD
+        {
+            client.valve.pause(Peer::Client(id), out);
+        }
+    }
+
+    /// Goes on with what an administrator has sent, as far as it goes now.
+    pub(crate) fn console_run(&mut self, id: ClientId, out: &mut Out) {
+        loop {
+            let client = gone!(self.clients.get_mut(id));
+            let congested = client.valve.is_congested();
+            let session = gone!(client.console_mut());
+            if session.wait.is_some() || congested {
+                return;
+            }
+            if let Some(statement) = session.statements.pop_front() {
+                self.console_statement(id, &statement, out);
+                continue;
+            }
+            if std::mem::take(&mut session.in_query) {
+                let status = session.status();
+                out.send_with(Peer::Client(id), |buf| write::ready(buf, status));
+            }
+            if client.inbox.held().len() <= limits::HELD {
+                client.valve.unpause(Peer::Client(id), out);
+            }
+            if self.pack_console(id, out) || !self.console_message(id, out) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a statement, or begins to.
+    pub(super) fn console_statement(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        let now = self.now;
+        let client = self.clients.at_mut(id);
+        client.asks(now);
+        if let Some(session) = client.console_mut() {
+            session.serial += 1;
+        }
+        self.consoles.stats.queries += 1;
+        self.consoles.stats.transactions += 1;
+        self.command(id, text, out);
+    }
+
+    /// Takes in the next message, if there is a whole one and the administrator stays.
+    fn console_message(&mut self, id: ClientId, out: &mut Out) -> bool {
+        let client = self.clients.at_mut(id);
+        let (message, body) = match client.inbox.take_message(limits::CONSOLE_MESSAGE) {
+            Ok(None) => return false,
+            Ok(Some(message)) => message,
+            Err(error) => {
+                self.disconnect(id, Fault::ClientBytes(error), out);
+                return false;
+            }
+        };
+        if let Some(session) = client.console_mut()
+            && session.extended.skips(message)
+        {
+            return true;
+        }
+        match message {
+            tag::QUERY => match frontend::string(message, &body) {
+                Ok(text) => {
+                    if let Some(session) = client.console_mut() {
+                        let text = without_comments(&String::from_utf8_lossy(text));
+                        session.statements = split(&text).into();
+                        session.in_query = true;
+                        session.extended.end_unnamed();
+                    }
+                    return true;
+                }
+                Err(error) => self.disconnect(id, Fault::ClientBytes(error), out),
+            },
+            tag::TERMINATE => self.disconnect(id, Fault::ClientClosed, out),
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::SYNC => {
+                self.console_extended(id, message, &body, out);
+                return true;
+            }
+            // Nothing is kept back.
+            tag::FLUSH => return true,
+            other => {
+                let text = format!("unsupported packet type for admin console: {other}");
+                self.refuse(id, &text, out);
+                self.disconnect(id, Fault::Told(text), out);
+            }
+        }
+        false
+    }
+
+    /// A statement failed: what the same Query has left is not run.
+    pub(crate) fn refuse(&mut self, id: ClientId, text: &str, out: &mut Out) {
+        self.refuse_as(id, "08P01", text, out);
+    }
+
+    pub(super) fn refuse_as(&mut self, id: ClientId, sqlstate: &str, text: &str, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        let session = gone!(client.console_mut());
+        session.statements.clear();
+        session.extended.fail(session.in_query);
+        out.send_with(Peer::Client(id), |buf| {
+            write::error(buf, "ERROR", sqlstate, text)
+        });
+        out.note(Note::new(Level::Error, text));
+        if self.config.globals.log_pooler_errors {
+            self.note_client(Level::Warning, id, &format!("pooler error: {text}"), out);
+        }
+    }
+
+    /// A statement's rows.
+    pub(super) fn tell(&mut self, id: ClientId, table: Table<'_>, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        out.send_with(Peer::Client(id), |buf| session.extended.write(table, buf));
+    }
+
+    /// A statement is done.
+    pub(super) fn complete(&self, id: ClientId, tag: &str, out: &mut Out) {
+        out.send_with(Peer::Client(id), |buf| write::command_complete(buf, tag));
+    }
+
+    pub(super) fn session(&mut self, id: ClientId) -> Option<&mut Session> {
+        self.clients.get_mut(id)?.console_mut()
+    }
+
+    /// Has the console wait, for the control thread or the end.
+    pub(super) fn await_goal(&mut self, id: ClientId, goal: Goal) {
+        let left = self.workers;
+        if let Some(session) = self.session(id) {
+            session.wait = Some(Wait {
+                goal,
+                left,
+                parts: Vec::new(),
+            });
+        }
+    }
+
+    /// All workers have answered.
+    pub(super) fn answered(&mut self, id: ClientId, wait: Wait, out: &mut Out) {
+        match wait.goal {
+            Goal::Show(show) => {
+                let (mut holdings, mut rows) = (Vec::new(), Gathered::default());
+                let mut names = Box::default();
+                for part in wait.parts {
+                    match part {
+                        Part::Holdings(one) => holdings.push(*one),
+                        Part::Rows(some) => rows.rows.extend(some),
+                        Part::Clients(some) => rows.clients.extend(some),
+                        Part::Holders(some) => rows.holders.extend(some),
+                        Part::Queries(told) => rows.queries.push(*told),
+                        Part::Names(all) => names = all,
+                        Part::Done | Part::Found(_) => {}
+                    }
+                }
+                let table = self.table(show, holdings, rows, &names);
+                self.tell(id, table, out);
+            }
+            Goal::Order(tag, _) => self.complete(id, tag, out),
+            Goal::HandOver => {
+                self.complete(id, "TAKEOVER", out);
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.takes_over();
+                    out.push(Action::Detach(Peer::Client(id)));
+                }
+            }
+            Goal::KillClient => {
+                if wait
+                    .parts
+                    .iter()
+                    .any(|part| matches!(part, Part::Found(true)))
+                {
+                    self.complete(id, "KILL_CLIENT", out);
+                } else {
+                    self.refuse(id, "client not found", out);
+                }
+            }
+            Goal::Reload | Goal::Set(_) | Goal::End => {}
+        }
+    }
+
+    /// A RELOAD or a SET is done.
+    pub(crate) fn reloaded(
+        &mut self,
+        id: ClientId,
+        result: Result<Option<String>, String>,
+        out: &mut Out,
+    ) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let Some(wait) = session.wait.take() else {
+            return;
+        };
+        match (wait.goal, result) {
+            (Goal::Reload, Ok(_)) => self.complete(id, "RELOAD", out),
+            (Goal::Reload, Err(_)) => {
+                let text = "RELOAD failed, see logs for additional details";
+                self.refuse_as(id, "F0000", text, out);
+            }
+            (Goal::Set(tag), Ok(notice)) => {
+                let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
+                let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
+                let in_vain = setting.and_then(|setting| match setting.status {
+                    table::Status::NotYet(why) => Some(why),
+                    _ if !setting.reloadable => Some(TAKES_A_RESTART),
+                    _ => None,
+                });
+                if let Some(why) = in_vain {
+                    let text = format!("this has no effect: {why}");
+                    out.send_with(Peer::Client(id), |buf| {
+                        write::notice(buf, "NOTICE", "00000", &text, None);
+                    });
+                }
+                if let Some(text) = notice {
+                    out.send_with(Peer::Client(id), |buf| {
+                        write::notice(buf, "NOTICE", "00000", &text, None);
+                    });
+                }
+                self.complete(id, &tag, out);
+            }
+            (goal, Err(why)) => {
+                // The value may be a password: the reason tells it where it may be told.
+                let key = match &goal {
+                    Goal::Set(tag) => tag.trim_start_matches("SET ").split('=').next(),
+                    _ => None,
+                };
+                let text = format!("SET failed: {}: {why}", key.unwrap_or("?"));
+                self.refuse(id, &text, out);
+            }
+            (_, Ok(_)) => {}
+        }
+        self.console_run(id, out);
+    }
+
+    /// A cancel request came for this client. A console that waits for a PAUSE takes it back.
+    pub(crate) fn console_cancelled(&mut self, id: ClientId, out: &mut Out) {
+        let Some(session) = self.session(id) else {
+            return;
+        };
+        let undo = match &session.wait {
+            Some(Wait {
+                goal: Goal::Order(_, undo),
+                ..
+            }) => undo.clone(),
+            _ => return,
+        };
+        session.wait = None;
+        session.serial += 1;
+        if let Some(undo) = undo {
+            for worker in 0..self.workers {
+                out.push(Action::Post(WorkerId(worker), Mail::Order(undo.clone())));
+            }
+        }
+        self.refuse_as(id, "57014", "canceling statement due to user request", out);
+        self.console_run(id, out);
+    }
+}
+
+/// What drivers are told at login, as PgBouncer tells them.
+const WELCOME: [(&str, &str); 7] = [
+    ("server_version", "1.25.2/bouncer"),
+    ("client_encoding", "UTF8"),
+    ("server_encoding", "UTF8"),
+    ("DateStyle", "ISO"),
+    ("TimeZone", "GMT"),
+    ("standard_conforming_strings", "on"),
+    ("is_superuser", "on"),
+];
+
+impl Pooler {
+    /// True for the user `pgbouncer` over a unix socket from a process with our user id: it needs
+    /// no password on the console.
+    pub(crate) fn is_our_own_user(&self, id: ClientId) -> bool {
+        let client = self.clients.at(id);
+        is_console(&client.database)
+            && &*client.user == "pgbouncer"
+            && client
+                .ends
+                .unix_peer
+                .is_some_and(|peer| peer.uid == self.uid)
+    }
+
+    /// An administrator has proved who it is.
+    pub(crate) fn open_console(&mut self, id: ClientId, out: &mut Out) {
+        let own = self.is_our_own_user(id);
+        self.consoles.proof_ends(id);
+        let globals = &self.config.globals;
+        let any = globals.auth_type == crate::config::AuthType::Any;
+        let client = self.clients.at_mut(id);
+        let admin = own || globals.admin_users.has(&client.user);
+        if !admin && !any && !globals.stats_users.has(&client.user) {
+            return self.disconnect(id, Fault::NotAllowed, out);
+        }
+        client.opens_console(Session::of(admin));
+        let long = client.long_key;
+        let (pid, secret, length) = self.new_key(id, long);
+        out.send_with(Peer::Client(id), |buf| {
+            write::authentication(buf, 0, b"");
+            for (name, value) in WELCOME {
+                write::parameter_status(buf, name.as_bytes(), value.as_bytes());
+            }
+            write::key_data(buf, pid, &secret[..length]);
+            write::ready(buf, Status::Idle);
+        });
+        if own {
+            self.note_client(Level::Log, id, "pgbouncer access from unix socket", out);
+        }
+        self.console_run(id, out);
+    }
+}

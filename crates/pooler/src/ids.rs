@@ -1,0 +1,36 @@
+//! Names of clients, servers and workers, and moments: what every other value is made of.
+
+/// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(pub u64);
+
+/// Names a client: a slot of the worker's table and how often that slot was used before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId {
+    /// Dense: suits as an index into a table.
+    pub index: u32,
+    /// Differs between two clients that used the same slot.
+    pub generation: u32,
+}
+
+/// Names a connection from us to PostgreSQL (or to a peer): a server, or the carrier of a cancel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServerId {
+    /// Dense: suits as an index into a table.
+    pub index: u32,
+    /// Differs between two servers that used the same slot.
+    pub generation: u32,
+}
+
+/// One of the two kinds of connection a worker has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Peer {
+    /// An application's connection to us.
+    Client(ClientId),
+    /// Our connection to PostgreSQL.
+    Server(ServerId),
+}
+
+/// Names a worker; workers are numbered from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WorkerId(pub u16);

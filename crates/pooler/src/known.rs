@@ -1,0 +1,89 @@
+//! What `auth_query` is asked on a server ([`Lookup`]), and what it has told lately ([`Known`]).
+
+use hashbrown::HashMap;
+
+use crate::auth::Secret;
+use crate::ids::{ClientId, Time};
+use crate::pool::key::PoolKey;
+use crate::{Seeded, limits};
+
+/// A lookup under way on a server.
+pub struct Lookup {
+    /// For whom.
+    pub client: ClientId,
+    /// The row that was found.
+    pub(crate) row: Option<Row>,
+    /// PostgreSQL's error.
+    pub(crate) error: Option<String>,
+}
+
+impl std::fmt::Debug for Lookup {
+    /// Secrets don't belong in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lookup({:?})", self.client)
+    }
+}
+
+/// What the query told: name and secret, each may be NULL.
+type Row = (Option<String>, Option<String>);
+
+/// What auth_query has told lately: see the setting `auth_query_cache`.
+#[derive(Debug)]
+pub struct Known {
+    /// By user, and the database whose client it is; believed until then.
+    pub(crate) secrets: HashMap<PoolKey, (Option<Secret>, Time), Seeded>,
+}
+
+impl Known {
+    /// Nothing was told yet.
+    pub fn new(seeded: Seeded) -> Known {
+        Known {
+            secrets: HashMap::with_hasher(seeded),
+        }
+    }
+
+    pub(crate) fn learn(&mut self, who: PoolKey, secret: Option<Secret>, now: Time, until: Time) {
+        if self.secrets.len() >= limits::KNOWN_USERS {
+            self.secrets.retain(|_, (_, until)| *until > now);
+        }
+        if self.secrets.len() < limits::KNOWN_USERS {
+            self.secrets.insert(who, (secret, until));
+        }
+    }
+
+    pub(crate) fn find(&self, who: &PoolKey, now: Time) -> Option<Found> {
+        let (secret, until) = self.secrets.get(who)?;
+        (*until > now).then(|| Found::User(secret.clone()))
+    }
+
+    /// Forgets everybody: the query may be another.
+    pub fn clear(&mut self) {
+        self.secrets.clear();
+    }
+}
+
+/// What is known of a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Nobody could be asked: the client goes through a login that can't succeed.
+    Nobody,
+    /// The user's secret; `None` if no password is right.
+    User(Option<Secret>),
+}
+
+/// The two columns of a DataRow.
+pub(crate) fn row(body: &[u8]) -> Option<Row> {
+    let mut rest = body.strip_prefix(&[0, 2])?;
+    let mut column = || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let length = i32::from_be_bytes(*length);
+        rest = after;
+        let Ok(length) = usize::try_from(length) else {
+            return Some(None);
+        };
+        let (value, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some(Some(String::from_utf8_lossy(value).into_owned()))
+    };
+    Some((column()?, column()?))
+}

@@ -1,0 +1,62 @@
+//! What is known of the texts on a link, where somebody wants to know of queries (`link/watch.rs`).
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::queries::text::{QueryText, READ_MAX};
+use crate::statement::Statement;
+
+/// What is known of texts on a link.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// What was bound last.
+    pub(super) bound: Option<Bound>,
+    /// The unnamed statement's text, where statements are not shared.
+    pub(super) unnamed: Option<Text>,
+    /// Likewise those of names.
+    pub(super) named: HashMap<Box<[u8]>, Text, foldhash::quality::FixedState>,
+}
+
+/// A text without its constants, and as it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) query: Arc<QueryText>,
+    pub(super) sql: Sql,
+}
+
+/// A text as it was sent.
+#[derive(Clone, Debug)]
+pub(super) enum Sql {
+    Of(Arc<Statement>),
+    /// Its front: kept only if traces or values are wanted.
+    Front(Arc<[u8]>),
+    Unknown,
+}
+
+impl Sql {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Sql::Of(statement) => statement.front(READ_MAX),
+            Sql::Front(front) => front,
+            Sql::Unknown => b"",
+        }
+    }
+}
+
+/// A portal.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) portal: Box<[u8]>,
+    pub(super) text: Text,
+    pub(super) values: Option<Box<str>>,
+}
+
+impl Watch {
+    /// The client has gone.
+    pub(super) fn clear(&mut self) {
+        self.bound = None;
+        self.unnamed = None;
+        self.named.clear();
+    }
+}

@@ -1,0 +1,251 @@
+//! What happens several times a second: the Broker hears of needs, pools are kept at their minimum or
+//! forgotten, averages are taken.
+
+use hashbrown::HashSet;
+
+use crate::config::nanos;
+use crate::event::{Action, Out, Question};
+use crate::ids::{Peer, Time};
+use crate::limits;
+use crate::mail::ToBroker;
+use crate::note::{Cause, Level, Note};
+use crate::pool::key::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+
+/// PgBouncer's maintenance period, in nanoseconds.
+pub(crate) const PERIOD_NS: u64 = 333_333_333;
+
+/// How often hungry workers say how hungry they are, while there are several, in nanoseconds.
+const HUNGER_NS: u64 = 10_000_000;
+
+/// How often statements that nobody has any more are forgotten, in nanoseconds.
+const TIDY_NS: u64 = 5_000_000_000;
+
+impl Pooler {
+    /// A deadline has passed.
+    pub(crate) fn tick(&mut self, out: &mut Out) {
+        let now = self.now;
+        while let Some((at, peer)) = self.timers.pop_due(now) {
+            match peer {
+                Peer::Client(id) => self.client_due(id, at, out),
+                Peer::Server(id) => self.server_due(id, at, out),
+            }
+        }
+        if self.spread.next_load().is_some_and(|at| at <= now) {
+            self.tell_load(out);
+        }
+        if self.moves.next().is_some_and(|at| at <= now) {
+            self.move_due(out);
+        }
+        if self.janitor.next_hunger.is_some_and(|at| at <= now) {
+            self.janitor.next_hunger = None;
+            self.say_hunger(out);
+        }
+        if self.janitor.next_login.is_some_and(|at| at <= now) {
+            self.janitor.next_login = None;
+            self.retry_logins(out);
+        }
+        if self.janitor.next <= now {
+            self.janitor.next = Time(now.0 + PERIOD_NS);
+            self.maintain(out);
+        }
+    }
+
+    /// It has nothing to look after: the maintenance waits until a connection comes, or an order.
+    pub(crate) fn sleeps(&self) -> bool {
+        let idle = self.clients.is_empty() && self.servers.is_empty();
+        let begun = self.janitor.stats_at != Time(0);
+        idle && begun
+            && !self.shared.statements.is_untidy()
+            && !self.janitor.holds()
+            && !self.janitor.is_shutting_down()
+            && self.config.globals.pool_idle_timeout.is_zero()
+            && self.pools.iter().all(|(_, pool)| {
+                let keeps = pool.terms.min_size > 0 || pool.terms.database.auto;
+                let awaits = pool.need || !pool.newcomers().is_empty();
+                !keeps && !awaits && self.config.database(&pool.key.database).is_some()
+            })
+    }
+
+    /// Several times a second.
+    fn maintain(&mut self, out: &mut Out) {
+        self.found_forced_pools();
+        self.begin_loads();
+        self.moves.tidy(self.now);
+        if self.moves.next().is_none() {
+            self.move_at_random(out);
+        }
+        for id in self.pools.ids() {
+            self.trim_waiting(id);
+            self.trim_newcomers(id);
+            self.need_anew(id, out);
+            self.warm(id, out);
+            self.settle_hunger(id, out);
+            self.collect(id, out);
+        }
+        self.mind_listeners(out);
+        self.look_for_ends(out);
+        if self.now.0 >= self.janitor.tidied.0 + TIDY_NS {
+            self.janitor.tidied = self.now;
+            self.shared.statements.tidy();
+            self.forget_schemas();
+        }
+        self.average(out);
+        self.drop_all_waiters(out);
+        self.drop_unsuspended(out);
+        self.go_on_without_successor(out);
+        self.leave_slow_readers(out);
+        self.drop_unpacked(out);
+        self.drop_left_behind(out);
+        self.maybe_end(out);
+    }
+
+    /// While clients of several workers wait, each says for how long, often. Where they wait no longer
+    /// than was told, that is said again with all else that is done several times a second: under
+    /// load there is always somebody who waits for a moment, on every worker.
+    fn say_hunger(&mut self, out: &mut Out) {
+        for id in self.pools.ids() {
+            self.trim_waiting(id);
+            let pool = self.pools.at(id);
+            if pool.need
+                && pool.is_waited_for()
+                && pool.grows_hungry(self.now)
+                && !self.backs_off(id)
+            {
+                self.tell_need(id, out);
+            }
+        }
+        self.mind_hunger();
+    }
+
+    /// Arms the next saying of hunger, if any pool has a need that is not met.
+    pub(crate) fn mind_hunger(&mut self) {
+        if self.workers > 1
+            && self.janitor.next_hunger.is_none()
+            && self.pools.iter().any(|(_, pool)| pool.need)
+        {
+            self.janitor.next_hunger = Some(Time(self.now.0 + HUNGER_NS));
+        }
+    }
+
+    /// Nobody waits any more: the Broker need not think so.
+    fn settle_hunger(&mut self, id: PoolId, out: &mut Out) {
+        let pool = self.pools.at(id);
+        if !pool.is_waited_for() {
+            self.sated(id, out);
+        }
+    }
+
+    /// `min_pool_size`: one server a period, as long as the pool has clients.
+    fn warm(&mut self, id: PoolId, out: &mut Out) {
+        let worker = self.worker;
+        let pool = self.pools.at(id);
+        let wanted = pool.terms.min_size;
+        let due = wanted > 0 && pool.connecting() == 0 && pool.gives() && !pool.key.user.is_empty();
+        if !due || self.need_not_warm(id) || self.janitor.is_shutting_down() {
+            return;
+        }
+        let pool = self.pools.at(id);
+        let warm = ToBroker::Warm {
+            worker,
+            pool: pool.key.clone(),
+            wanted,
+            bounds: pool.terms.bounds,
+        };
+        out.push(Action::Broker(warm));
+    }
+
+    /// `min_pool_size` of a database with a forced user holds without clients, too: that database
+    /// has one pool only, which is then founded on one worker.
+    pub(crate) fn found_forced_pools(&mut self) {
+        let config = self.config.clone();
+        for database in config.databases.values() {
+            let Some(user) = &database.forced_user else {
+                continue;
+            };
+            if config.min_pool_size(database) == 0 {
+                continue;
+            }
+            let name = self.consoles.name(&database.name);
+            let key = PoolKey::new(name, self.consoles.name(user));
+            if self.first_seat(&key) != self.worker {
+                continue;
+            }
+            self.pool_for(key, database);
+        }
+    }
+
+    /// Forgets a pool that nobody uses.
+    fn collect(&mut self, id: PoolId, out: &mut Out) {
+        let globals = &self.config.globals;
+        let pool = self.pools.at(id);
+        let unused = pool.clients() == 0 && pool.servers() == 0 && !pool.wants_listener;
+        // Whoever connects, and be it without a password, can name a database that does not exist.
+        let stray = pool.terms.database.auto && pool.is_untried() && !self.backs_off(id);
+        let empty = unused && (pool.terms.min_size == 0 || stray);
+        let idle_for = self.now.0.saturating_sub(pool.quiet.0);
+        let autodb = Some(globals.autodb_idle_timeout).filter(|_| pool.terms.database.auto);
+        let mut limits = autodb.into_iter().chain([globals.pool_idle_timeout]);
+        let over = stray || limits.any(|limit| !limit.is_zero() && idle_for > nanos(limit));
+        if pool.clients() == 0 && self.config.database(&pool.key.database).is_none() {
+            // A reload took its database away.
+            if pool.servers() == 0 {
+                if pool.wants_listener {
+                    self.listener_lost(id, out);
+                }
+                self.pools.remove(id);
+            } else {
+                self.call_in(id, "database removed", out);
+            }
+        } else if empty && over {
+            let text = format!(
+                "cleaning up idle pool {}/{}",
+                pool.key.database, pool.key.user
+            );
+            let cause = match stray {
+                true => Cause::Stranger,
+                false => Cause::Known,
+            };
+            let level = Level::Log;
+            out.note(Note { level, text, cause });
+            self.pools.remove(id);
+        }
+    }
+
+    /// Names of databases that have no pool any more are forgotten, where that may be many.
+    fn forget_schemas(&mut self) {
+        if self.shared.statements.schemas() > 2 * self.pools.count() + limits::UNUSED_SCHEMAS {
+            let mut used = HashSet::with_hasher(self.seeded);
+            used.extend(self.pools.iter().map(|(_, pool)| pool.schema));
+            self.shared.statements.forget_schemas(&used);
+        }
+    }
+
+    /// At the end of each `stats_period`.
+    fn average(&mut self, out: &mut Out) {
+        let period = nanos(self.config.globals.stats_period).max(1);
+        if self.janitor.stats_at == Time(0) {
+            self.janitor.stats_at = self.now;
+            self.janitor.older_stats_at = self.now;
+        }
+        self.janitor.period_ends = Some(Time(self.janitor.stats_at.0.saturating_add(period)));
+        if self.now.0.saturating_sub(self.janitor.stats_at.0) < period {
+            return;
+        }
+        self.janitor.period_ends = Some(Time(self.now.0.saturating_add(period)));
+        self.janitor.older_stats_at = self.janitor.stats_at;
+        self.janitor.stats_at = self.now;
+        self.consoles.end_period();
+        let mut total = crate::stats::Stats::default();
+        for id in self.pools.ids() {
+            total.add(&self.pools.at_mut(id).period_ends());
+        }
+        if self.config.globals.log_stats {
+            let seconds = (period / 1_000_000_000).max(1);
+            out.push(Action::Ask(Question::LogStats {
+                stats: Box::new(total),
+                seconds,
+            }));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a worker knows of moves (`moving.rs`): which clients are to go, and where those went whose keys
+//! name it.
+
+use std::sync::Arc;
+
+use crate::cancel::keys::OldKey;
+use crate::ids::{ClientId, Time, WorkerId};
+use crate::pool::key::PoolKey;
+
+/// How often a worker looks for clients that it may hand away, in nanoseconds.
+pub(crate) const SHED_NS: u64 = 5_000_000;
+
+/// For how long a note is followed that has done its duty, in nanoseconds.
+const FOLLOWED_NS: u64 = 300_000_000;
+
+/// Where a client has gone to.
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub(crate) number: u64,
+    pub(crate) key: OldKey,
+    /// Its number in the console.
+    pub(crate) client: u64,
+    pub(crate) to: WorkerId,
+    /// Since when its home knows. What was on its way before that follows the note for a while yet.
+    pub(crate) told: Option<Time>,
+    /// It has come back since: the note leads nowhere.
+    pub(crate) past: bool,
+}
+
+/// Clients that are to go to another worker.
+#[derive(Debug)]
+pub(crate) struct Shed {
+    pub(crate) pool: Arc<PoolKey>,
+    pub(crate) to: WorkerId,
+    pub(crate) left: u32,
+    /// Those who do nothing go, too.
+    pub(crate) idle: bool,
+    pub(crate) until: Time,
+    /// When clients that can go are looked for next.
+    pub(crate) next: Time,
+    /// How many went this time, and how often nobody could.
+    pub(crate) gone: u32,
+    pub(crate) vain: u32,
+}
+
+/// A cancel request for a client that is about to leave.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) client: ClientId,
+    pub(crate) pid: u32,
+    pub(crate) secret: Box<[u8]>,
+    pub(crate) from: (WorkerId, ClientId),
+}
+
+/// What a worker knows of moves.
+#[derive(Debug, Default)]
+pub struct Moves {
+    pub(crate) sheds: Vec<Shed>,
+    /// When all clients were last looked at, for all who are to go.
+    pub(crate) looked: Time,
+    pub(crate) next_shed: Option<Time>,
+    pub(crate) next_whim: Option<Time>,
+    /// Since when the client that is just coming has waited elsewhere.
+    pub(crate) arriving: Option<Time>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) noted: u64,
+    pub(crate) cancels: Vec<Held>,
+    /// Clients that have left for other workers.
+    pub(crate) departed: u64,
+    /// Clients that have come from other workers.
+    pub(crate) arrived: u64,
+}
+
+impl Moves {
+    /// When clients are looked for that may go.
+    pub fn next(&self) -> Option<Time> {
+        [self.next_shed, self.next_whim].into_iter().flatten().min()
+    }
+
+    /// When all clients may be looked at again.
+    pub(crate) fn looks_next(&self) -> Time {
+        Time(self.looked.0 + SHED_NS)
+    }
+
+    /// When that is wanted.
+    pub(crate) fn plan(&mut self) {
+        let next = self.sheds.iter().map(|shed| shed.next).min();
+        self.next_shed = next.map(|next| next.max(self.looks_next()));
+    }
+
+    /// Clients of ours of which their homes do not know yet where they are.
+    pub fn under_way(&self) -> usize {
+        let untold = self.notes.iter().filter(|note| note.told.is_none());
+        untold.count()
+    }
+
+    /// Forgets notes that have done their duty.
+    pub(crate) fn tidy(&mut self, now: Time) {
+        let over = |since: Time| now.0 >= since.0 + FOLLOWED_NS;
+        self.notes.retain(|note| !note.told.is_some_and(over));
+    }
+
+    /// Where the client of this key has gone from here, and whether its home knows.
+    pub(crate) fn gone_to(&self, is_it: impl Fn(&OldKey) -> bool) -> Option<(WorkerId, bool)> {
+        let mut latest = self.notes.iter().rev();
+        let latest = latest.find(|note| !note.past && is_it(&note.key));
+        latest.map(|note| (note.to, note.told.is_some()))
+    }
+
+    /// The client of this key is here again. So all notes of it that are left on any worker lead
+    /// forward in time, and nobody goes round in a circle by them.
+    pub(crate) fn comes_back(&mut self, key: &OldKey) {
+        let notes = self.notes.iter_mut();
+        notes
+            .filter(|note| note.key == *key)
+            .for_each(|note| note.past = true);
+    }
+
+    /// The worker to which the client of this number in the console has gone.
+    pub(crate) fn followed(&self, client: u64) -> Option<WorkerId> {
+        let mut latest = self.notes.iter().rev();
+        let latest = latest.find(|note| !note.past && note.client == client);
+        latest.map(|note| note.to)
+    }
+
+    /// The home knows: it was told of the client's arrival.
+    pub(crate) fn noted(&mut self, number: u64, now: Time) {
+        let found = self.notes.binary_search_by_key(&number, |note| note.number);
+        if let Ok(at) = found {
+            self.notes[at].told = Some(now);
+        }
+    }
+
+    /// A cancel request waits until its client has left.
+    pub(crate) fn hold_cancel(
+        &mut self,
+        client: ClientId,
+        pid: u32,
+        secret: Box<[u8]>,
+        from: (WorkerId, ClientId),
+    ) {
+        self.cancels.push(Held {
+            client,
+            pid,
+            secret,
+            from,
+        });
+    }
+}

@@ -1,0 +1,47 @@
+//! What an administrator can want of the whole process.
+
+/// What an administrator can want of the whole process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Give no server out; close idle ones. Of one database, or all.
+    Pause(Option<String>),
+    /// Undo a pause.
+    Resume(Option<String>),
+    /// Read from nobody and hand all that is queued to the kernel.
+    Suspend,
+    /// A successor takes over: bring every link to its end, give out no server.
+    HandOver {
+        /// Clients' TLS sessions can travel, too. A later round of the same takeover takes along no more
+        /// than its first could.
+        tls: bool,
+    },
+    /// Undo `Suspend`.
+    Unsuspend,
+    /// The takeover does not come to pass.
+    GiveUp,
+    /// Send the successor everything that is at rest.
+    Pack,
+    /// The successor has it: serve who was left behind until they leave, then end.
+    Drain,
+    /// Close servers, each when it is given back. Of one database, or all.
+    Reconnect(Option<String>),
+    /// Take no new clients for a database.
+    Disable(String),
+    /// Take them again.
+    Enable(String),
+    /// Drop all clients and servers of a database, or of all that have any, and leave it paused.
+    Kill(Option<String>),
+    /// Take no new clients; end when the last client leaves.
+    ShutdownWaitForClients,
+    /// Take no new clients, drop waiting ones; end when the last server is released.
+    ShutdownWaitForServers,
+}
+
+/// How the process is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// When the last client has left.
+    Clients,
+    /// When the last server is free.
+    Servers,
+}

@@ -1,0 +1,51 @@
+//! A standby is promoted: newcomers are told so, on every worker.
+
+use std::sync::Arc;
+
+use crate::event::{Action, Out, WorkerId};
+use crate::mail::Mail;
+use crate::pool::{PoolId, PoolKey};
+use crate::pooler::Pooler;
+use crate::standby::{NAME, among, word};
+
+impl Pooler {
+    /// A server has told of it outside of a login: newcomers are told so from now on, on every
+    /// worker.
+    pub(crate) fn standby_reported(&mut self, pool_id: PoolId, standby: bool, out: &mut Out) {
+        if !self.set_standby(pool_id, standby) {
+            return;
+        }
+        let key = &self.pools.at(pool_id).key;
+        for worker in 0..self.workers {
+            if worker != self.worker.0 {
+                let mail = Mail::Standby(key.clone(), standby);
+                out.push(Action::Post(WorkerId(worker), mail));
+            }
+        }
+    }
+
+    /// Another worker's server has.
+    pub(crate) fn learn_standby(&mut self, key: &PoolKey, standby: bool) {
+        if let Some(id) = self.pools.find(key) {
+            self.set_standby(id, standby);
+        }
+    }
+
+    /// Returns whether that is news.
+    fn set_standby(&mut self, pool_id: PoolId, standby: bool) -> bool {
+        let Some(welcome) = &mut self.pools.at_mut(pool_id).welcome else {
+            return false;
+        };
+        if among(&welcome.parameters).is_none_or(|known| known == standby) {
+            return false;
+        }
+        let mut parameters = welcome.parameters.to_vec();
+        for (name, value) in &mut parameters {
+            if **name == *NAME {
+                *value = word(standby).into();
+            }
+        }
+        welcome.parameters = Arc::from(parameters);
+        true
+    }
+}
