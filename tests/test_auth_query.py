@@ -166,7 +166,7 @@ def test_settings_of_databases(make_howdah, entries):
     howdah.reload()
     with howdah.connect(user="md5_user", password="secret", database="elsewhere") as client:
         assert client.value("select current_user") == "md5_user"
-    assert howdah.pool("usual", "admin")["sv_idle"] == 1
+    howdah.wait_for_pool("usual", "admin", sv_idle=1)
 
 
 @pytest.mark.parametrize("database, line", [
@@ -228,15 +228,16 @@ def test_databases_that_strangers_invent_are_forgotten(make_howdah, postgres, wo
         assert howdah.pool(user="md5_user")["cl_active"] == 1
 
 
-def test_the_client_leaves(make_howdah):
+def test_the_client_leaves(make_howdah, postgres):
     """A client that leaves while it is looked up costs no server."""
-    howdah = make_howdah(auth_type="md5", auth_user="admin", default_pool_size=1,
-                         auth_query="select $1::text, 'secret' from pg_sleep(0.2)")
-    for _ in range(3):
-        client = howdah.raw()
-        client.send(wire.startup(user="md5_user", database="postgres"))
-        howdah.wait_for_pool(user="admin", sv_active=1)
-        client.close()
+    with postgres.lock(21) as lock:
+        howdah = make_howdah(auth_type="md5", auth_user="admin", default_pool_size=1,
+                             auth_query=f"select $1::text, 'secret' from {lock}")
+        for _ in range(3):
+            client = howdah.raw()
+            client.send(wire.startup(user="md5_user", database="postgres"))
+            howdah.wait_for_pool(user="admin", sv_active=1)
+            client.close()
     with howdah.connect(user="md5_user", password="secret") as client:
         assert client.value("select 1") == "1"
-    assert howdah.pool(user="admin")["sv_idle"] == 1
+    howdah.wait_for_pool(user="admin", sv_idle=1)

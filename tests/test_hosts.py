@@ -1,10 +1,11 @@
 """Several hosts for one database, and hosts that are not there."""
 
+import re
 import threading
 
 import pytest
 
-from harness import wire
+from harness import machine, wire
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.mark.parametrize("balance", ["disable", "round-robin"])
 def test_a_dead_host_costs_no_wait(make_howdah, postgres, balance):
     """The next host is tried at once: server_login_retry is for when all have failed."""
-    hosts = f"no-such-host.invalid,{postgres.host}"
+    hosts = f"{machine.NO_HOST},{postgres.host}"
     howdah = make_howdah(server_login_retry="60", databases={
         "several": f"host={hosts} port={postgres.port} dbname=postgres "
                    f"load_balance_hosts={balance}"})
@@ -22,7 +23,7 @@ def test_a_dead_host_costs_no_wait(make_howdah, postgres, balance):
 
 def test_one_host_until_it_fails(make_howdah, postgres):
     """load_balance_hosts=disable uses one host for all servers."""
-    hosts = f"{postgres.host},no-such-host.invalid"
+    hosts = f"{postgres.host},{machine.NO_HOST}"
     howdah = make_howdah(databases={
         "several": f"host={hosts} port={postgres.port} dbname=postgres "
                    f"load_balance_hosts=disable"})
@@ -65,9 +66,10 @@ def test_least_size_without_clients(make_howdah, postgres, workers):
 def test_who_could_not_be_reached(make_howdah):
     """The log names the host (or socket) and the reason."""
     howdah = make_howdah(client_login_timeout=20, databases={
-        "named": "host=no-such-host.invalid port=5431", "socket": "host=/no/such/folder port=5431"})
+        "named": f"host={machine.NO_HOST} port=5431", "socket": "host=/no/such/folder port=5431"})
     for database, line in [
-            ("named", r"named/postgres@no-such-host\.invalid:5431 server DNS lookup failed: \w+"),
+            ("named", rf"named/postgres@{re.escape(machine.NO_HOST)}:5431 server DNS lookup failed: "
+                      r"\w+"),
             ("socket", r"socket/postgres@unix\(/no/such/folder/\.s\.PGSQL\.5431\) connect failed: "
                        r"\w+")]:
         with howdah.raw() as client:

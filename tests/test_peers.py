@@ -120,7 +120,7 @@ class Listener:
 
     def __init__(self):
         self.socket = socket.create_server(("127.0.0.1", 0))
-        self.socket.settimeout(10)
+        self.socket.settimeout(30)
         self.port = self.socket.getsockname()[1]
 
     def __enter__(self):
@@ -132,7 +132,7 @@ class Listener:
     def take(self):
         """The next connection, and the request on it."""
         peer, _ = self.socket.accept()
-        peer.settimeout(10)
+        peer.settimeout(30)
         return peer, peer.recv(1000)
 
 
@@ -181,7 +181,7 @@ def test_console_and_limits(make_howdah):
     """SHOW PEERS and SHOW PEER_POOLS; a peer's pool_size; requests that wait too long; a peer that
     leaves the configuration."""
     with Listener() as listener:
-        howdah = make_howdah(start=False, peer_id=2, cancel_wait_timeout=1, workers=2,
+        howdah = make_howdah(start=False, peer_id=2, cancel_wait_timeout=2, workers=2,
                              default_pool_size=9)
         howdah.sections["peers"] = {2: "host=/us", 30: f"host=127.0.0.1 port={listener.port} "
                                     "pool_size=2", 4: "host=a,b"}

@@ -409,13 +409,14 @@ def test_15_order_of_replies_where_a_parse_is_skipped(one, postgres):
 def test_16_no_server_in_the_middle_of_a_group(make_howdah):
     """No server is free; the client gets an error for each message it sends, and what it sent
     before is put in front of its next query."""
-    howdah = make_howdah(default_pool_size=1, query_wait_timeout=1)
+    howdah = make_howdah(default_pool_size=1)
     with howdah.connect() as holder, howdah.connect() as a:
         holder.rows("begin")
         a.send(parse("select 1"))
         howdah.wait_for_pool(cl_waiting=1)
         for part in (bind(), execute(), sync()):
             a.send(part)
+        howdah.console("SET query_wait_timeout = 1")
         # As with PgBouncer, it is told why and closed: there is no next query to spoil.
         got = a.read_to_end()
         assert [m.fields()["M"] for m in got if m.tag == "E"] == ["query_wait_timeout"]
@@ -470,12 +471,14 @@ def test_18_cancel_hits_the_next_query(make_howdah, postgres):
         with howdah.connect() as a, howdah.connect() as b:
             served(a, "warm")
             proxy.hold_cancels = True
-            a.send(query("select 'a' from pg_sleep(0.3)"))
-            canceller = threading.Thread(target=a.cancel)
-            canceller.start()
-            machine.wait_until(lambda: proxy.held, "the cancel to be on its way")
+            with postgres.lock(18) as lock:
+                a.send(query(f"select 'a' from {lock}"))
+                howdah.wait_for_pool(sv_active=1)
+                canceller = threading.Thread(target=a.cancel)
+                canceller.start()
+                machine.wait_until(lambda: proxy.held, "the cancel to be on its way")
             assert rows(a.read_until()) == [["a"]]
-            b.send(query("select 'b' from pg_sleep(0.2)"))
+            b.send(query("select 'b' from pg_sleep(0.5)"))
             # Either b waits until the cancel has arrived, or it is served by another server.
             assert b.quiet(0.1)
             proxy.release_cancels()
@@ -524,10 +527,11 @@ def test_20_cancel_whose_owner_cannot_be_reached(make_howdah, postgres):
         howdah = make_howdah(default_pool_size=1, cancel_wait_timeout=1, server_connect_timeout=1,
                              databases={"postgres": f"host={proxy.host} port={proxy.port}"})
         with howdah.connect() as a:
-            a.send(query("select 'a' from pg_sleep(0.5)"))
-            howdah.wait_for_pool(sv_active=1)
-            proxy.refuse()
-            a.cancel()
+            with postgres.lock(20) as lock:
+                a.send(query(f"select 'a' from {lock}"))
+                howdah.wait_for_pool(sv_active=1)
+                proxy.refuse()
+                a.cancel()
             assert rows(a.read_until()) == [["a"]]
             proxy.listen()
             served(a, "again")
@@ -711,7 +715,7 @@ def test_25_hostile_server(make_howdah, name, first):
         with pytest.raises((wire.Refused, wire.Ended)):
             howdah.connect(database="hostile")
         assert howdah.console("SHOW VERSION")
-        assert "closing because" in howdah.log()
+        howdah.wait_for_log("closing because")
 
 
 def test_25_search_path_does_not_bend_auth_query(make_howdah, own_postgres):

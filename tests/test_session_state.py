@@ -239,10 +239,11 @@ def test_a_question_has_no_timeout(pool):
     """What precedes it where it is asked again takes its client's timeout away."""
     howdah = pool()
     with howdah.connect() as client:
-        client.rows("set statement_timeout = '50ms'")
-        assert client.error(query("select pg_sleep(0.2)"))["C"] == "57014"
-        client.rows("set local statement_timeout=0;select pg_sleep(0.2)")
-        assert show(client, "statement_timeout") == "50ms"
+        # Long enough for all the rest that runs under it.
+        client.rows("set statement_timeout = '300ms'")
+        assert client.error(query("select pg_sleep(5)"))["C"] == "57014"
+        client.rows("set local statement_timeout=0;select pg_sleep(0.4)")
+        assert show(client, "statement_timeout") == "300ms"
 
 
 def test_a_dropped_role_ends_its_client(pool, postgres):
@@ -838,6 +839,7 @@ def test_who_waits_to_keep_a_server_may_give_up(pool):
             waiter.send(query("create temp table t (a int)"))
             (last,) = [reply for reply in waiter.read_to_end() if reply.tag == "E"]
             assert last.fields()["M"] == "query_wait_timeout"
+        howdah.console("SET query_wait_timeout = 60")
         with howdah.connect() as waiter:
             waiter.send(query("create temp table t (a int)"))
             howdah.wait_for_pool(cl_waiting=1)
@@ -917,8 +919,9 @@ def test_why_a_server_is_kept(pool):
 def test_who_keeps_a_server_and_is_silent(pool):
     howdah = pool(2, pin_idle_timeout=1)
     with howdah.connect() as client, howdah.connect() as other:
-        client.rows("create temp table t (a int)")
-        client.rows("begin")
+        client.send(query("create temp table t (a int)"), query("begin"))
+        client.read_until()
+        assert client.read_until()[-1].body == b"T"
         machine.wait_until(lambda: other.value("select 1") == "1", "the other")
         client.send(query("commit"))
         (last,) = [reply for reply in client.read_to_end() if reply.tag == "E"]
@@ -957,8 +960,7 @@ def test_pause_waits_for_a_kept_server(pool):
             done.set()
         thread = threading.Thread(target=pauses)
         thread.start()
-        machine.wait_until(lambda: {row["name"]: row["paused"]
-                                    for row in howdah.console("SHOW DATABASES")} is not None, "it")
+        machine.wait_until(howdah.paused, "the pause to begin")
         client.rows("insert into t values (1)")
         assert client.value("select count(*) from t") == "1"
         assert not done.is_set()

@@ -146,7 +146,8 @@ def test_orders_beside_moves(restless, postgres):
     later = {client.value("select pg_backend_pid()") for client in clients}
     assert not pids & later
     howdah.console("PAUSE")
-    assert postgres.sessions(user="postgres") == 0 or howdah.pool()["sv_idle"] == "0"
+    howdah.wait_for_pool(sv_active=0, sv_idle=0, sv_used=0)
+    machine.wait_until(lambda: postgres.sessions(user="postgres") == 0, "no sessions")
     for index, client in enumerate(clients):
         client.send(query(f"select {index}"))
     howdah.wait_for_pool(cl_waiting=6)

@@ -128,7 +128,7 @@ class Howdah:
         child = self.spawn(*arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True)
         try:
-            output, _ = child.communicate(timeout=20)
+            output, _ = child.communicate(timeout=40)
         except subprocess.TimeoutExpired:
             child.kill()
             output, _ = child.communicate()
@@ -153,7 +153,7 @@ class Howdah:
         """Sends a signal."""
         self.child.send_signal(number)
 
-    def wait(self, seconds=15):
+    def wait(self, seconds=30):
         """Waits until the process ends by itself; gives its exit code."""
         code = self.child.wait(seconds)
         self.child = None
@@ -233,7 +233,7 @@ class Howdah:
         """A position in the log: what comes later is what follows it."""
         return len(self.log())
 
-    def wait_for_log(self, pattern, since=0, seconds=10):
+    def wait_for_log(self, pattern, since=0, seconds=40):
         """Waits until the log has a match of a regular expression; gives the match."""
         try:
             return machine.wait_until(
@@ -241,6 +241,21 @@ class Howdah:
         except TimeoutError:
             raise AssertionError(
                 f"no line of the log matches {pattern!r}:\n{self.log()[since:]}") from None
+
+    def wait_for_lines(self, pattern, count, since=0):
+        """Waits until the log has at least so many matches of a regular expression (a thread of its
+        own writes the log); gives how many there are."""
+        def found():
+            seen = len(re.findall(pattern, self.log()[since:]))
+            return seen >= count and seen
+        return machine.wait_until(found, f"{count} matches of {pattern!r} in {self.log_path}")
+
+    def paused(self):
+        """Whether a PAUSE of everything has begun, on all workers."""
+        if {"key": "paused", "value": "yes"} not in self.console("SHOW STATE"):
+            return False
+        self.console("SHOW POOLS")  # Every worker is asked, behind the order.
+        return True
 
     def reload(self):
         """RELOAD by the console."""

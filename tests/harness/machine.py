@@ -19,6 +19,9 @@ import time
 # Howdah and PostgreSQL both refuse to run as root: as root, these users are tried in turn.
 UNPRIVILEGED = ("postgres", "nobody")
 
+# A name of no host. It has an empty label, so that the system says so without asking a name server.
+NO_HOST = "no-such-host..invalid"
+
 
 def unprivileged_user():
     """The account PostgreSQL and Howdah run under: ours, unless we are root."""
@@ -112,7 +115,7 @@ def run(argv, as_user=True, **popen):
     return output
 
 
-def end(child, how=signal.SIGQUIT, seconds=15):
+def end(child, how=signal.SIGQUIT, seconds=30):
     """Ends a child we started and waits for it; kills it if it does not obey."""
     if child.poll() is None:
         child.send_signal(how)
@@ -125,15 +128,28 @@ def end(child, how=signal.SIGQUIT, seconds=15):
     return child.returncode
 
 
-def free_port(host="127.0.0.1"):
-    """A TCP port found free by binding it.
+def _own_ports():
+    """The ports of this process among those that share a run's tests, each once, then again.
 
     Below the range from which the kernel takes the ports of outgoing connections, so that none
-    of our many clients gets it between this look and the listener's own bind.
+    of our many clients gets one between a look at it and the listener's own bind.
     """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % count
+    size = 17_000 // count
+    start = random.randrange(size)
+    for at in itertools.count(start):
+        yield 15_000 + number * size + at % size
+
+
+_ports = _own_ports()
+
+
+def free_port(host="127.0.0.1"):
+    """A TCP port found free by binding it, which nobody else among the tests is given meanwhile."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
-        port = random.randrange(15000, 32000)
+        port = next(_ports)
         with socket.socket(family) as probe:
             try:
                 probe.bind((host, port))
@@ -143,7 +159,7 @@ def free_port(host="127.0.0.1"):
                     raise
 
 
-def wait_until(condition, what, seconds=15.0):
+def wait_until(condition, what, seconds=40.0):
     """Asks again and again until `condition()` gives something true, and returns it."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,5 +1,6 @@
 """PostgreSQL clusters that live as long as a test run."""
 
+import contextlib
 import glob
 import importlib.util
 import os
@@ -179,6 +180,13 @@ class Postgres:
     def value(self, statement, database="postgres"):
         """The first column of the first row, run directly."""
         return self.sql(statement, database)[0][0]
+
+    @contextlib.contextmanager
+    def lock(self, number):
+        """Holds a lock meanwhile. Gives the call that waits, in SQL, until that is over."""
+        with self.connect() as holder:
+            holder.rows(f"select pg_advisory_lock({number})")
+            yield f"pg_advisory_xact_lock({number})"
 
     def sessions(self, user=None, database=None):
         """How many client sessions PostgreSQL has, besides the one that asks."""

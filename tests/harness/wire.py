@@ -24,7 +24,7 @@ CANCEL_CODE = 80877102
 SSL_CODE = 80877103
 GSSENC_CODE = 80877104
 
-SECONDS = 20.0  # how long a read waits before the test fails
+SECONDS = 40.0  # how long a read waits before the test fails
 
 
 class Ended(Exception):
