@@ -225,7 +225,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Passes the next `count` bytes on.
-    #[inline]
+    #[inline(always)]
     pub fn pass(&mut self, count: usize, to: crate::event::Peer, out: &mut crate::event::Out) {
         let range = self.at..self.at + count;
         if self.fresh {

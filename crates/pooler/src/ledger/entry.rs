@@ -170,6 +170,7 @@ impl Entry {
     }
 
     /// It changes one of its client's names, or none.
+    #[inline]
     pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {
         if change.is_some() {
             self.effects_mut().name = change;
@@ -182,6 +183,7 @@ impl Entry {
     }
 
     /// It changes the server's unnamed statement, or does not.
+    #[inline]
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
             self.effects_mut().unnamed = change;
