@@ -908,6 +908,7 @@ def test_what_is_hardly_meant(make_howdah, odd):
     howdah._write_file(os.path.join(howdah.folder, "users"), "")
     code, said = howdah.check()
     howdah.start()
+    howdah.wait_for_log("process up")
     for text in warnings:
         assert (text in said) == (text in howdah.log()) == odd, (said, howdah.log())
     assert code == 0

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 MIB = 1024 * 1024
 GROWTH_KIB = 48 * 1024  # what a fault may add to resident memory, allocator's reserves included
 KILLED = "was terminated by signal 9"  # what PostgreSQL logs of a process that SIGKILL ended
-SERVICE_SECONDS = 10  # within which service must be back once the fault is over
+SERVICE_SECONDS = 30  # within which service must be back once the fault is over
 
 
 @pytest.fixture
@@ -99,9 +99,8 @@ class Health:
                                "the servers to be PostgreSQL's sessions")
         grown = machine.resident_kib(self.pid) - self.memory
         assert grown < growth, f"{grown} KiB more resident memory"
-        said = howdah.log()[self.mark:]
         if log:
-            assert re.search(log, said), f"no line matches {log!r}:\n{said[-3000:]}"
+            howdah.wait_for_log(log, self.mark)
         assert "panicked" not in howdah.said()
 
 
@@ -244,7 +243,7 @@ def test_postgres_stopped_and_continued(make_howdah, own_postgres):
     meanwhile(load, lambda: None, stop)
     with howdah.connect() as patient:
         patient.send(query("select 'patient'"))
-        howdah.wait_for_pool(maxwait=1)
+        machine.wait_until(lambda: howdah.pool()["maxwait"] >= 1, "it to wait for long")
         go_on()
         assert [got.row() for got in patient.read_until() if got.tag == "D"] == [[b"patient"]]
     sums = load.result()
@@ -384,13 +383,15 @@ def test_servers_are_half_open(behind_proxy, postgres):
 
 def test_clients_are_half_open(make_howdah, postgres):
     """Clients' hosts vanish without a word: limits free what they held."""
-    howdah = make_howdah(default_pool_size=2, idle_transaction_timeout=1, client_idle_timeout=2)
+    howdah = make_howdah(default_pool_size=2)
     health = Health(howdah, postgres)
     with Proxy(*howdah.address) as proxy:
         gone = [wire.connect(proxy.address, database="postgres") for _ in range(10)]
         for client in gone[:2]:
             client.rows("begin")
         proxy.lose()
+        howdah.write(idle_transaction_timeout=1, client_idle_timeout=2)
+        howdah.reload()
         with howdah.connect() as client:
             assert client.value("select 'served'") == "served"
         machine.wait_until(lambda: len([
@@ -550,8 +551,6 @@ def test_clients_are_killed(make_howdah, postgres, long):
     # The witness shares the pool with them and must not see a thing.
     witness = Load(howdah.address, direct, seconds=seconds, clients=10,
                    without="cancel,cancel_sure,bystander")
-    machine.wait_until(lambda: postgres.value(
-        "select to_regclass('howdah_load.only') is not null") == "t", "the load's tables")
     victims = [new_victim(howdah, direct) for _ in range(10)]
     turn = 0
     while witness.running():

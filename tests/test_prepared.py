@@ -397,6 +397,7 @@ def resident(howdah):
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("named", [True, False])
 def test_memory_of_texts_comes_back(make_howdah, named):
     """A burst of long statements leaves nothing once its clients have gone."""
@@ -415,7 +416,7 @@ def test_memory_of_texts_comes_back(make_howdah, named):
         client.close()
     howdah.console("reconnect")
     machine.wait_until(lambda: resident(howdah) < before + (8 << 20),
-                       "memory to be given back", seconds=40)
+                       "memory to be given back", seconds=120)
     known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
     assert int(known["memtotal"]) < (1 << 20)
 

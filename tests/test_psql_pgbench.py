@@ -121,7 +121,7 @@ def test_pgbench(shared_howdah, system_programs, postgres, pgbench_tables, mode,
             select sum(bbalance) from pgbench_branches union all
             select sum(tbalance) from pgbench_tellers""", "bench")
         assert len({row[0] for row in sums}) == 1
-    assert howdah.pool("bench")["sv_active"] == 0
+    howdah.wait_for_pool("bench", sv_active=0)
     assert postgres.sessions(database="bench") <= 16
 
 

@@ -153,7 +153,7 @@ def test_a_terminal_of_any_width(make_howdah, columns):
             os.write(ours, b"?")
             shows(b"Watches")
             os.write(ours, b"xq")
-            assert child.wait(10) == 0
+            assert child.wait(30) == 0
         finally:
             child.kill()
             os.close(ours)

@@ -39,6 +39,13 @@ class Load:
         self.out, self.said = (tempfile.TemporaryFile("w+", errors="replace") for _ in range(2))
         self.child = machine.spawn(words, as_user=False, stdin=subprocess.DEVNULL,
                                    stdout=self.out, stderr=self.said)
+        if prepare:
+            machine.wait_until(self._prepared, "the load's tables")
+
+    def _prepared(self):
+        """Whether its tables are made, so that its clients come; a fault if it ended before."""
+        assert self.running(), self.result()
+        return b"The tables are made.\n" in os.pread(self.said.fileno(), 1000, 0)
 
     def running(self):
         """Whether it still works."""

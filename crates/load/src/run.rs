@@ -158,6 +158,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     let direct = make(options.prepare_url.as_ref().unwrap_or(&options.url));
     if options.prepare {
         prepare(&direct).map_err(|failure| format!("cannot prepare: {}", failure.what))?;
+        eprintln!("The tables are made.");
     }
     let seconds = options
         .minutes
