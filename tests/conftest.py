@@ -42,6 +42,7 @@ def pytest_configure(config):
             return connection
         psycopg.connect = listening
     config.addinivalue_line("markers", "slow: takes more than a few seconds; --quick leaves it out")
+    config.addinivalue_line("markers", "not_listening(reason): left out by --listening")
     config.addinivalue_line("markers", "long: left out but for --long")
     config.addinivalue_line("markers", "own: needs a setting or answer that PgBouncer has not")
 
@@ -49,6 +50,10 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--long"):
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    for item in items if config.getoption("--listening") else []:
+        marker = item.get_closest_marker("not_listening")
+        if marker:
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
     if not config.getoption("--quick"):
         return
     left_out = [item for item in items if item.get_closest_marker("slow")]

@@ -182,6 +182,7 @@ def test_never_hits_another(make_howdah, workers):
     howdah.wait_for_pool(cl_active=0, sv_active=0, sv_being_canceled=0)
 
 
+@pytest.mark.not_listening("its server is a script, which can't listen")
 def test_late_cancel_does_not_hit_the_next_query(make_howdah):
     """The cancel's way to the server is slow: until it is through, nobody else gets the server."""
     cancels, release = [], threading.Event()

@@ -199,6 +199,29 @@ def test_resets_go_back_to_the_login_at_once(pool):
 
 
 @POOLS
+@pytest.mark.parametrize("reset", [
+    "set time zone 'UTC'; set search_path = public; select 'x'; reset timezone; reset search_path",
+    "/* it's */ reset all; select 'x'",
+    "set time zone 'UTC'; set search_path = public; set app.tenant = 'b'; select $$x$$; reset all",
+    "do $$begin set search_path = public; reset all; end$$"])
+def test_whatever_text_resets_goes_back_to_the_login(pool, reset, size):
+    """What PostgreSQL reports, too; and while a server is kept."""
+    howdah = pool(size)
+    login = {"TimeZone": "Asia/Tokyo", "options": "-c search_path=pg_catalog -c app.tenant=a"}
+    with howdah.connect(**login) as client:
+        for _ in range(2):
+            for before in ("select 1", "set time zone 'Asia/Dubai'"):
+                client.rows(before)
+                client.rows(reset)
+                disturb(howdah, size - howdah.pool()["sv_pinned"])
+                assert show(client, "timezone") == "Asia/Tokyo"
+                assert show(client, "search_path") == "pg_catalog"
+                assert show(client, "app.tenant") == "a"
+            client.rows("create temp table if not exists kept (a int)")
+            howdah.wait_for_pool(sv_pinned=1)
+
+
+@POOLS
 def test_a_reset_that_fails_loses_nothing(pool, size):
     howdah = pool(size)
     with howdah.connect() as client:
@@ -274,17 +297,61 @@ def test_what_only_a_role_may_set(pool, postgres, size):
             assert show(two, "statement_timeout") == "0"
             assert one.value("select current_user") == "plain_admin"
             assert show(one, "session_replication_role") == "replica"
-        one.rows("reset role")
+        one.rows("reset role; reset all")
         assert show(two, "session_replication_role") == "origin"
+        assert show(one, "session_replication_role") == "origin"
     with howdah.connect(user="plain_user") as client:
         client.rows("begin; set role plain_admin; set log_statement = 'all'; reset role; commit")
-        with howdah.connect(user="plain_user") as other:
-            assert show(other, "log_statement") == "none"
+    with howdah.connect(user="plain_user") as other:
+        assert show(other, "log_statement") == "none"
     with howdah.connect(user="plain_user") as client:
         client.rows("begin; set role plain_admin; set log_statement = 'all'; reset log_statement; "
                     "reset role; commit")
         disturb_as(howdah, "plain_user", size)
         assert client.value("select 1") == "1"
+
+
+@POOLS
+@pytest.mark.parametrize("ways", [
+    ["begin; set role plain_admin; set log_statement = 'all'; reset role; commit"],
+    ["set role plain_admin", "set log_statement = 'all'", "reset role"],
+    ["set role plain_admin; set log_statement = 'all'", "set role none"]], ids=len)
+def test_what_another_role_has_set_keeps_its_server(pool, postgres, ways, size):
+    """The client's own rights can't set it elsewhere, and it is the client's as directly."""
+    postgres.sql("drop role if exists plain_admin; create role plain_admin superuser")
+    postgres.sql("grant plain_admin to plain_user")
+    howdah = pool(size, secrets={"plain_user": "secret"})
+    with howdah.connect(user="plain_user") as client:
+        for way in ways:
+            client.rows(way)
+        howdah.wait_for_pool(user="plain_user", sv_pinned=1)
+        for _ in range(2):
+            disturb_as(howdah, "plain_user", size - 1)
+            assert show(client, "log_statement") == "all"
+            assert client.value("select current_user") == "plain_user"
+        assert client.error(query("set log_statement = 'none'"))["C"] == "42501"
+        client.rows("discard all")
+        howdah.wait_for_pool(user="plain_user", sv_pinned=0)
+        disturb_as(howdah, "plain_user", size)
+        assert show(client, "log_statement") == "none"
+    with howdah.connect(user="plain_user") as client:
+        client.rows("set role plain_admin; set work_mem = '7MB'; set app.tenant = 'a'; reset role")
+        assert show(client, "work_mem") == "7MB"
+        assert howdah.pool(user="plain_user")["sv_pinned"] == 0
+
+
+def test_statements_that_are_not_followed(pool):
+    """Without names of ours, what a named statement does is seen at its Parse only."""
+    howdah = pool(2, max_prepared_statements=0)
+    with howdah.connect() as client:
+        client.ask(parse("select set_config('app.tenant', $1, false)", "s"), sync())
+        howdah.wait_for_pool(sv_pinned=1)
+        client.ask(bind("s", ["mine"]), execute(), sync())
+        assert show(client, "app.tenant") == "mine"
+        disturb(howdah, 1)
+        client.ask(bind("s", ["still"]), execute(), sync())
+        assert show(client, "app.tenant") == "still"
+    disturb(howdah, 2)
 
 
 def disturb_as(howdah, user, count):
@@ -435,6 +502,92 @@ def test_a_schema_for_each_role(pool, postgres):
         for client in (one, two, one, two):
             replies = client.ask(bind("s"), execute(), sync())
             assert [reply.row() for reply in replies if reply.tag == "D"] == expected[client]
+
+
+LOOKS_ELSEWHERE = {
+    "set-local": lambda client, schema: client.rows(f"set local search_path to {schema}"),
+    "behind-another": lambda client, schema: client.rows(f"select 1; set local schema '{schema}'"),
+    "set-role": lambda client, schema: client.rows(f"set local role {schema}"),
+    "set-session-role": lambda client, schema: client.rows(f"set role {schema}"),
+    "extended": lambda client, schema: extended(client, f"set local search_path to {schema}"),
+    "set_config": lambda client, schema: client.rows(
+        f"select set_config('search_path', '{schema}', true), set_config('a.b', 'c', true)"),
+    "bound": lambda client, schema: extended(
+        client, "select set_config('search_path', $1, true), set_config($2, $3, true)",
+        [schema, "role", schema]),
+}
+
+
+@pytest.mark.parametrize("way", LOOKS_ELSEWHERE)
+def test_a_schema_for_each_transaction(pool, postgres, way):
+    """One text is another statement for who looks elsewhere until the transaction ends; and the same
+    one for all who look there."""
+    postgres.sql("""
+        drop schema if exists here_one cascade; drop schema if exists here_two cascade;
+        drop role if exists here_one; drop role if exists here_two;
+        create role here_one superuser; create role here_two superuser;
+        create schema here_one; create schema here_two;
+        drop table if exists public.held; create table public.held (a date);
+        create table here_one.held (a int); create table here_two.held (a text, b int);
+        insert into here_one.held values (1); insert into here_two.held values ('two', 2)""")
+    howdah = pool(1)
+
+    def run(client, schema):
+        client.rows("begin")
+        if schema:
+            LOOKS_ELSEWHERE[way](client, schema)
+        replies = client.ask(parse("select * from held", "s"), bind("s"), execute(), sync())
+        assert "E" not in [reply.tag for reply in replies], replies
+        rows = [reply.row() for reply in replies if reply.tag == "D"]
+        client.rows("commit")
+        client.ask(wire.close("s"), sync())
+        return rows
+
+    expected = {"here_one": [[b"1"]], "here_two": [[b"two", b"2"]], None: []}
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect() as three:
+        clients = {"here_one": one, "here_two": two, None: three}
+        for round in range(3):
+            for schema, client in clients.items():
+                assert run(client, schema) == expected[schema], (round, schema)
+            if round == 1:
+                before = parses(howdah)
+        if way != "set-session-role":
+            # All were there; what sets the path was parsed without a name.
+            extra = {"extended": 2, "bound": 2}.get(way, 0)
+            assert parses(howdah) - before == extra
+
+
+def parses(howdah):
+    """How many statements servers were sent to parse."""
+    stats = howdah.console("SHOW STATS")
+    return sum(int(row["total_server_parse_count"]) for row in stats)
+
+
+def columns(described):
+    """How many columns a RowDescription has."""
+    return int.from_bytes(described.body[:2], "big")
+
+
+def test_where_it_looks_is_not_told(pool, postgres):
+    """What is parsed then is nobody else's."""
+    postgres.sql("drop schema if exists unseen cascade; create schema unseen; "
+                 "create table unseen.looked (a int); drop table if exists public.looked; "
+                 "create table public.looked (a text, b text)")
+    howdah = pool(1)
+    text = parse("select * from looked", "s")
+    with howdah.connect() as one, howdah.connect() as two:
+        for way in ("select set_config('search_path', 'un' || 'seen', true)",
+                    "do $$begin set local search_path = unseen; end$$"):
+            for _ in range(2):
+                one.rows("begin")
+                one.rows(way)
+                replies = one.ask(text, describe("s"), sync())
+                assert [columns(reply) for reply in replies if reply.tag == "T"] == [1]
+                one.rows("commit")
+                one.ask(wire.close("s"), sync())
+                replies = two.ask(text, describe("s"), bind("s"), execute(), wire.close("s"), sync())
+                assert [columns(reply) for reply in replies if reply.tag == "T"] == [2]
+                assert "E" not in [reply.tag for reply in replies], replies
 
 
 def test_transaction_timeout_and_prefixes(pool):

@@ -36,6 +36,15 @@ pub struct Meaning {
 }
 
 impl Meaning {
+    /// Likewise where names are looked for by more than the session's settings; `hash` is of that.
+    #[must_use]
+    pub fn looking(self, hash: u64) -> Meaning {
+        Meaning {
+            names: FixedState::default().hash_one((self.names, hash)),
+            ..self
+        }
+    }
+
     /// Both in one.
     pub fn both(self) -> u64 {
         FixedState::default().hash_one((self.names, self.constants))

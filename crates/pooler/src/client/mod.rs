@@ -306,7 +306,7 @@ impl Client {
 
     /// It parses a statement that has these effects.
     pub(crate) fn names_statement_with(&mut self, effects: &Effects) {
-        self.names_keep |= effects.may_keep_server();
+        self.names_keep |= effects.matters_at_bind();
     }
 
     /// Another process has given it this cancel key.
@@ -542,6 +542,13 @@ impl Client {
     /// It hears channels by the listener.
     pub fn listens(&self) -> bool {
         self.listens
+    }
+
+    /// For the message that it has sent now, all is heard that was committed before.
+    pub(crate) fn has_heard_all(&mut self) -> bool {
+        let session = self.session.as_mut();
+        let own = session.and_then(|session| session.channels.as_mut());
+        own.is_some_and(|own| std::mem::take(&mut own.sure))
     }
 
     /// What the listener has to answer before it goes on.

@@ -96,7 +96,7 @@ impl Client {
         let named = self.names.values().map(|named| &named.statement);
         self.names_keep = named.chain(&self.unnamed).any(|statement| {
             let effects = statement.effects.as_ref();
-            effects.is_some_and(|effects| effects.may_keep_server())
+            effects.is_some_and(|effects| effects.matters_at_bind())
         });
     }
 }

@@ -3,7 +3,7 @@
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 
 use super::token::{Token, Tokens};
-use crate::effect::name::name_of;
+use crate::effect::name::{is_naming, name_of};
 
 /// How many such calls of one text are kept apart.
 pub(super) const CALLS_MAX: usize = 16;
@@ -21,12 +21,14 @@ enum Argument<T> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
     name: Argument<Box<[u8]>>,
+    /// None where the text does not tell it.
+    value: Option<Argument<Box<[u8]>>>,
     local: Argument<bool>,
 }
 
 impl Call {
-    /// The call whose arguments are next; `None` where they have no parameters that matter, or others
-    /// than these.
+    /// The call whose arguments are next; `None` where nothing depends on them that its text does not
+    /// tell by its name, or where they can't be read.
     pub(super) fn read(mut tokens: Tokens<'_>) -> Option<Call> {
         if !tokens.sign(b'(') {
             return None;
@@ -38,15 +40,46 @@ impl Call {
         if !tokens.sign(b',') {
             return None;
         }
-        pass_argument(&mut tokens)?;
+        let value = value(&mut tokens)?;
         let local = match parameter(&mut tokens) {
             Some(at) => Argument::Bound(at),
             None if tokens.word(b"true") => Argument::Known(true),
             None if tokens.word(b"false") => Argument::Known(false),
             None => return None,
         };
-        let bound = matches!(name, Argument::Bound(_)) || matches!(local, Argument::Bound(_));
-        (tokens.sign(b')') && bound).then_some(Call { name, local })
+        let call = Call { name, value, local };
+        let matters = call.is_bound() || call.may_name();
+        (tokens.sign(b')') && matters).then_some(call)
+    }
+
+    /// What it does, its Bind says.
+    pub(super) fn is_bound(&self) -> bool {
+        let names = self.may_name() && matches!(self.value, Some(Argument::Bound(_)));
+        names || matches!(self.name, Argument::Bound(_)) || matches!(self.local, Argument::Bound(_))
+    }
+
+    /// It may set something by which names are looked for.
+    fn may_name(&self) -> bool {
+        match &self.name {
+            Argument::Known(name) => is_naming(name),
+            Argument::Bound(_) => true,
+        }
+    }
+
+    /// Its name with these parameters, if that is one of a setting for sure.
+    pub(super) fn name(&self, values: &Values<'_>) -> Option<Box<[u8]>> {
+        match &self.name {
+            Argument::Known(name) => Some(name.clone()),
+            Argument::Bound(at) => values.get(*at).and_then(name_of),
+        }
+    }
+
+    /// The value that it sets with these parameters, if that is known.
+    pub(super) fn value<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
+        match self.value.as_ref()? {
+            Argument::Known(value) => Some(value),
+            Argument::Bound(at) => values.get(*at),
+        }
     }
 
     /// What it sets with these parameters.
@@ -58,11 +91,7 @@ impl Call {
         if local == Some(true) {
             return Sets::Nothing;
         }
-        let name = match &self.name {
-            Argument::Known(name) => Some(name.clone()),
-            Argument::Bound(at) => values.get(*at).and_then(name_of),
-        };
-        name.map_or(Sets::Any, Sets::Named)
+        self.name(values).map_or(Sets::Any, Sets::Named)
     }
 }
 
@@ -85,6 +114,36 @@ fn parameter(tokens: &mut Tokens<'_>) -> Option<usize> {
     cast(&mut ahead)?;
     *tokens = ahead;
     number.checked_sub(1)
+}
+
+/// The value that is set, and passes over the comma behind it.
+fn value(tokens: &mut Tokens<'_>) -> Option<Option<Argument<Box<[u8]>>>> {
+    let mut ahead = *tokens;
+    let bound = parameter(&mut ahead).map(Argument::Bound);
+    let known = || {
+        let Some(Token::Text {
+            inside,
+            plain: true,
+            ..
+        }) = ahead.next()
+        else {
+            return None;
+        };
+        cast(&mut ahead)?;
+        Some(Argument::Known(inside.into()))
+    };
+    let value = bound.or_else(known).filter(|_| ahead.sign(b','));
+    match value {
+        Some(_) => *tokens = ahead,
+        None => pass_argument(tokens)?,
+    }
+    Some(value)
+}
+
+/// The setting that a call names whose arguments are next, if that is a constant.
+pub(super) fn named(mut tokens: Tokens<'_>) -> Option<Box<[u8]>> {
+    let opens = tokens.sign(b'(');
+    constant_name(&mut tokens).filter(|_| opens && tokens.sign(b','))
 }
 
 /// A constant that names a setting, perhaps with a cast.
@@ -129,6 +188,7 @@ fn pass_argument(tokens: &mut Tokens<'_>) -> Option<()> {
 }
 
 /// The values of a Bind's parameters, as they are sent.
+#[derive(Default)]
 pub(super) struct Values<'a>(Vec<Option<&'a [u8]>>);
 
 impl<'a> Values<'a> {

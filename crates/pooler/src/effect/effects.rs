@@ -1,8 +1,13 @@
 //! What a text may do, as a value.
 
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+
 use super::Channels;
 use crate::effect::bound::{CALLS_MAX, Call, Sets, Values};
 use crate::effect::kinds::Kinds;
+use crate::effect::name::is_naming;
 use crate::limits;
 
 /// A setting that a text sets or resets for the session.
@@ -26,6 +31,33 @@ impl Mention {
     }
 }
 
+/// Where names are looked for behind a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Names {
+    /// Where they were.
+    #[default]
+    Same,
+    /// As a search path or a role says that the text sets: this is a hash of both their names and
+    /// values. Behind equal ones, names mean the same.
+    By(u64),
+    /// Anywhere.
+    Anywhere,
+}
+
+impl Names {
+    /// Where they are looked for if this comes behind what was before.
+    #[must_use]
+    pub fn then(self, more: Names) -> Names {
+        match (self, more) {
+            (names, Names::Same) | (Names::Same, names) => names,
+            (Names::By(one), Names::By(other)) => {
+                Names::By(FixedState::default().hash_one((one, other)))
+            }
+            _ => Names::Anywhere,
+        }
+    }
+}
+
 /// What running a text may do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
@@ -37,6 +69,8 @@ pub struct Effects {
     pub channels: Option<Box<Channels>>,
     /// Calls of `set_config` whose arguments its Bind says.
     pub calls: Vec<Call>,
+    /// Where names are looked for behind it, as far as its words tell.
+    pub(crate) names: Names,
 }
 
 impl Effects {
@@ -51,7 +85,8 @@ impl Effects {
             .and(Kinds::ENDS)
             .and(Kinds::SCHEMA)
             .and(Kinds::NOTIFIES)
-            .and(Kinds::ASKS_CHANNELS);
+            .and(Kinds::ASKS_CHANNELS)
+            .and(Kinds::NAMES);
         !self.kinds.without(PASSES).is_empty()
     }
 
@@ -64,10 +99,36 @@ impl Effects {
         self.kinds.without(without).any(Kinds::KEEPING)
     }
 
-    /// It may keep its server, on some search path or from the next transaction on.
-    pub fn may_keep_server(&self) -> bool {
-        let may = Kinds::SCHEMA.and(Kinds::SEQUENCES).and(Kinds::SETS_BOUND);
-        self.kinds.any(may) || self.keeps_server()
+    /// What it does is looked at when it is bound: it may keep its server, on some search path or from
+    /// the next transaction on, or names are looked for elsewhere behind it.
+    pub fn matters_at_bind(&self) -> bool {
+        const MAY: Kinds = Kinds::SCHEMA
+            .and(Kinds::SEQUENCES)
+            .and(Kinds::SETS_BOUND)
+            .and(Kinds::NAMES);
+        self.kinds.any(MAY) || self.keeps_server()
+    }
+
+    /// Where names are looked for behind it.
+    pub fn names(&self) -> Names {
+        match self.kinds.any(Kinds::SETS_ANY) {
+            true => Names::Anywhere,
+            false => self.names,
+        }
+    }
+
+    /// Behind it, names are looked for as this setting of this value says; `None` is any value.
+    pub(super) fn looks_elsewhere(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let by = |value: &[u8]| Names::By(FixedState::default().hash_one((name, value)));
+        self.kinds.add(Kinds::NAMES);
+        self.names = self.names.then(value.map_or(Names::Anywhere, by));
+    }
+
+    /// Where names are looked for can't be told by its words.
+    pub(super) fn doubts_names(&mut self) {
+        if self.kinds.any(Kinds::NAMES) {
+            self.names = Names::Anywhere;
+        }
     }
 
     pub(super) fn mention(&mut self, mention: Mention) {
@@ -100,6 +161,12 @@ impl Effects {
 
     /// Adds those of another text, or of another reading.
     pub(super) fn extend(&mut self, more: Effects) {
+        if more.kinds.any(Kinds::NAMES) {
+            self.names = match self.kinds.any(Kinds::NAMES) && self.names != more.names {
+                true => Names::Anywhere,
+                false => more.names,
+            };
+        }
         self.kinds.add(more.kinds);
         for call in more.calls {
             self.calls(call);
@@ -115,6 +182,9 @@ impl Effects {
 impl Effects {
     /// A call is found.
     pub(super) fn calls(&mut self, call: Call) {
+        if !call.is_bound() {
+            return self.ran(&call, Some(&Values::default()));
+        }
         if self.calls.contains(&call) {
             return;
         }
@@ -135,16 +205,26 @@ impl Effects {
         found.kinds = found.kinds.without(Kinds::SETS_BOUND);
         let values = bind.and_then(Values::read);
         for call in std::mem::take(&mut found.calls) {
-            match values
-                .as_ref()
-                .map_or(Sets::Any, |values| call.sets(values))
-            {
-                Sets::Nothing => {}
-                Sets::Named(name) => found.sets(name),
-                Sets::Any => found.kinds.add(Kinds::SETS_ANY),
-            }
+            found.ran(&call, values.as_ref());
         }
         found
+    }
+
+    /// What a call does with these parameters.
+    fn ran(&mut self, call: &Call, values: Option<&Values<'_>>) {
+        let name = values.and_then(|values| call.name(values));
+        if name.as_deref().is_none_or(is_naming) {
+            let value = values.and_then(|values| call.value(values));
+            self.looks_elsewhere(
+                name.as_deref().unwrap_or_default(),
+                value.filter(|_| name.is_some()),
+            );
+        }
+        match values.map_or(Sets::Any, |values| call.sets(values)) {
+            Sets::Nothing => {}
+            Sets::Named(name) => self.sets(name),
+            Sets::Any => self.kinds.add(Kinds::SETS_ANY),
+        }
     }
 
     /// It sets a setting by `set_config`. Some can't be set so that they last, or can't be read back.

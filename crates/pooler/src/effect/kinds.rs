@@ -51,6 +51,9 @@ impl Kinds {
     pub const ASKS_CHANNELS: Kinds = Kinds(1 << 20);
     /// It sets what its Bind says, or nothing: see [`Effects::bound`].
     pub const SETS_BOUND: Kinds = Kinds(1 << 21);
+    /// Behind it, names are looked for elsewhere, be it until the end of the transaction only:
+    /// `search_path` or a role is set.
+    pub const NAMES: Kinds = Kinds(1 << 22);
 
     /// What is likely to keep a server for its client behind the transaction.
     pub(super) const KEEPING: Kinds = Kinds(Self::PINNING.0 | Self::SETS_ANY.0);

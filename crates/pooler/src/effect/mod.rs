@@ -21,13 +21,13 @@ pub(crate) mod token;
 #[cfg(test)]
 mod tests;
 
-use crate::effect::name::{OF_TRANSACTIONS, name_of, setting};
+use crate::effect::name::{OF_TRANSACTIONS, is_naming, name_of, setting};
 use crate::effect::token::{Pairs, Reading, Token, Tokens};
 use crate::limits;
 use glance::Signs;
 
 pub use channels::Channels;
-pub use effects::{Effects, Mention};
+pub use effects::{Effects, Mention, Names};
 pub use first::{First, first};
 pub use kinds::Kinds;
 pub use pieces::Pieces;
@@ -58,6 +58,10 @@ pub fn read_effects(text: &[u8]) -> Option<Effects> {
         let (more, drops) = read(text, reading, false, 0);
         drops_at_end &= drops;
         found.extend(more);
+    }
+    if memchr::memchr(b'\\', text).is_some() {
+        // There is more than one way to read its values.
+        found.doubts_names();
     }
     found.channels = channels::channels(text, found.kinds);
     Some(found.told(drops_at_end))
@@ -187,7 +191,9 @@ impl<'a> Reader<'a> {
                 Token::Text {
                     inside, escapes, ..
                 } => {
-                    if self.at.body || self.at.loose {
+                    if self.at.body && last.eq_ignore_ascii_case(b"language") {
+                        self.speaks(inside);
+                    } else if self.at.body || self.at.loose {
                         self.body_of(inside, escapes);
                     } else if first.eq_ignore_ascii_case(b"set") && has_temporary(inside) {
                         // `SET LOCAL search_path = 'pg_temp'`: what is created behind it goes there.
@@ -303,24 +309,33 @@ impl<'a> Reader<'a> {
         let mut ahead = self.tokens;
         if ahead.word(b"all") {
             self.found.mention(Mention::AllBack);
-        } else if ahead.word(b"session") && ahead.word(b"authorization") {
-            let name = b"session_authorization"[..].into();
-            self.found.mention(Mention::Back(name));
-        } else {
-            let mut ahead = self.tokens;
-            match setting(&mut ahead) {
-                Some(name) => self.found.mention(Mention::Back(name)),
-                None => return Kinds::SETS_ANY,
-            }
+            self.found.looks_elsewhere(b"search_path", None);
+            return Kinds::NOTHING;
         }
+        let authorization = ahead.word(b"session") && ahead.word(b"authorization");
+        let mut named = self.tokens;
+        let name = match authorization {
+            true => Some(b"session_authorization"[..].into()),
+            false => setting(&mut named),
+        };
+        let Some(name) = name else {
+            return Kinds::SETS_ANY;
+        };
+        if is_naming(&name) {
+            self.found.looks_elsewhere(&name, None);
+        }
+        self.found.mention(Mention::Back(name));
         Kinds::NOTHING
     }
 
     fn set(&mut self) -> Kinds {
         let mut ahead = self.tokens;
         // `UPDATE t SET (a, b) = ...`
-        let updates = self.at.loose && ahead.sign_is_next(b'(');
-        if updates || keyword(&mut ahead, b"local") {
+        if self.at.loose && ahead.sign_is_next(b'(') {
+            return Kinds::NOTHING;
+        }
+        if keyword(&mut ahead, b"local") {
+            self.set_local(ahead);
             return Kinds::NOTHING;
         }
         let mut session = keyword(&mut ahead, b"session");
@@ -372,6 +387,7 @@ impl<'a> Reader<'a> {
         if &*name == b"authorization" {
             name = b"session_authorization"[..].into();
         }
+        self.looks_elsewhere(&name, ahead);
         let back = ahead.word(b"default");
         self.found.mention(match back {
             true => Mention::Back(name),
@@ -380,10 +396,43 @@ impl<'a> Reader<'a> {
         Kinds::NOTHING
     }
 
+    /// `SET LOCAL name = value`, from the name on.
+    fn set_local(&mut self, mut ahead: Tokens<'a>) {
+        let session = keyword(&mut ahead, b"session") && keyword(&mut ahead, b"authorization");
+        let name = match session {
+            true => Some(b"session_authorization"[..].into()),
+            false if keyword(&mut ahead, b"schema") => Some(b"search_path"[..].into()),
+            false => setting(&mut ahead),
+        };
+        if let Some(name) = name {
+            let _ = ahead.word(b"to") || ahead.sign(b'=');
+            self.looks_elsewhere(&name, ahead);
+        }
+    }
+
+    /// A SET of this name, whose value is next: names may be looked for elsewhere behind it.
+    fn looks_elsewhere(&mut self, name: &[u8], mut value: Tokens<'a>) {
+        if !is_naming(name) {
+            return;
+        }
+        let mut ahead = value;
+        let told = !self.at.loose && !ahead.word(b"default");
+        let from = value.rest();
+        let mut end = from;
+        while !matches!(value.next(), None | Some(Token::Sign(b';'))) {
+            end = value.rest();
+        }
+        let words = from[..from.len() - end.len()].trim_ascii();
+        self.found.looks_elsewhere(name, told.then_some(words));
+    }
+
     /// A word inside a command; `last` is the word before it, `first` the command's first.
     fn within(&mut self, word: &[u8], last: &[u8], first: &[u8]) {
         if last.eq_ignore_ascii_case(b"commit") && word.eq_ignore_ascii_case(b"drop") {
             self.at.lasting -= 1;
+        }
+        if self.at.body && last.eq_ignore_ascii_case(b"language") {
+            self.speaks(word);
         }
         if !glance::may_be_named(word) {
             return;
@@ -457,6 +506,13 @@ impl<'a> Reader<'a> {
         self.found.kinds.add(kinds);
     }
 
+    /// The language of a DO: strings of others than PL/pgSQL are not read.
+    fn speaks(&mut self, language: &[u8]) {
+        if !language.eq_ignore_ascii_case(b"plpgsql") {
+            self.found.kinds.add(Kinds::DOUBT);
+        }
+    }
+
     /// A word of a DECLARE, which has `WITH HOLD` before its query.
     fn declared(&mut self, word: &[u8], last: &[u8]) {
         if word.eq_ignore_ascii_case(b"for") {
@@ -493,6 +549,11 @@ impl<'a> Reader<'a> {
             !self.at.loose && !self.at.body && self.at.prepares.is_none() && self.depth == 0;
         if let Some(call) = bound::Call::read(self.tokens).filter(|_| of_text) {
             return self.found.calls(call);
+        }
+        let named = bound::named(self.tokens);
+        if named.as_deref().is_none_or(is_naming) {
+            self.found
+                .looks_elsewhere(named.as_deref().unwrap_or_default(), None);
         }
         match set_config_name(self.tokens) {
             SetConfig::Local => {}

@@ -49,3 +49,9 @@ pub(super) fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
 pub fn setting_name(name: &[u8]) -> Option<Box<[u8]>> {
     name_of(name)
 }
+
+/// By this setting, names are looked for.
+pub(super) fn is_naming(name: &[u8]) -> bool {
+    const NAMING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
+    NAMING.contains(&name)
+}

@@ -97,6 +97,8 @@ impl Pieces {
                 found.extend(more);
             }
         }
+        // What is not kept is not told.
+        found.doubts_names();
         found.told(drops_at_end)
     }
 }
@@ -129,6 +131,9 @@ struct Scan {
     run: usize,
     /// The first word of the command, as much as tells a DO.
     first: Vec<u8>,
+    /// Only blanks and comments of lines stand behind a string so far: whether a backslash escapes in
+    /// that, and whether its line has ended. In another line the string goes on.
+    behind: Option<(bool, bool)>,
     /// Strings are run in which a command may begin at any word.
     loose: bool,
     /// What stands in a string that is run.
@@ -200,6 +205,7 @@ impl Scan {
             code: Vec::new(),
             run: 0,
             first: Vec::new(),
+            behind: None,
             loose,
             body: None,
             found: Effects::default(),
@@ -224,6 +230,9 @@ impl Scan {
             State::Text(inside) => inside.escapes |= escapes,
             State::Behind { escapes: known } => *known |= escapes,
             _ => {}
+        }
+        if let Some((known, _)) = &mut self.behind {
+            *known |= escapes;
         }
         if let Some(body) = &mut self.body {
             body.change(change);
@@ -259,6 +268,7 @@ impl Scan {
             State::Line => {
                 if matches!(byte, b'\n' | b'\r') {
                     self.state = State::Code;
+                    self.behind = self.behind.map(|(escapes, _)| (escapes, true));
                 }
             }
             State::Comment { depth, last } => match (*last, byte) {
@@ -303,7 +313,10 @@ impl Scan {
                             inside.goes_on = true;
                         }
                     }
-                    _ => self.code(byte),
+                    _ => {
+                        self.behind = Some((escapes, false));
+                        self.code(byte);
+                    }
                 }
             }
             State::Name { length } => {
@@ -378,11 +391,21 @@ impl Scan {
 
     /// A byte outside of everything.
     fn code(&mut self, byte: u8) {
+        let comment = self.code.last() == Some(&b'-');
+        let behind = self.behind.take();
+        self.behind = match byte {
+            b'\n' | b'\r' => behind.map(|(escapes, _)| (escapes, true)),
+            b' ' | b'\t' | 0x0b | 0x0c | b'-' => behind,
+            _ => None,
+        };
+        // A single dash begins no comment.
+        self.behind.take_if(|_| comment && byte != b'-');
         match byte {
             b'\'' => {
-                let escapes = match self.letter() {
-                    b'e' => true,
-                    b'b' | b'x' => false,
+                let escapes = match (behind, self.letter()) {
+                    (Some((escapes, true)), _) if !comment => escapes,
+                    (_, b'e') => true,
+                    (_, b'b' | b'x') => false,
                     _ => self.reading.escapes,
                 };
                 return self.open(escapes);

@@ -94,6 +94,114 @@ fn bodies_of_do() {
 }
 
 #[test]
+fn a_do_in_another_language_may_do_anything() {
+    let doubts = |text: &str| {
+        let filler = " ".repeat(20_000);
+        let doubts = |found: Effects| found.kinds.any(Kinds::SETS_ANY);
+        let whole = doubts(effects(text.as_bytes()));
+        assert!(!whole || doubts(in_pieces((filler + text).as_bytes(), 100)));
+        whole
+    };
+    for text in [
+        "do language plperl $$ spi_exec_query(\"SET search_path = x\") $$",
+        "do $$ plpy.execute(\"set role x\") $$ LANGUAGE \"plpython3u\"",
+        "do 'x' language 'plperl'",
+    ] {
+        assert!(doubts(text), "{text}");
+    }
+    for text in [
+        "do language plpgsql $$ begin perform \"set role x\"(1); end $$",
+        "do $$ begin select a as language from t; end $$ language 'plpgsql'",
+        "create function f() returns int language sql as 'select 1'",
+    ] {
+        assert!(!doubts(text), "{text}");
+    }
+}
+
+#[test]
+fn a_string_goes_on_in_another_line() {
+    let role = [set("role")];
+    let text = "select E'a'\n'b\\'' , '\\' ; SET ROLE x; --'";
+    let pieces = |text: &str| in_pieces(text.as_bytes(), 3).settings;
+    assert_eq!(settings(text), role);
+    assert_eq!(pieces(text), role);
+    let text = "select E'a' -- it's\n -- more\r 'b\\'' , '\\' ; SET ROLE x; --'";
+    assert_eq!(settings(text), role);
+    assert_eq!(pieces(text), role);
+    // In the same line, or behind something else, it is another one.
+    for text in [
+        "select E'a' 'b', '\\'; SET ROLE x; --'",
+        "select E'a' -\n 'b\\'; SET ROLE x; --'",
+        "select E'a' /* */ \n 'b\\'; SET ROLE x; --'",
+    ] {
+        assert_eq!(settings(text), role, "{text}");
+        assert_eq!(pieces(text), role, "{text}");
+    }
+}
+
+#[test]
+fn where_names_are_looked_for() {
+    let names = |text: &str| effects(text.as_bytes()).names();
+    for text in [
+        "select 1",
+        "set local work_mem = 1",
+        "set app.tenant = 'x'",
+        "select set_config('app.tenant', 'x', true)",
+        "select set_config('app.tenant', $1, $2)",
+        "reset work_mem",
+    ] {
+        assert_eq!(names(text), Names::Same, "{text}");
+    }
+    let one = names("set local search_path to one");
+    assert!(matches!(one, Names::By(_)));
+    assert_eq!(names("begin; SET LOCAL search_path = one ; select 1"), one);
+    assert_eq!(names("set schema one"), one);
+    assert_ne!(names("set local search_path to two"), one);
+    assert_ne!(names("set local role one"), one);
+    assert_eq!(
+        names("set session authorization one"),
+        names("set local session authorization one")
+    );
+    let called = names("select set_config('search_path', 'one', true)");
+    assert_eq!(
+        names("select pg_catalog.set_config('search_path'::text, 'one', false)"),
+        called
+    );
+    assert_ne!(
+        names("select set_config('search_path', 'two', true)"),
+        called
+    );
+    for text in [
+        "set search_path to default",
+        "reset role",
+        "reset session authorization",
+        "reset all",
+        "select set_config('search_path', 'a' || 'b', true)",
+        "select set_config('sea' || 'rch_path', 'b', true)",
+        "do $$begin set local search_path = one; end$$",
+        "do $$begin perform set_config('role', 'one', true); end$$",
+        "set search_path = E'\\x41'",
+        "update pg_settings set setting = 'x'",
+    ] {
+        assert_eq!(names(text), Names::Anywhere, "{text}");
+    }
+    let long = format!("set local search_path to one -- {}", "x".repeat(20_000));
+    assert_eq!(in_pieces(long.as_bytes(), 8192).names(), Names::Anywhere);
+    // A Bind tells it.
+    let bound = effects(b"select set_config('search_path', $1, true)");
+    assert!(bound.kinds.any(Kinds::SETS_BOUND));
+    let bind = |value: &[u8]| {
+        let length = (value.len() as u32).to_be_bytes();
+        let body = [&[0, 0, 0, 1][..], &length, value].concat();
+        bound.bound(Some(&body))
+    };
+    assert_eq!(bind(b"one").names(), called);
+    assert_ne!(bind(b"two").names(), called);
+    assert_eq!(bound.bound(None).names(), Names::Anywhere);
+    assert_eq!(bind(b"one").kinds, Kinds::NAMES);
+}
+
+#[test]
 fn escapes_in_pieces() {
     let filler = " ".repeat(20_000);
     for text in [
@@ -247,8 +355,14 @@ fn kinds_of_effects() {
             Kinds::SETS_ANY,
         ),
         ("select set_config($1, $2, false)", Kinds::SETS_BOUND),
-        ("select set_config('a' || 'b', 'c', false)", Kinds::SETS_ANY),
-        ("select set_config(E'a\\x62', 'c', false)", Kinds::SETS_ANY),
+        (
+            "select set_config('a' || 'b', 'c', false)",
+            Kinds::SETS_ANY.and(Kinds::NAMES),
+        ),
+        (
+            "select set_config(E'a\\x62', 'c', false)",
+            Kinds::SETS_ANY.and(Kinds::NAMES),
+        ),
         (
             "do $$ begin create temp table t (); end $$",
             Kinds::SCHEMA
@@ -646,7 +760,8 @@ proptest! {
         prop_assert!(found.kinds.any(expected), "{text}");
         let whole = effects(text.as_bytes());
         // Names of channels are read from whole texts only.
-        let whole = Effects { channels: None, ..whole };
+        let names = found.names;
+        let whole = Effects { channels: None, names, ..whole };
         prop_assert_eq!(found, whole, "{}", text);
     }
 
@@ -655,7 +770,7 @@ proptest! {
         let found = in_pieces(text.as_bytes(), size).kinds;
         let whole = effects(text.as_bytes()).kinds;
         // A setting that can't be told by name may be any.
-        let sets = Kinds::SETS.and(Kinds::SETS_ANY).and(Kinds::SETS_BOUND);
+        let sets = Kinds::SETS.and(Kinds::SETS_ANY).and(Kinds::SETS_BOUND).and(Kinds::NAMES);
         let missing = whole.without(found).without(sets).without(Kinds::DROPS_AT_END);
         prop_assert!(missing.is_empty(), "{text}: {found:?} {whole:?}");
         prop_assert!(!whole.any(sets) || found.any(sets), "{text}: {found:?} {whole:?}");

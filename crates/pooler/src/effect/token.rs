@@ -59,6 +59,8 @@ pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
     reading: Reading,
     cut: bool,
+    /// The string goes on in another line; there a backslash escapes, or does not.
+    goes_on: Option<bool>,
 }
 
 impl<'a> Tokens<'a> {
@@ -67,6 +69,7 @@ impl<'a> Tokens<'a> {
             rest: text,
             reading,
             cut: false,
+            goes_on: None,
         }
     }
 
@@ -166,6 +169,7 @@ impl<'a> Tokens<'a> {
 
     fn text(&mut self, open: usize, escapes: bool, decodes: bool) -> Token<'a> {
         let (inside, plain) = self.quoted(open, b'\'', escapes);
+        self.goes_on = goes_on(self.rest).then_some(escapes);
         Token::Text {
             inside,
             plain: plain && !decodes,
@@ -227,7 +231,10 @@ impl<'a> Iterator for Tokens<'a> {
         let text = self.rest;
         let first = *text.first()?;
         let token = match (first, text.get(1), text.get(2)) {
-            (b'\'', ..) => self.text(1, self.reading.escapes, false),
+            (b'\'', ..) => {
+                let escapes = self.goes_on.unwrap_or(self.reading.escapes);
+                self.text(1, escapes, false)
+            }
             (b'"', ..) => Token::Quoted(self.quoted(1, b'"', false).0),
             (b'e' | b'E', Some(b'\''), _) => self.text(2, true, false),
             (b'n' | b'N', Some(b'\''), _) => self.text(2, self.reading.escapes, false),
@@ -257,6 +264,24 @@ impl<'a> Iterator for Tokens<'a> {
             }
         };
         Some(token)
+    }
+}
+
+/// Behind the quote that ends a string: it goes on in another line, with `--` comments in between at
+/// most.
+fn goes_on(mut rest: &[u8]) -> bool {
+    let mut line = false;
+    loop {
+        match rest {
+            [b'\n' | b'\r', after @ ..] => (line, rest) = (true, after),
+            [b' ' | b'\t' | 0x0b | 0x0c, after @ ..] => rest = after,
+            [b'-', b'-', after @ ..] => {
+                let end = after.iter().position(|b| matches!(b, b'\n' | b'\r'));
+                rest = &after[end.unwrap_or(after.len())..];
+            }
+            [b'\'', ..] => return line,
+            _ => return false,
+        }
     }
 }
 

@@ -24,7 +24,10 @@ pub fn effects(input: &[u8]) {
         pieces.read(piece);
     }
     let pieces = pieces.end().kinds;
-    let sets = Kinds::SETS.and(Kinds::SETS_ANY).and(Kinds::SETS_BOUND);
+    let sets = Kinds::SETS
+        .and(Kinds::SETS_ANY)
+        .and(Kinds::SETS_BOUND)
+        .and(Kinds::NAMES);
     let whole = whole.kinds.without(Kinds::DROPS_AT_END);
     assert!(whole.without(pieces).without(sets).is_empty());
     assert!(!whole.any(sets) || pieces.any(sets));

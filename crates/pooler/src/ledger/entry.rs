@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::effect::Names;
 use crate::effect::first::Alters;
 use crate::queries::watched::Watched;
 use crate::statement::{Named, Statement};
@@ -121,6 +122,8 @@ pub struct Effects {
     pub described: Option<Box<Described>>,
     /// The query that it runs, if somebody wants to know of that: it has ended then.
     pub watched: Option<Box<Watched>>,
+    /// Where names are looked for behind it, if it alters that ([`Alters::Path`]).
+    pub names: Names,
 }
 
 impl Entry {
@@ -160,6 +163,7 @@ impl Entry {
             unnamed: None,
             described: None,
             watched: None,
+            names: Names::Same,
         };
         self.effects.as_deref().unwrap_or(NOTHING)
     }
@@ -187,6 +191,14 @@ impl Entry {
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
             self.effects_mut().unnamed = change;
+        }
+    }
+
+    /// Behind it, names may be looked for elsewhere.
+    pub fn looks_elsewhere(&mut self, names: Names) {
+        self.alters = Alters::Path;
+        if names != Names::Anywhere {
+            self.effects_mut().names = names;
         }
     }
 

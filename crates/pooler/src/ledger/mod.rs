@@ -14,6 +14,7 @@ pub use entry::{
 
 use std::collections::VecDeque;
 
+use crate::effect::Names;
 use crate::effect::first::Alters;
 use crate::event::Time;
 use crate::queries::watched::Watched;
@@ -101,6 +102,12 @@ impl Ledger {
         if let Some(front) = self.entries.front_mut() {
             front.part = part;
         }
+    }
+
+    /// Where names are looked for behind the command that has just ended.
+    pub fn names(&self) -> Names {
+        self.front()
+            .map_or(Names::Same, |front| front.effects().names)
     }
 
     /// What the command does that has just ended, which tells it once.

@@ -178,7 +178,7 @@ impl Upstream<'_> {
     /// The entry of an Execute that does something to the client, and statements to run behind it.
     pub(super) fn take_effect(&mut self, portal: &Portal) -> Result<(Entry, Vec<Vec<u8>>), Flow> {
         let mut entry = Entry::forward(Reply::Execute);
-        entry.alters = self.alters(&portal.statement.first);
+        self.execute_alters(portal, &mut entry);
         // Texts that are parsed behind this Execute may mean something else.
         entry.barrier =
             portal.statement.first.forgets != Forgets::Nothing || entry.alters != Alters::Nothing;

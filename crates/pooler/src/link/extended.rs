@@ -9,7 +9,8 @@ use howdah_wire::write;
 use super::portal::Bound;
 use super::prepare::{Found, ServerName};
 use super::upstream::{Flow, Step, Upstream, Via, is_long_parse, whole};
-use crate::effect::Kinds;
+use crate::effect::first::Resets;
+use crate::effect::{Effects, Kinds, Names};
 use crate::inbox::{Chunk, Fate};
 use crate::ledger::{Change, Described, Entry, NameOp, Refusal, Reply};
 use crate::limits;
@@ -20,6 +21,7 @@ impl Upstream<'_> {
     pub(super) fn parse(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         if !self.renames {
             self.watch_parse(chunk, header)?;
+            self.sets_back = false;
             let verdict = self.note_parse(chunk, header)?;
             let entry = Entry::forward(Reply::Parse);
             match verdict {
@@ -280,6 +282,8 @@ impl Upstream<'_> {
             check.note(statement.text());
         }
         let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
+        let resets = found.statement.as_ref().map(|s| &s.first.resets);
+        self.sets_back = resets.is_some_and(|resets| *resets != Resets::Nothing);
         let verdict = match (with_values.as_ref().or(effects), &found.statement) {
             (Some(effects), _) => self.note_first(effects, Via::Extended)?,
             (None, Some(statement)) => self.note_harmless(statement.text(), Via::Extended)?,
@@ -296,12 +300,14 @@ impl Upstream<'_> {
         {
             self.linked().link.works();
         }
+        let effects = with_values.as_ref().or(effects);
+        let looks = effects.map_or(Names::Same, Effects::names);
         let effect = match &found.statement {
-            Some(statement) => self.has_effect(statement),
+            Some(statement) => looks != Names::Same || self.has_effect(statement),
             None => false,
         };
         if effect || !self.linked().link.portals.is_empty() {
-            self.bind_portal(names.portal, &mut found)?;
+            self.bind_portal(names.portal, &mut found, looks)?;
         }
         Ok(found)
     }

@@ -12,14 +12,15 @@ use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use super::downstream::Downstream;
+use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
-use crate::effect::First;
 use crate::effect::first::{Alters, Setting};
+use crate::effect::{First, Names};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
 use crate::limits;
 use crate::link::Parsed;
-use crate::params::Params;
+use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::server::Server;
 use crate::server::state::State;
@@ -27,17 +28,35 @@ use crate::statement::{Constants, Statement, server_name};
 
 /// What is parsed.
 impl Upstream<'_> {
-    /// What a Query alters by its first command, as far as neither the command's tag nor the end of the
-    /// Query tells.
-    pub(super) fn query_alters(&mut self, first: Option<&First>) -> Alters {
-        let Some(first) = first.filter(|_| self.renames) else {
-            return Alters::Nothing;
-        };
-        match self.alters(first) {
+    /// Tells the entry of a Query what that alters for texts behind it, as far as neither the command's
+    /// tag nor the end of the Query tells.
+    pub(super) fn query_alters(&mut self, first: Option<&First>, entry: &mut Entry) {
+        let names = std::mem::take(&mut self.names);
+        if !self.renames {
+            return;
+        }
+        entry.alters = match first.map_or(Alters::Nothing, |first| self.alters(first)) {
             // What PostgreSQL reports of settings it reports at the end of the Query.
             Alters::Settings | Alters::Ends => Alters::Nothing,
             other => other,
+        };
+        if names != Names::Same && matches!(entry.alters, Alters::Nothing | Alters::Path) {
+            entry.looks_elsewhere(names);
         }
+    }
+
+    /// Likewise of an Execute.
+    pub(super) fn execute_alters(&mut self, portal: &Portal, entry: &mut Entry) {
+        entry.alters = self.alters(&portal.statement.first);
+        if portal.names != Names::Same && matches!(entry.alters, Alters::Nothing | Alters::Path) {
+            entry.looks_elsewhere(portal.names);
+        }
+    }
+
+    /// What is parsed or bound means this here.
+    pub(super) fn meaning(&mut self) -> Meaning {
+        let outside = self.client.meaning;
+        self.linked().link.changes.meaning(outside)
     }
 
     /// What a SET, RESET or the like does to texts behind it.
@@ -87,7 +106,7 @@ impl Upstream<'_> {
 
     /// The statement that a text becomes when it is parsed now.
     pub(super) fn parsed_now(&mut self, definition: &[u8]) -> Arc<Statement> {
-        let (schema, meaning) = (self.schema, self.client.meaning);
+        let (schema, meaning) = (self.schema, self.meaning());
         let temporary = self.client.has_temporary();
         let changes = &self.linked().link.changes;
         let (private, settled) = (changes.private, changes.are_settled());
@@ -167,8 +186,13 @@ impl Downstream<'_> {
     /// A command has ended.
     pub(super) fn may_alter(&mut self, tag: &[u8]) {
         let changes = &mut self.server.link.changes;
+        let names = self.server.link.ledger.names();
         let schema = match self.server.link.ledger.take_alters() {
-            Alters::Temporary | Alters::Path => {
+            Alters::Path => {
+                changes.look_elsewhere(names);
+                return;
+            }
+            Alters::Temporary => {
                 changes.private = true;
                 return;
             }
@@ -189,6 +213,7 @@ impl Downstream<'_> {
             // To a savepoint, perhaps.
             b"ROLLBACK" => {
                 changes.partly_over |= changes.private;
+                changes.doubt_names();
                 changes.undone = true;
                 changes.temporary.clear();
             }
@@ -219,6 +244,7 @@ impl Downstream<'_> {
         changes.over |= changes.unnamed || changes.parsed.iter().any(|p| !p.lasts);
         changes.crowded = changes.parsed.len() > limits::LASTING_STATEMENTS;
         changes.private = false;
+        changes.names = Names::Same;
         changes.settings = false;
         changes.temporary.retain(|(_, goes)| !goes);
         let undone = std::mem::take(&mut changes.undone);

@@ -38,8 +38,10 @@ use std::sync::Arc;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
+use crate::effect::Names;
 use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
+use crate::params::Meaning;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
 use portal::{Bound, Portal};
@@ -160,7 +162,13 @@ impl Link {
     }
 
     /// A portal is bound whose statement does something to its client when it is executed.
-    fn binds_portal(&mut self, name: &[u8], effect: Option<Arc<Statement>>, void: bool) {
+    fn binds_portal(
+        &mut self,
+        name: &[u8],
+        effect: Option<Arc<Statement>>,
+        void: bool,
+        names: Names,
+    ) {
         self.portals.retain(|portal| *portal.name != *name);
         if let Some(statement) = effect {
             self.portals_bound += 1;
@@ -169,9 +177,15 @@ impl Link {
                 number: self.portals_bound,
                 group: self.ledger.group(),
                 statement,
+                names,
                 void,
             });
         }
+    }
+
+    /// What is parsed from now on may be something else outside of the transaction.
+    pub(crate) fn doubts_meaning(&mut self) {
+        self.changes.private = true;
     }
 
     /// A message comes from the server.
@@ -264,6 +278,8 @@ pub(crate) struct Left {
 pub struct Changes {
     /// What is parsed belongs to the transaction.
     private: bool,
+    /// Names are looked for elsewhere than outside of it; what is parsed is for all who look there.
+    names: Names,
     /// It has changed the schema.
     schema: bool,
     /// The last command that ended it, or a part of it, was a ROLLBACK.
@@ -320,6 +336,25 @@ impl Changes {
 
     /// The end of the transaction, or of a part of it, changes what texts mean.
     pub fn end_matters(&self) -> bool {
-        self.private || self.settings || self.unsettled
+        self.private || self.settings || self.unsettled || self.names != Names::Same
+    }
+
+    /// What a client's texts mean in it, which mean this outside of it.
+    pub fn meaning(&self, outside: Meaning) -> Meaning {
+        match self.names {
+            Names::By(hash) => outside.looking(hash),
+            Names::Same | Names::Anywhere => outside,
+        }
+    }
+
+    /// A command has set where names are looked for.
+    fn look_elsewhere(&mut self, names: Names) {
+        self.names = self.names.then(names);
+        self.private |= !matches!(self.names, Names::By(_));
+    }
+
+    /// Names may be looked for where they were before, or not.
+    fn doubt_names(&mut self) {
+        self.private |= self.names != Names::Same;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::effect::Names;
 use crate::ledger::Asked;
 use crate::statement::Statement;
 
@@ -16,6 +17,8 @@ pub struct Portal {
     pub group: u32,
     /// The client's statement.
     pub statement: Arc<Statement>,
+    /// Where names are looked for once it has run.
+    pub names: Names,
     /// What is bound is not that: it deallocates a statement that is there for nothing else.
     pub void: bool,
 }

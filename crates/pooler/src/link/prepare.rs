@@ -9,8 +9,8 @@ use howdah_wire::write;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
 use crate::client::Client;
-use crate::effect::Kinds;
 use crate::effect::first::Forgets;
+use crate::effect::{Kinds, Names};
 use crate::event::{Out, Peer};
 use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Part, Refusal, Reply, SetOp};
 use crate::params::{self, Params};
@@ -153,8 +153,14 @@ impl Upstream<'_> {
 
     /// Remembers a portal that does something to its client when it is executed. `DEALLOCATE name`
     /// of one of the client's statements is replaced by one of a statement that is there for that.
-    pub(super) fn bind_portal(&mut self, portal: &[u8], found: &mut Found) -> Result<(), Flow> {
-        let effect = found.statement.clone().filter(|s| self.has_effect(s));
+    pub(super) fn bind_portal(
+        &mut self,
+        portal: &[u8],
+        found: &mut Found,
+        names: Names,
+    ) -> Result<(), Flow> {
+        let effect = found.statement.clone();
+        let effect = effect.filter(|s| names != Names::Same || self.has_effect(s));
         let mut void = false;
         if let Some(statement) = &effect
             && let Forgets::Name(name) = &statement.first.forgets
@@ -162,14 +168,15 @@ impl Upstream<'_> {
             self.wait_for(name)?;
             void = self.lookup(name).is_some() || statement::is_ours(name);
             if void {
-                let void =
-                    self.interner
-                        .intern(self.schema, self.client.meaning, VOID_DEALLOCATION);
+                let meaning = self.meaning();
+                let void = self
+                    .interner
+                    .intern(self.schema, meaning, VOID_DEALLOCATION);
                 let there = self.ensure(&void, None)?;
                 found.name = there.map(|there| ServerName::Of(server_name(there.key)));
             }
         }
-        self.linked().link.binds_portal(portal, effect, void);
+        self.linked().link.binds_portal(portal, effect, void, names);
         Ok(())
     }
 
@@ -231,7 +238,7 @@ impl Upstream<'_> {
         let (key, held) = self.linked().set.find(statement);
         let mut before = None;
         if matches!(held, None | Some(Held::Going(_))) {
-            let (schema, mut meaning) = (self.schema, self.client.meaning);
+            let (schema, mut meaning) = (self.schema, self.meaning());
             if !self.may_be_parsed_late(statement) {
                 let settled = self.linked().link.changes.are_settled();
                 let (Constants::Of(constants), Some(under), true) =
@@ -257,7 +264,7 @@ impl Upstream<'_> {
     /// Whether a text that is parsed now has the constants that it had at its client's Parse.
     fn may_be_parsed_late(&mut self, statement: &Statement) -> bool {
         let settled = self.linked().link.changes.are_settled();
-        let meaning = self.client.meaning;
+        let meaning = self.meaning();
         statement.constants == Constants::Fixed || settled && statement.constants.fit(meaning)
     }
 
@@ -527,17 +534,18 @@ pub fn concerned(
             }
         }
     };
+    let meaning = server.link.changes.meaning(client.meaning);
     // A portal of `DEALLOCATE name` was bound to another statement in its place.
     let void = |p: &Portal| p.void && Arc::ptr_eq(&p.statement, &statement);
     let replaced = front.reply == Reply::Bind && server.link.portals.iter().any(void);
     let late = match replaced {
-        true => Some(statements.intern(schema, client.meaning, VOID_DEALLOCATION)),
+        true => Some(statements.intern(schema, meaning, VOID_DEALLOCATION)),
         false if name.is_empty() => return None,
         false => None,
     };
     let key = match server.set.find(late.as_ref().unwrap_or(&statement)) {
         (_, None) => {
-            let late = statements.intern(schema, client.meaning, &statement.definition);
+            let late = statements.intern(schema, meaning, &statement.definition);
             server.set.find(&late).0
         }
         (key, _) => key,

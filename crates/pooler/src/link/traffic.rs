@@ -224,6 +224,8 @@ impl Pooler {
             shares_listen: pool.terms.shares_listen,
             connects_by_query: pool.terms.database.connect_query.is_some(),
             mark: None,
+            names: crate::effect::Names::Same,
+            sets_back: false,
             tracked: &self.shared.tracked,
             watch,
             schema: pool.schema,

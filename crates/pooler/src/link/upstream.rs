@@ -8,6 +8,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
 use crate::client::Client;
+use crate::effect::Names;
 use crate::effect::first::{self, First, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
@@ -95,6 +96,10 @@ pub struct Upstream<'a> {
     pub connects_by_query: bool,
     /// What is to be run behind the Query that is sent now.
     pub mark: Option<Vec<u8>>,
+    /// Where names are looked for behind that.
+    pub names: Names,
+    /// What it resets is set to what the client asked for at login, behind it.
+    pub sets_back: bool,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// What queries are watched with, if somebody wants to know of them.
@@ -257,7 +262,10 @@ impl Upstream<'_> {
                     Flow::NeedServer
                 })
             }
-            tag::SYNC if self.client.listens() => Err(Flow::NeedServer),
+            // It is idle behind what was committed by now, for which it needs no server.
+            tag::SYNC if self.client.listens() && !self.client.has_heard_all() => {
+                Err(Flow::NeedPass)
+            }
             tag::SYNC => {
                 self.client.end.group_ends();
                 self.out
@@ -344,11 +352,12 @@ impl Upstream<'_> {
             None => None,
         };
         self.front_to_watch(chunk, header)?;
+        let tail = self.query_resets(chunk, header, first.as_ref())?;
+        self.sets_back = tail.is_some();
         let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
             Some(effects) => self.note_first(effects, Via::Query)?,
             None => self.note_query(chunk, header)?,
         };
-        let tail = self.query_resets(chunk, header, first.as_ref())?;
         if !first.as_ref().is_some_and(First::draws_no_numbers) {
             self.linked().link.works();
         }
@@ -361,7 +370,7 @@ impl Upstream<'_> {
         }
         // Nothing that names a statement has to wait for the end of a BEGIN.
         entry.barrier = !first.as_ref().is_some_and(|first| first.only_begins);
-        entry.alters = self.query_alters(first.as_ref());
+        self.query_alters(first.as_ref(), &mut entry);
         entry.changes_name(self.forget_unnamed());
         entry.changes_unnamed(self.drop_unnamed());
         let named = first.and_then(|first| first.executes).zip(executed);

@@ -17,6 +17,11 @@ pub struct Inquiry {
     pub kinds: Kinds,
     /// And to which channels it listens.
     pub channels: bool,
+    /// Whether these, which PostgreSQL reports, are what they are without a SET: by position, with
+    /// their names.
+    pub reported: Vec<(usize, String)>,
+    /// Whether something is set that its login may not set.
+    pub rights: bool,
     /// The row that answers it.
     pub row: Option<Vec<u8>>,
     /// PostgreSQL has refused it.
@@ -48,6 +53,10 @@ pub struct Answer {
     pub left: Kinds,
     /// What is listened to, if that was asked.
     pub channels: Option<Vec<Box<[u8]>>>,
+    /// Of those that it reports, these are what they are without a SET: by position.
+    pub back: Vec<usize>,
+    /// Something is set that its login may not set.
+    pub rights: bool,
     /// Settings that no text has told.
     pub unseen: Box<[u8]>,
 }
@@ -80,11 +89,23 @@ const CHANNELS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.encode(pg_catal
     channel,pg_catalog.getdatabaseencoding()),'hex'),',') \
     FROM pg_catalog.pg_listening_channels() AS listening(channel))";
 
+/// Something is set for the session that not everybody may set, and its login is no superuser.
+const RIGHTS: &str = "(EXISTS(SELECT FROM pg_catalog.pg_settings WHERE \
+    source OPERATOR(pg_catalog.=) 'session' AND context OPERATOR(pg_catalog.<>) 'user') AND \
+    NOT EXISTS(SELECT FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) session_user \
+    AND rolsuper))";
+
 impl Inquiry {
     /// What is to be asked of a session: the settings that may have changed, those that PostgreSQL
-    /// reports left out, and what may be left.
-    /// `there` are the settings that its server had before.
-    pub fn of(session: &Session, there: &Maybe, tracked: &Tracked, reported: &Params) -> Inquiry {
+    /// reports left out, and what may be left. `there` are the settings that its server had before,
+    /// `asked` are those that PostgreSQL reports and its client asked for at login.
+    pub fn of(
+        session: &Session,
+        there: &Maybe,
+        tracked: &Tracked,
+        reported: &Params,
+        asked: Option<&Params>,
+    ) -> Inquiry {
         let is_reported = |name: &[u8]| {
             let position = tracked.position(name);
             position.is_some_and(|position| reported.get(position).is_some())
@@ -107,8 +128,9 @@ impl Inquiry {
         names.retain(|suspect| !is_reported(&suspect.name));
         for suspect in &mut names {
             let fresh = settings::value(there, &suspect.name).is_none();
-            suspect.unsure = fresh && suspect.set && (pending.doubtful || suspect.back);
+            suspect.unsure = suspect.set && (suspect.back || fresh && pending.doubtful);
         }
+        let rights = may_lack_rights(session, &names);
         if session.pinned.any(Kinds::SETS_ANY) {
             if !pending.all_back {
                 // Its settings are not followed any more, as they need not go anywhere, but for what
@@ -139,10 +161,15 @@ impl Inquiry {
             true => Kinds::LISTENS,
             false => Kinds::NOTHING,
         };
+        let asked = asked.filter(|_| pending.login_back && !pending.discarded);
+        let asked = asked.into_iter().flat_map(Params::known);
+        let asked = asked.map(|(position, _)| (position, tracked.names()[position].to_lowercase()));
         Inquiry {
             names,
             kinds: kinds.without(without),
             channels,
+            reported: asked.collect(),
+            rights,
             ..Inquiry::default()
         }
     }
@@ -162,7 +189,8 @@ impl Inquiry {
 
     /// There is nothing to ask.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.kinds.is_empty() && !self.channels
+        let settings = self.names.is_empty() && self.reported.is_empty();
+        settings && self.kinds.is_empty() && !self.channels
     }
 
     /// The same question once more, as SQL that no `statement_timeout` ends. `None` unless the last try
@@ -206,6 +234,16 @@ impl Inquiry {
         if self.channels {
             columns.push(CHANNELS.to_string());
         }
+        for (_, name) in &self.reported {
+            columns.push(format!(
+                "EXISTS(SELECT FROM pg_catalog.pg_settings WHERE pg_catalog.lower(name) \
+                 OPERATOR(pg_catalog.=) {} AND source OPERATOR(pg_catalog.<>) 'session')",
+                constant(name)
+            ));
+        }
+        if self.rights {
+            columns.push(RIGHTS.to_string());
+        }
         if let Some(known) = &self.check {
             columns.push(known.question());
         }
@@ -242,11 +280,31 @@ impl Inquiry {
             let names = all.filter(|digits| !digits.is_empty()).map(decoded);
             answer.channels = Some(names.collect::<Option<_>>()?);
         }
+        for (position, _) in &self.reported {
+            if columns.next()?? == Some(b"t") {
+                answer.back.push(*position);
+            }
+        }
+        if self.rights {
+            answer.rights = columns.next()?? != Some(b"f");
+        }
         if self.check.is_some() {
             answer.unseen = columns.next()??.unwrap_or_default().into();
         }
         Some(answer)
     }
+}
+
+/// Somebody else's rights begin or end, and there is a setting for which rights may be needed.
+fn may_lack_rights(session: &Session, names: &[Suspect]) -> bool {
+    let changes = names
+        .iter()
+        .any(|suspect| !settings::reset_by_all(&suspect.name));
+    let own = session.settings.iter().flat_map(|own| own.iter());
+    let own = own.map(|(name, _)| name);
+    let set = names.iter().filter(|suspect| suspect.set);
+    let mut all = own.chain(set.map(|suspect| &*suspect.name));
+    changes && all.any(|name| !settings::is_everybodys(name))
 }
 
 impl Known {
@@ -347,7 +405,7 @@ mod tests {
         session.pending = pending;
         let tracked = Tracked::new([]);
         let reported = Params::unknown(&tracked).with(1, b"ISO");
-        Inquiry::of(&session, &None, &tracked, &reported)
+        Inquiry::of(&session, &None, &tracked, &reported, None)
     }
 
     #[test]
@@ -362,7 +420,7 @@ mod tests {
             own.set(there.as_bytes(), b"1");
             let tracked = Tracked::new([]);
             let reported = Params::unknown(&tracked);
-            let inquiry = Inquiry::of(&session, &own.shared(), &tracked, &reported);
+            let inquiry = Inquiry::of(&session, &own.shared(), &tracked, &reported, None);
             inquiry.names.iter().any(|suspect| suspect.unsure)
         };
         assert!(asked("set log_statement = 'all'", true, "x"));
@@ -371,6 +429,46 @@ mod tests {
         assert!(!asked("reset work_mem", true, "x"));
         // What the server had already, the question tells.
         assert!(!asked("set work_mem = 1", true, "work_mem"));
+    }
+
+    #[test]
+    fn whether_a_setting_needs_the_rights_of_a_role_is_asked_where_it_may() {
+        let asks = |text: &str| inquiry(text, Session::default()).rights;
+        assert!(asks("set role x; set log_statement = 'all'; reset role"));
+        assert!(asks("set pg_stat_statements.track = 'all'; set role x"));
+        assert!(!asks(
+            "set role x; set search_path = y; set app.tenant = 'z'"
+        ));
+        assert!(!asks("set log_statement = 'all'"));
+        let mut own = settings::Settings::default();
+        own.set(b"log_statement", b"all");
+        let session = Session {
+            settings: own.shared(),
+            ..Session::default()
+        };
+        assert!(inquiry("reset role", session).rights);
+    }
+
+    #[test]
+    fn what_is_reported_is_asked_for_where_it_may_have_been_reset() {
+        let tracked = Tracked::new([]);
+        let asked = Params::unknown(&tracked).with(2, b"Europe/Berlin");
+        let mut session = Session::default();
+        session.pending.login_back = true;
+        let inquiry = Inquiry::of(&session, &None, &tracked, &asked, Some(&asked));
+        assert!(!inquiry.is_empty());
+        assert_eq!(
+            String::from_utf8(inquiry.sql()).unwrap(),
+            "SELECT EXISTS(SELECT FROM pg_catalog.pg_settings WHERE pg_catalog.lower(name) \
+             OPERATOR(pg_catalog.=) 'timezone' AND source OPERATOR(pg_catalog.<>) 'session')"
+        );
+        let answer = |told: &[u8]| {
+            let row = [&[0, 1, 0, 0, 0, 1][..], told].concat();
+            let mut inquiry = Inquiry::of(&session, &None, &tracked, &asked, Some(&asked));
+            inquiry.row = Some(row);
+            inquiry.answer().unwrap().back
+        };
+        assert_eq!((answer(b"t"), answer(b"f")), (vec![2], vec![]));
     }
 
     #[test]

@@ -1,9 +1,14 @@
 //! Verbs: a client's session before its server is released, and when it leaves.
 
+use std::sync::Arc;
+
+use howdah_wire::write;
+
 use super::inquiry::{Answer, Inquiry};
+use super::settings::Maybe;
 use super::{Session, settings};
 use crate::effect::Kinds;
-use crate::event::{ClientId, Out, ServerId};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::listen::Name;
 use crate::pooler::Pooler;
@@ -50,7 +55,12 @@ impl Pooler {
             if session.pinned.is_empty() {
                 return false;
             }
-            if session.misses_login(&server.session) {
+            let params = client.params.as_ref();
+            let misses = params.is_some_and(|params| {
+                !Arc::ptr_eq(params, &server.params)
+                    && params.missing_on(&server.params).next().is_some()
+            });
+            if misses || session.misses_login(&server.session) {
                 self.align_pinned(client_id, id, out);
                 return true;
             }
@@ -65,6 +75,7 @@ impl Pooler {
             &server.session,
             &self.shared.tracked,
             &server.params,
+            client.asked.as_deref(),
         );
         session.asked = now;
         if inquiry.is_empty() {
@@ -115,10 +126,13 @@ impl Pooler {
         &mut self,
         client_id: ClientId,
         id: ServerId,
-        answer: Option<Answer>,
+        mut answer: Option<Answer>,
         out: &mut Out,
     ) {
         let now = self.now;
+        let back = answer
+            .as_mut()
+            .map(|answer| std::mem::take(&mut answer.back));
         let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
         let Some(session) = &mut client.session else {
             return;
@@ -139,6 +153,21 @@ impl Pooler {
             session.since = now;
         }
         client.forgets_blank_session();
+        if let (Some(asked), Some(params)) = (&client.asked, &client.params) {
+            let back = back.into_iter().flatten();
+            let back = back.filter_map(|position| Some((position, asked.get(position)?)));
+            let mut now = (**params).clone();
+            for (position, value) in back.filter(|(at, value)| params.get(*at) != Some(*value)) {
+                now = now.with(position, value);
+                let name = self.shared.tracked.names()[position].as_bytes();
+                out.send_with(Peer::Client(client_id), |buf| {
+                    write::parameter_status(buf, name, value);
+                });
+            }
+            if now != **params {
+                client.set_params(self.shared.params.intern(now));
+            }
+        }
         if let Some(params) = client.params.clone() {
             let (tracked, hasher) = (&self.shared.tracked, self.keys.meaning());
             client.means(params.meaning(tracked, hasher, client.path().as_deref()));
@@ -277,8 +306,13 @@ fn settle(
     }
     match answer {
         Some(answer) => {
+            let before = session.settings.clone();
             session.learn(&mut server.session, &answer.settings);
             session.pinned = answer.left.and(sticks).and(listens);
+            if answer.rights && !has_same_rights(&before, &session.settings) {
+                // What another role has set, its own rights can't set elsewhere.
+                session.pinned.add(Kinds::SETS_ANY);
+            }
             server.set_sql_prepared(answer.left.any(Kinds::PREPARES));
         }
         None => {
@@ -293,4 +327,17 @@ fn settle(
     }
     server.set_soiled(soiled || !session.pinned.is_empty());
     gone
+}
+
+/// A session has the rights of another role, and has them since its settings were these before, or
+/// had none of another role then.
+fn has_same_rights(before: &Maybe, now: &Maybe) -> bool {
+    let identity = |settings: &Maybe| {
+        let settings = settings.as_deref();
+        settings.map_or([None, None], |settings| {
+            settings.identity().map(|v| v.map(<[u8]>::to_vec))
+        })
+    };
+    let (before, now) = (identity(before), identity(now));
+    now != [None, None] && (before == [None, None] || before == now)
 }

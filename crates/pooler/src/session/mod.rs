@@ -59,6 +59,9 @@ pub struct Pending {
     pub names: Vec<Suspect>,
     /// All settings may have been reset.
     pub all_back: bool,
+    /// What PostgreSQL reports and the client asked for at login may have been reset to what it was
+    /// without that.
+    pub login_back: bool,
     /// DISCARD ALL ran.
     pub discarded: bool,
     /// Something failed, or was rolled back: a SET among it may have come to nothing.
@@ -81,7 +84,8 @@ pub struct Suspect {
 impl Pending {
     /// Nothing is to be asked.
     pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty() && self.names.is_empty() && !self.all_back && !self.discarded
+        let back = self.all_back || self.login_back || self.discarded;
+        self.kinds.is_empty() && self.names.is_empty() && !back
     }
 
     /// Something has failed, or was rolled back.
@@ -166,7 +170,11 @@ impl Session {
             let none = none && (suspect.back || !suspect.set);
             let now = now.as_deref().filter(|_| !none);
             let before = value_of(there, name);
-            if before != now {
+            // Set and reset: PostgreSQL says that it is not set, or that nothing is left of it.
+            let custom = name.contains(&b'.') && now == Some(b"");
+            if suspect.set && suspect.back && (now.is_none() || custom) {
+                own.put(name, settings::value(&self.login, name));
+            } else if before != now {
                 // Of a SET and a RESET, either may have been undone.
                 let own_value = match suspect.back && (none || !suspect.set) {
                     true => settings::value(&self.login, name),
@@ -304,6 +312,26 @@ mod tests {
         session.learn(&mut there, &told("reset a", &[("a", Some("0"))]));
         assert_eq!(session.settings, login);
         assert_ne!(there, login);
+    }
+
+    #[test]
+    fn a_reset_behind_a_set_goes_back_to_the_login_too() {
+        let login = settings(&[("a", "7"), ("b.c", "x")]);
+        let session = || Session {
+            login: login.clone(),
+            settings: login.clone(),
+            ..Session::default()
+        };
+        let (mut back, mut there) = (session(), login.clone());
+        let text = "set a = 8; set b.c = 'y'; reset a; reset b.c";
+        back.learn(&mut there, &told(text, &[("a", None), ("b.c", Some(""))]));
+        assert_eq!(back.settings, login);
+        assert_eq!(there, settings(&[("b.c", "")]));
+        // The reset was undone.
+        let (mut set, mut there) = (session(), login.clone());
+        let values = [("a", Some("8")), ("b.c", Some("y"))];
+        set.learn(&mut there, &told(text, &values));
+        assert_eq!(set.settings, settings(&[("a", "8"), ("b.c", "y")]));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 
 use super::{Tracking, settings};
-use crate::effect::{Effects, Kinds, Mention, read_effects};
+use crate::effect::{Effects, Kinds, Mention, Names, read_effects};
 use crate::fault::Fault;
 use crate::inbox::Chunk;
 use crate::ledger::Part;
@@ -43,6 +43,9 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note_first(&found.bound(None), via);
         }
+        if via == Via::Query {
+            self.names = found.names();
+        }
         self.hear_first(found, via)?;
         let verdict = self.may_keep_server(found)?;
         if verdict == Verdict::Runs {
@@ -79,6 +82,11 @@ impl Upstream<'_> {
         let pieces = session.and_then(|session| session.pieces.take());
         let found = pieces.map(|pieces| pieces.end()).unwrap_or_default();
         self.client.forgets_blank_session();
+        if found.names() != Names::Same
+            && let Some((_, server)) = &mut self.server
+        {
+            server.link.doubts_meaning();
+        }
         self.note(&found)
     }
 
@@ -108,13 +116,17 @@ impl Upstream<'_> {
                 _ => Err(Flow::Partial),
             };
         };
-        match howdah_wire::frame::cstr(body) {
-            Some((_, text)) => match read_effects(text) {
-                Some(found) => self.note_first(&found, Via::Extended),
-                None => Ok(Verdict::Runs),
-            },
-            None => Ok(Verdict::Runs),
+        let Some((name, text)) = howdah_wire::frame::cstr(body) else {
+            return Ok(Verdict::Runs);
+        };
+        let Some(mut found) = read_effects(text) else {
+            return Ok(Verdict::Runs);
+        };
+        if !name.is_empty() && found.touches_session() {
+            // Its Binds are not looked at, later ones either.
+            found.kinds.add(Kinds::STAYS);
         }
+        self.note_first(&found, Via::Extended)
     }
 
     /// Notes what running a text may do.
@@ -133,7 +145,8 @@ impl Upstream<'_> {
         let sets = |mention: &Mention| matches!(mention, Mention::Set(_));
         let leaves = leaves || creates || found.settings.iter().any(sets);
         self.note_reset(found);
-        if !leaves && self.client.session.is_none() {
+        let login_back = self.resets_login(found);
+        if !leaves && !login_back && self.client.session.is_none() {
             // A RESET or UNLISTEN of what is not there changes nothing.
             return Ok(());
         }
@@ -158,10 +171,28 @@ impl Upstream<'_> {
         }
         let session = self.client.session_mut();
         session.pending.add(found);
+        session.pending.login_back |= login_back;
         if creates {
             session.pending.kinds.add(Kinds::TEMPORARY);
         }
         Ok(())
+    }
+
+    /// It resets what PostgreSQL reports and the client asked for at login, and nothing behind it sets
+    /// that to what was asked for.
+    fn resets_login(&self, found: &Effects) -> bool {
+        let Some(asked) = self.client.asked.as_ref().filter(|_| !self.sets_back) else {
+            return false;
+        };
+        let known = |name: &[u8]| {
+            let position = self.tracked.position(name);
+            position.is_some_and(|position| asked.get(position).is_some())
+        };
+        found.settings.iter().any(|mention| match mention {
+            Mention::Set(_) => false,
+            Mention::Back(name) => known(name),
+            Mention::AllBack => true,
+        })
     }
 
     /// What `connect_query` has set is gone by a RESET or the like: it runs again before anybody else

@@ -5,9 +5,14 @@ use std::sync::Arc;
 use crate::effect::name::setting_name;
 use crate::literal;
 
-/// The settings that act on a server without a client, or on questions of ours. These are taken back as
-/// soon as the server is released.
-const AT_ONCE: [&[u8]; 3] = [b"session_authorization", b"role", b"idle_session_timeout"];
+/// The settings that act on a server without a client, or on questions of ours (a deferrable transaction
+/// may wait for all that write). These are taken back as soon as the server is released.
+const AT_ONCE: [&[u8]; 4] = [
+    b"session_authorization",
+    b"role",
+    b"idle_session_timeout",
+    b"default_transaction_deferrable",
+];
 
 /// Names and values, by name. Values are bytes in the encoding of the database.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -79,13 +84,23 @@ impl Settings {
         wanted.into_iter().map(sql).collect()
     }
 
-    /// The settings that are taken back as soon as a server is released. `role = none` may stay.
+    /// The settings that are taken back as soon as a server is released. `role = none` may stay, and to
+    /// defer nothing.
     pub fn at_once(&self) -> impl Iterator<Item = &'static [u8]> {
         let acts = |name: &&[u8]| {
-            let value = self.get(name);
-            value.is_some() && (*name != AT_ONCE[1] || value != Some(b"none"))
+            let idle: &[u8] = match *name {
+                name if name == AT_ONCE[1] => b"none",
+                name if name == AT_ONCE[3] => b"off",
+                _ => b"",
+            };
+            self.get(name).is_some_and(|value| value != idle)
         };
         AT_ONCE.into_iter().filter(acts)
+    }
+
+    /// Whose rights the session has: values of who it is and of its role.
+    pub fn identity(&self) -> [Option<&[u8]>; 2] {
+        [AT_ONCE[0], AT_ONCE[1]].map(|name| self.get(name))
     }
 
     /// There are such that say whose rights the session has, and others.
@@ -120,6 +135,34 @@ pub fn same(one: &Maybe, other: &Maybe) -> bool {
 /// Whether `RESET ALL` takes a setting back: all but `role` and `session_authorization`.
 pub fn reset_by_all(name: &[u8]) -> bool {
     !is_identity(name)
+}
+
+/// Everybody may set this: a few that are often set, and custom ones but those of extensions that are
+/// known to be stricter. (Of others PostgreSQL is asked, where that matters.)
+pub fn is_everybodys(name: &[u8]) -> bool {
+    const STRICT: [&[u8]; 3] = [b"auto_explain.", b"pg_stat_statements.", b"pgaudit."];
+    const OFTEN: [&[u8]; 18] = [
+        b"search_path",
+        b"statement_timeout",
+        b"lock_timeout",
+        b"idle_in_transaction_session_timeout",
+        b"idle_session_timeout",
+        b"transaction_timeout",
+        b"work_mem",
+        b"maintenance_work_mem",
+        b"client_min_messages",
+        b"row_security",
+        b"synchronous_commit",
+        b"bytea_output",
+        b"extra_float_digits",
+        b"jit",
+        b"default_transaction_isolation",
+        b"default_transaction_read_only",
+        b"default_transaction_deferrable",
+        b"intervalstyle",
+    ];
+    let custom = name.contains(&b'.') && !STRICT.iter().any(|front| name.starts_with(front));
+    custom || is_identity(name) || OFTEN.contains(&name)
 }
 
 /// The same names with a value that differs from every wanted one, so that each is set again. (A zero
@@ -245,6 +288,20 @@ mod tests {
         assert_eq!(change(&None, &None), "");
         assert_eq!(change(&wanted, &wanted), "");
         assert_eq!(change(&None, &settings(&[])), "");
+    }
+
+    #[test]
+    fn what_acts_on_an_idle_server_goes_at_once() {
+        let at_once = |values| settings(values).unwrap().at_once().count();
+        assert_eq!(
+            at_once(&[("role", "none"), ("default_transaction_deferrable", "off")]),
+            0
+        );
+        assert_eq!(
+            at_once(&[("role", "r"), ("default_transaction_deferrable", "on")]),
+            2
+        );
+        assert_eq!(at_once(&[("work_mem", "4MB")]), 0);
     }
 
     #[test]
