@@ -1066,6 +1066,6 @@ def test_root_is_refused(make_howdah):
     program = machine.readable_copy(howdah.program, os.path.dirname(howdah.folder))
     child = machine.spawn([program, howdah.ini_path], as_user=False, stdout=-1, stderr=-2,
                           text=True, cwd=howdah.folder)
-    said, _ = child.communicate(timeout=20)
+    said, _ = child.communicate(timeout=40)
     assert child.returncode == 1
     assert "should not run as root" in said + howdah.log(), said

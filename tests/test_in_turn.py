@@ -197,7 +197,7 @@ def play_together(script, connect, ended=None):
 def test_three_clients(shared_howdah, postgres, seed):
     """What each is told in its session, among others, is what it is told directly."""
     script = write(random.Random(f"in turn {seed}"))
-    direct = play_together(script, lambda: wire.connect((postgres.host, postgres.port), seconds=5))
+    direct = play_together(script, lambda: wire.connect((postgres.host, postgres.port)))
     howdah = shared_howdah(**turns(3))
     with Turns(howdah, postgres, 3, TALLY) as between:
         through = play_together(script, howdah.connect, between.ended)

@@ -47,7 +47,7 @@ def reachable(howdah):
 
 def get(howdah, path, method="GET", **headers):
     """Status, body and headers of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", howdah.http, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", howdah.http, timeout=30)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -293,7 +293,7 @@ def test_the_endpoint_moves_at_reload(endpoint):
     howdah.http = new
     machine.wait_until(lambda: reachable(howdah), "the new port to answer")
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", old), timeout=5).close()
+        socket.create_connection(("127.0.0.1", old), timeout=30).close()
     howdah.write(http_listen_port=0)
     howdah.reload()
 
@@ -377,7 +377,7 @@ def test_many_slow_connections_keep_nobody_out(endpoint):
     try:
         with howdah.connect() as client:
             for number in range(300):
-                stream = socket.create_connection(("127.0.0.1", howdah.http), timeout=5)
+                stream = socket.create_connection(("127.0.0.1", howdah.http), timeout=30)
                 stream.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
                 crowd.append(stream)
                 if number % 50 == 0:
@@ -409,7 +409,7 @@ def test_ten_thousand_connections_to_the_endpoint(endpoint):
     try:
         with howdah.connect() as client:
             for number in range(min(10_000, room - 1000)):
-                stream = socket.create_connection(("127.0.0.1", howdah.http), timeout=10)
+                stream = socket.create_connection(("127.0.0.1", howdah.http), timeout=30)
                 if number % 3 == 0:
                     stream.sendall(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer")
                 crowd.append(stream)

@@ -945,7 +945,7 @@ def test_who_would_keep_a_server_too_many_waits(pool, way, workers):
             other.close()
         assert not asked
         holders[0].rows("drop table t")
-        thread.join(20)
+        thread.join(40)
         assert asked
         howdah.wait_for_pool(sv_pinned=2)
         assert holders[1].value("select a from t") == "1"
@@ -1118,7 +1118,7 @@ def test_pause_waits_for_a_kept_server(pool):
         assert client.value("select count(*) from t") == "1"
         assert not done.is_set()
         client.rows("drop table t")
-        thread.join(20)
+        thread.join(40)
         assert done.is_set()
         client.send(query("select 1"))
         howdah.wait_for_pool(cl_waiting=1)

@@ -134,8 +134,7 @@ def test_sigusr1_and_sigusr2(make_howdah):
             return answered == "no"
         howdah.signal(signal.SIGUSR1)
         machine.wait_until(waits, "the pause")
-        state = {row["key"]: row["value"] for row in howdah.console("SHOW STATE")}
-        assert state["paused"] == "yes"
+        machine.wait_until(howdah.paused, "the pause of all workers")
         howdah.signal(signal.SIGUSR2)
         assert [got.row() for got in client.read_until() if got.tag == "D"] == [[b"late"]]
 
