@@ -497,3 +497,36 @@ pub(crate) fn broken(peer: Peer, why: &str) -> String {
         Peer::Server(_) => format!("server TLS error: {why}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_time_for_few_steps_and_the_others_keep_their_place() {
+        let mut sessions = Sessions::default();
+        let key = |slot| Key {
+            slot,
+            generation: 0,
+        };
+        sessions.line.extend((0..40).map(key));
+        let long = STEPS_TIME;
+        assert_eq!(
+            sessions.next_in_line(0, long,),
+            Some(key(0)),
+            "the first always"
+        );
+        assert_eq!(sessions.next_in_line(1, long), None);
+        for taken in 0..STEPS {
+            let next = u32::try_from(taken).unwrap() + 1;
+            assert_eq!(sessions.next_in_line(taken, long - 1), Some(key(next)));
+        }
+        assert_eq!(sessions.next_in_line(STEPS, 0), None);
+        assert!(sessions.are_waiting());
+        assert_eq!(
+            sessions.next_in_line(0, 0),
+            Some(key(17)),
+            "in the next turn"
+        );
+    }
+}
