@@ -16,7 +16,7 @@ use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
 use howdah_pooler::load::Load;
 use howdah_pooler::note::Level;
-use howdah_pooler::order::Ending;
+use howdah_pooler::order::Shutdown;
 use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -480,8 +480,8 @@ impl Control {
                 self.idle.insert(worker);
                 if self.ending && self.idle.len() == self.workers.len() {
                     self.say(match ending {
-                        Ending::Clients => "client connections dropped, exiting",
-                        Ending::Servers => "server connections dropped, exiting",
+                        Shutdown::Clients => "client connections dropped, exiting",
+                        Shutdown::Servers => "server connections dropped, exiting",
                     });
                     leave(0);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::cancel::OldKey;
-use crate::console::Session;
+use crate::console::ConsoleSession;
 use crate::event::{Action, Address, ClientId, Out, Peer};
 use crate::fault::Fault;
 use crate::link;
@@ -141,7 +141,7 @@ impl Pooler {
                 return id;
             }
             Standing::Console { admin } => {
-                client.opens_console(Session::of(admin));
+                client.opens_console(ConsoleSession::of(admin));
                 self.keep_key(id, passenger.key);
                 self.console_run(id, out);
                 return id;

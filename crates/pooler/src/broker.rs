@@ -190,7 +190,7 @@ impl Broker {
                 wish,
                 bounds,
             } => {
-                let asker = pins::Asker {
+                let asker = pins::Applicant {
                     worker,
                     ticket,
                     client,

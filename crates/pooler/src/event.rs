@@ -18,7 +18,7 @@ use crate::tls::{TlsFacts, TlsStart};
 pub use crate::config::Address;
 pub use crate::hosts::{KnownHost, KnownNames, KnownZone};
 pub use crate::ids::{ClientId, Peer, ServerId, Time, WorkerId};
-pub use crate::order::{Ending, Order};
+pub use crate::order::{Order, Shutdown};
 pub use crate::place::{Ends, UnixPeer};
 pub use crate::socket::LooseSocket;
 
@@ -222,7 +222,7 @@ pub enum Question {
     },
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
-    Idle(WorkerId, Ending),
+    Idle(WorkerId, Shutdown),
     /// What a worker had to do since it last said so. No answer, but for mail of the balancer's.
     Load(Box<Load>),
     /// It has something to wait for again: a client came from another worker. No answer.

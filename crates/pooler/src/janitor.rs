@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::{HashMap, HashSet};
 
 use crate::ids::{ClientId, Peer, ServerId, Time};
-use crate::order::Ending;
+use crate::order::Shutdown;
 use crate::parcel::ServerParcel;
 
 /// What is done several times a second, and what administrators have ordered.
@@ -20,7 +20,7 @@ pub struct Janitor {
     pub(crate) disabled: HashSet<String, foldhash::quality::FixedState>,
     /// How often all servers were called in (RECONNECT, changed settings).
     pub(crate) epoch: u64,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<Shutdown>,
     pub(crate) told_idle: bool,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
@@ -97,7 +97,7 @@ impl Janitor {
     /// The end waits for servers to be free: who has none gets none any more, a pause that no
     /// RESUME undoes. (An end that waits for clients needs RESUME: paused, they would never leave.)
     pub fn awaits_servers(&self) -> bool {
-        self.ending == Some(Ending::Servers)
+        self.ending == Some(Shutdown::Servers)
     }
 
     /// The end has begun, and a RESUME has no pause to undo, or must not undo it.

@@ -51,9 +51,9 @@ impl Known {
         }
     }
 
-    pub(crate) fn find(&self, who: &PoolKey, now: Time) -> Option<Found> {
+    pub(crate) fn find(&self, who: &PoolKey, now: Time) -> Option<LookedUp> {
         let (secret, until) = self.secrets.get(who)?;
-        (*until > now).then(|| Found::User(secret.clone()))
+        (*until > now).then(|| LookedUp::User(secret.clone()))
     }
 
     /// Forgets everybody: the query may be another.
@@ -64,7 +64,7 @@ impl Known {
 
 /// What is known of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum LookedUp {
     /// Nobody could be asked: the client goes through a login that can't succeed.
     Nobody,
     /// The user's secret; `None` if no password is right.

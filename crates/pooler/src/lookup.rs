@@ -15,7 +15,7 @@ use crate::config::{Database, nanos};
 use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
-use crate::known::{Found, Lookup, row};
+use crate::known::{LookedUp, Lookup, row};
 use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
@@ -44,7 +44,7 @@ impl Pooler {
         let target = match self.lookup_database(&name) {
             Ok(Some(target)) => target,
             // Its own database does not exist; it learns that after a login that can't succeed.
-            Ok(None) => return self.was_looked_up(id, Found::Nobody, out),
+            Ok(None) => return self.was_looked_up(id, LookedUp::Nobody, out),
             Err(fault) => return self.disconnect(id, fault, out),
         };
         let Some(user) = self.auth_user(&name) else {
@@ -212,7 +212,7 @@ impl Pooler {
                 let secret = secret.map(Secret::classify);
                 // Before the server is given to the next, who may want to know the same.
                 self.remember(asker, &secret);
-                Ok(Found::User(secret))
+                Ok(LookedUp::User(secret))
             }
             // As PgBouncer says it: that tells who exists, and nothing that it does not tell.
             (None, _) => Err(Fault::NoSuchUser),

@@ -250,7 +250,7 @@ pub enum ToBroker {
         /// In which pool.
         pool: Arc<PoolKey>,
         /// What if too many do.
-        wish: Wish,
+        wish: PinWish,
         /// The pool's bounds.
         bounds: Bounds,
     },
@@ -272,7 +272,7 @@ pub enum ToBroker {
 
 /// What a client wants that would keep a server while too many do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum PinWish {
     /// It stands in line.
     Waits,
     /// It wants to be told at once.

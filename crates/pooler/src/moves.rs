@@ -15,7 +15,7 @@ const FOLLOWED_NS: u64 = 300_000_000;
 
 /// Where a client has gone to.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct MoveNote {
     pub(crate) number: u64,
     pub(crate) key: OldKey,
     /// Its number in the console.
@@ -62,7 +62,7 @@ pub struct Moves {
     pub(crate) next_whim: Option<Time>,
     /// Since when the client that is just coming has waited elsewhere.
     pub(crate) arriving: Option<Time>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<MoveNote>,
     pub(crate) noted: u64,
     pub(crate) cancels: Vec<Held>,
     /// Clients that have left for other workers.

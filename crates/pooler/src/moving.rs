@@ -48,7 +48,7 @@ use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Departure, Mail, Traveller};
-use crate::moves::{Held, Note, SHED_NS, Shed};
+use crate::moves::{Held, MoveNote, SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -239,7 +239,7 @@ impl Pooler {
         let wants = waits || !passenger.held.is_empty();
         self.moves.noted += 1;
         let note = self.moves.noted;
-        self.moves.notes.push(Note {
+        self.moves.notes.push(MoveNote {
             number: note,
             key: passenger.key.clone(),
             client: number,

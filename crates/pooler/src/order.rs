@@ -39,7 +39,7 @@ pub enum Order {
 
 /// How the process is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum Shutdown {
     /// When the last client has left.
     Clients,
     /// When the last server is free.

@@ -4,7 +4,7 @@ use crate::client::{self, Client};
 use crate::event::{Action, Close, Order, Out, Question};
 use crate::fault::Fault;
 use crate::note::{Level, Note};
-use crate::order::Ending;
+use crate::order::Shutdown;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server;
@@ -41,8 +41,8 @@ impl Pooler {
                 self.janitor.disabled.remove(database);
             }
             Order::Kill(database) => self.kill(database.as_deref(), out),
-            Order::ShutdownWaitForClients => self.shut_down(Ending::Clients, out),
-            Order::ShutdownWaitForServers => self.shut_down(Ending::Servers, out),
+            Order::ShutdownWaitForClients => self.shut_down(Shutdown::Clients, out),
+            Order::ShutdownWaitForServers => self.shut_down(Shutdown::Servers, out),
         }
     }
 
@@ -115,9 +115,9 @@ impl Pooler {
         }
     }
 
-    fn shut_down(&mut self, ending: Ending, out: &mut Out) {
+    fn shut_down(&mut self, ending: Shutdown, out: &mut Out) {
         self.janitor.ending = Some(ending);
-        if ending == Ending::Servers {
+        if ending == Shutdown::Servers {
             self.janitor.paused_all = true;
             for id in self.pools.ids() {
                 let idle: Vec<_> = self.pools.at(id).idle.iter().collect();
@@ -165,11 +165,11 @@ impl Pooler {
             _ => true,
         };
         let busy = match ending {
-            Ending::Clients => {
+            Shutdown::Clients => {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
                 here || self.moves.under_way() > 0
             }
-            Ending::Servers => self.servers.iter().any(|(_, s)| {
+            Shutdown::Servers => self.servers.iter().any(|(_, s)| {
                 !matches!(
                     s.state(),
                     server::State::Idle | server::State::Listening { .. }

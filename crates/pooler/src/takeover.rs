@@ -27,7 +27,7 @@ use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, Se
 use crate::fault::Fault;
 use crate::janitor::Takeover;
 use crate::mail::ToBroker;
-use crate::order::Ending;
+use crate::order::Shutdown;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
@@ -579,7 +579,7 @@ impl Pooler {
         self.unpark(out);
         self.begin_held_logins(out);
         self.hold_pools(out);
-        self.janitor.ending = Some(Ending::Clients);
+        self.janitor.ending = Some(Shutdown::Clients);
         self.maybe_end(out);
     }
 

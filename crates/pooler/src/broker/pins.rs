@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::event::{ClientId, WorkerId};
-use crate::mail::{FromBroker, Mail, Post, Wish};
+use crate::mail::{FromBroker, Mail, PinWish, Post};
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asker {
+pub(super) struct Applicant {
     /// Where.
     pub(super) worker: WorkerId,
     /// What it is called there.
@@ -16,9 +16,9 @@ pub(super) struct Asker {
     pub(super) client: ClientId,
 }
 
-impl Asker {
+impl Applicant {
     fn answer(self, granted: bool, post: Post<'_>) {
-        let Asker {
+        let Applicant {
             worker,
             ticket,
             client,
@@ -36,17 +36,17 @@ impl Asker {
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     held: BTreeSet<(WorkerId, u64)>,
-    line: VecDeque<Asker>,
+    line: VecDeque<Applicant>,
 }
 
 impl Pins {
     /// A client asks.
-    pub(super) fn ask(&mut self, asker: Asker, wish: Wish, limit: u32, post: Post<'_>) {
+    pub(super) fn ask(&mut self, asker: Applicant, wish: PinWish, limit: u32, post: Post<'_>) {
         let room = self.line.is_empty() && self.has_room(limit);
         if room {
             self.held.insert((asker.worker, asker.ticket));
             asker.answer(true, post);
-        } else if wish == Wish::Waits {
+        } else if wish == PinWish::Waits {
             self.line.push_back(asker);
         } else {
             asker.answer(false, post);
@@ -56,7 +56,7 @@ impl Pins {
     /// A client has given back what it had, or waits no more. (It may have left before it was told.)
     pub(super) fn give_back(&mut self, worker: WorkerId, ticket: u64) {
         if !self.held.remove(&(worker, ticket)) {
-            let other = |asker: &Asker| (asker.worker, asker.ticket) != (worker, ticket);
+            let other = |asker: &Applicant| (asker.worker, asker.ticket) != (worker, ticket);
             self.line.retain(other);
         }
     }
@@ -108,7 +108,7 @@ mod tests {
     fn there_are_as_many_as_the_limit_says() {
         let mut pins = Pins::default();
         let ask = |pins: &mut Pins, ticket, wish| {
-            let asker = Asker {
+            let asker = Applicant {
                 worker: WorkerId(0),
                 ticket,
                 client: ClientId {
@@ -118,11 +118,11 @@ mod tests {
             };
             answers(|post| pins.ask(asker, wish, 2, post))
         };
-        assert_eq!(ask(&mut pins, 1, Wish::Waits), [(1, true)]);
-        assert_eq!(ask(&mut pins, 2, Wish::Knows), [(2, true)]);
-        assert_eq!(ask(&mut pins, 3, Wish::Knows), [(3, false)]);
-        assert_eq!(ask(&mut pins, 4, Wish::Waits), []);
-        assert_eq!(ask(&mut pins, 5, Wish::Waits), []);
+        assert_eq!(ask(&mut pins, 1, PinWish::Waits), [(1, true)]);
+        assert_eq!(ask(&mut pins, 2, PinWish::Knows), [(2, true)]);
+        assert_eq!(ask(&mut pins, 3, PinWish::Knows), [(3, false)]);
+        assert_eq!(ask(&mut pins, 4, PinWish::Waits), []);
+        assert_eq!(ask(&mut pins, 5, PinWish::Waits), []);
         assert_eq!(answers(|post| pins.feed(2, post)), []);
         // Who waits may leave.
         pins.give_back(WorkerId(0), 4);
@@ -140,7 +140,7 @@ mod tests {
     fn a_higher_limit_lets_those_in_who_wait() {
         let mut pins = Pins::default();
         for ticket in 1..=3 {
-            let asker = Asker {
+            let asker = Applicant {
                 worker: WorkerId(0),
                 ticket,
                 client: ClientId {
@@ -148,7 +148,7 @@ mod tests {
                     generation: 1,
                 },
             };
-            answers(|post| pins.ask(asker, Wish::Waits, 1, post));
+            answers(|post| pins.ask(asker, PinWish::Waits, 1, post));
         }
         assert_eq!(answers(|post| pins.feed(2, post)), [(2, true)]);
         assert_eq!(answers(|post| pins.feed(0, post)), [(3, true)]);

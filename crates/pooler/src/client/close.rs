@@ -15,7 +15,7 @@ use crate::{console, link};
 
 /// How a client leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Departure {
+enum Farewell {
     /// It said goodbye, or nothing runs for it.
     Orderly,
     /// It broke off, or is disconnected: what runs for it is cancelled.
@@ -60,8 +60,8 @@ impl Pooler {
             self.note_leaving(id, &fault.to_string(), fault.level(), out);
         }
         let departure = match fault {
-            Fault::ClientClosed => Departure::Orderly,
-            _ => Departure::Abrupt,
+            Fault::ClientClosed => Farewell::Orderly,
+            _ => Farewell::Abrupt,
         };
         self.end_client(id, how, departure, out);
     }
@@ -81,7 +81,7 @@ impl Pooler {
     }
 
     /// Takes a client out of everything and closes it.
-    fn end_client(&mut self, id: ClientId, how: Close, departure: Departure, out: &mut Out) {
+    fn end_client(&mut self, id: ClientId, how: Close, departure: Farewell, out: &mut Out) {
         let client = self.clients.at(id);
         if let Some(server) = client.link() {
             self.abandon(id, server, departure, out);
@@ -145,7 +145,7 @@ impl Pooler {
             // Closed already; only the rest of our last words is dropped.
             State::Closing => {}
             // The cancel request has been read. The connection that brought it need not wait.
-            State::Canceller => self.end_client(id, Close::Flush, Departure::Orderly, out),
+            State::Canceller => self.end_client(id, Close::Flush, Farewell::Orderly, out),
             // The client had said goodbye. PostgreSQL would carry out what was sent before that, so
             // nothing is cancelled.
             _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
@@ -181,7 +181,7 @@ impl Pooler {
     /// A client leaves its server, whatever runs there. The server is brought to rest where that is
     /// certain to succeed: a COPY is failed, an open group is ended, a running query is cancelled if
     /// the client broke off, a transaction is rolled back. Else the server is closed.
-    fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Departure, out: &mut Out) {
+    fn abandon(&mut self, client_id: ClientId, id: ServerId, departure: Farewell, out: &mut Out) {
         let client = self.clients.at(client_id);
         let relaying = client.inbox.relaying();
         let replication = client.replication.any();
@@ -205,7 +205,7 @@ impl Pooler {
         if left.is_doubtful {
             server.must_close(Ending::CopyFailed);
         }
-        let breaks_off = departure == Departure::Abrupt;
+        let breaks_off = departure == Farewell::Abrupt;
         if breaks_off && runs && single && left.runs {
             self.cancel_for_us(id, out);
         }
@@ -218,7 +218,7 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         if !matches!(client.state(), State::Closing) {
             // The driver ended what we did not: treated as lost.
-            self.end_client(id, Close::Abort, Departure::Abrupt, out);
+            self.end_client(id, Close::Abort, Farewell::Abrupt, out);
         }
         self.clients.remove(id);
         self.peering.forget(id);
@@ -267,6 +267,6 @@ impl Pooler {
     /// A client that can't be told anything, as a message to it may be cut off, is closed.
     pub(crate) fn cut_short(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         self.note_leaving(id, &fault.to_string(), fault.level(), out);
-        self.end_client(id, Close::Flush, Departure::Orderly, out);
+        self.end_client(id, Close::Flush, Farewell::Orderly, out);
     }
 }

@@ -12,7 +12,7 @@ use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
 use crate::console::is_console;
 use crate::event::{ClientId, Out, Question};
 use crate::fault::Fault;
-use crate::known::Found;
+use crate::known::LookedUp;
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
 
@@ -160,7 +160,7 @@ impl Pooler {
     fn known_secret(
         &mut self,
         id: ClientId,
-        found: Option<Found>,
+        found: Option<LookedUp>,
         refusal: &'static str,
         out: &mut Out,
     ) -> Option<Option<Secret>> {
@@ -168,8 +168,8 @@ impl Pooler {
         let listed = || self.config.user(&user).is_some_and(|user| user.listed);
         match found {
             None if listed() => Some(None),
-            Some(Found::User(secret)) => Some(secret),
-            None | Some(Found::Nobody) => {
+            Some(LookedUp::User(secret)) => Some(secret),
+            None | Some(LookedUp::Nobody) => {
                 let text = format!("no such user: {user}");
                 self.note_client(Level::Log, id, &text, out);
                 self.disconnect(id, Fault::LoginFailed(refusal), out);
@@ -179,7 +179,12 @@ impl Pooler {
     }
 
     /// A client's certificate names its user, whom we must know all the same.
-    pub(super) fn admit_certificate(&mut self, id: ClientId, found: Option<Found>, out: &mut Out) {
+    pub(super) fn admit_certificate(
+        &mut self,
+        id: ClientId,
+        found: Option<LookedUp>,
+        out: &mut Out,
+    ) {
         if let Some(secret) = self.known_secret(id, found, CERT_FAILED, out) {
             self.logged_in(id, None, secret, out);
         }
@@ -191,7 +196,7 @@ impl Pooler {
         id: ClientId,
         uid: u32,
         map: Option<Arc<IdentMap>>,
-        found: Option<Found>,
+        found: Option<LookedUp>,
         out: &mut Out,
     ) {
         let Some(found) = self.known_secret(id, found, PEER_FAILED, out) else {

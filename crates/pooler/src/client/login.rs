@@ -18,7 +18,7 @@ use crate::client::state::{Login, Proof, State};
 use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
-use crate::known::Found;
+use crate::known::LookedUp;
 use crate::note::Level;
 use crate::params::Tracked;
 use crate::pool::Failure;
@@ -46,7 +46,7 @@ impl Pooler {
     }
 
     /// auth_query has told who the client's user is. What is demanded may have changed since.
-    pub(crate) fn was_looked_up(&mut self, id: ClientId, found: Found, out: &mut Out) {
+    pub(crate) fn was_looked_up(&mut self, id: ClientId, found: LookedUp, out: &mut Out) {
         match self.demand(id, out) {
             Ok(demand) => self.begin_proof(id, demand, Some(found), out),
             Err(fault) => self.disconnect(id, fault, out),
@@ -55,7 +55,13 @@ impl Pooler {
 
     /// Begins the proof itself, against what auth_query has told, if it was asked, or else what
     /// auth_file says.
-    fn begin_proof(&mut self, id: ClientId, demand: Demand, found: Option<Found>, out: &mut Out) {
+    fn begin_proof(
+        &mut self,
+        id: ClientId,
+        demand: Demand,
+        found: Option<LookedUp>,
+        out: &mut Out,
+    ) {
         let client = gone!(self.clients.get(id));
         let user = client.user.clone();
         let method = match demand {
@@ -76,8 +82,8 @@ impl Pooler {
                 let listed = self.config.user(&user).filter(|user| user.listed);
                 listed.map(|user| user.secret.as_ref())
             }
-            Some(Found::User(secret)) => Some(secret.as_ref()),
-            Some(Found::Nobody) => None,
+            Some(LookedUp::User(secret)) => Some(secret.as_ref()),
+            Some(LookedUp::Nobody) => None,
         };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
         let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
@@ -97,7 +103,7 @@ impl Pooler {
                 deriving: None,
             },
             found: match found {
-                Some(Found::User(secret)) => secret,
+                Some(LookedUp::User(secret)) => secret,
                 _ => None,
             },
         });

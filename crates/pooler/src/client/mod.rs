@@ -19,7 +19,7 @@ pub use state::State;
 
 use std::sync::Arc;
 
-use crate::console::Session;
+use crate::console::ConsoleSession;
 use crate::effect::Effects;
 use crate::event::{Ends, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
@@ -141,7 +141,7 @@ impl Client {
     }
 
     /// Its session with the console, if it has one.
-    pub(crate) fn console_mut(&mut self) -> Option<&mut Session> {
+    pub(crate) fn console_mut(&mut self) -> Option<&mut ConsoleSession> {
         match &mut self.state {
             State::Console(session) => Some(session),
             _ => None,
@@ -442,7 +442,7 @@ impl Client {
     }
 
     /// It is an administrator, or may look on.
-    pub(crate) fn opens_console(&mut self, session: Session) {
+    pub(crate) fn opens_console(&mut self, session: ConsoleSession) {
         self.state = State::Console(Box::new(session));
         self.welcomed = true;
     }

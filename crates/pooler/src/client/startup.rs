@@ -34,7 +34,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a start-up packet asks for, understood.
 #[derive(Debug)]
-pub struct Wish {
+pub struct LoginWish {
     user: String,
     database: String,
     replication: Replication,
@@ -264,7 +264,7 @@ impl Pooler {
     }
 
     /// What the packet asks for, or what is wrong with it.
-    fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<Wish, Fault> {
+    fn wish(&self, id: ClientId, startup: Startup<'_>) -> Result<LoginWish, Fault> {
         let text = |bytes: &[u8], what| match std::str::from_utf8(bytes) {
             Ok(name) => Ok(name.to_string()),
             Err(_) => Err(Fault::NameNotUtf8(what)),
@@ -283,7 +283,7 @@ impl Pooler {
         if database.len() > limits::DATABASE_NAME {
             return Err(Fault::NameTooLong("database"));
         }
-        let mut wish = Wish {
+        let mut wish = LoginWish {
             user: text(user, "user")?,
             database: text(database, "database")?,
             replication: Replication::None,
@@ -319,7 +319,7 @@ impl Pooler {
     }
 
     /// Takes a parameter that is tracked, or kept. True also for one to be ignored.
-    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut Wish) -> bool {
+    fn take(&self, name: &[u8], value: &[u8], keeps: bool, wish: &mut LoginWish) -> bool {
         if let Some(position) = self.shared.tracked.position(name) {
             wish.params = wish.params.with(position, value);
             return true;
@@ -336,7 +336,7 @@ impl Pooler {
     }
 
     /// What the client asks for is set on every server it gets.
-    fn keeps_settings(&self, wish: &Wish) -> bool {
+    fn keeps_settings(&self, wish: &LoginWish) -> bool {
         if wish.replication.any() || console::is_console(&wish.database) {
             return false;
         }
@@ -361,7 +361,7 @@ impl Pooler {
 
     /// The settings in `options`: `-c k=v`, `-ck=v` or `--k=v`, a backslash keeps the next byte,
     /// and a hyphen in a name stands for an underscore.
-    fn options(&self, value: &[u8], keeps: bool, wish: &mut Wish) -> Result<(), Fault> {
+    fn options(&self, value: &[u8], keeps: bool, wish: &mut LoginWish) -> Result<(), Fault> {
         let keeps = keeps && !self.ignores(b"options");
         let words = split_options(value);
         let mut words = words.iter();
@@ -398,7 +398,7 @@ impl Pooler {
     }
 
     /// Chooses the client's worker.
-    fn place(&mut self, id: ClientId, wish: Wish, packet: &[u8], out: &mut Out) {
+    fn place(&mut self, id: ClientId, wish: LoginWish, packet: &[u8], out: &mut Out) {
         let home = self.home(&wish);
         if home == self.worker {
             return self.placed(id, wish, out);
@@ -410,7 +410,7 @@ impl Pooler {
         }
     }
 
-    fn home(&mut self, wish: &Wish) -> WorkerId {
+    fn home(&mut self, wish: &LoginWish) -> WorkerId {
         // Where the process ends soon, other workers may have said already that they have nobody.
         let ends = self.janitor.ending.is_some();
         if self.workers == 1 || ends || console::is_console(&wish.database) {
@@ -483,7 +483,7 @@ impl Pooler {
     }
 
     /// The client is where it stays: it asks to be let in.
-    fn placed(&mut self, id: ClientId, wish: Wish, out: &mut Out) {
+    fn placed(&mut self, id: ClientId, wish: LoginWish, out: &mut Out) {
         if wish.minor > MINOR || !wish.options.is_empty() {
             let minor = wish.minor.min(MINOR);
             let options = wish.options.iter().map(Vec::as_slice);

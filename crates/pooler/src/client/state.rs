@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{ClientLogin, Secret};
 use crate::config::{Authority, IdentMap};
-use crate::console::session::Session;
+use crate::console::session::ConsoleSession;
 use crate::ids::{ServerId, WorkerId};
 use crate::limits;
 
@@ -39,7 +39,7 @@ pub enum State {
     /// Bound to a server.
     Linked(ServerId),
     /// It talks to the console.
-    Console(Box<Session>),
+    Console(Box<ConsoleSession>),
     /// It asked to cancel another client's query.
     Canceller,
     /// On its way to our successor, as it was.

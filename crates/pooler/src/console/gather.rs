@@ -13,7 +13,7 @@ use crate::params::Params;
 use crate::pool::Reason;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::queries::tally::Told;
+use crate::queries::tally::TopQueries;
 use crate::server::{self, Server};
 use crate::tls::{TlsFacts, TlsTold};
 use crate::{Seeded, place};
@@ -113,7 +113,7 @@ impl Pooler {
             peers: self.peering.counts(),
             console_stats: self.consoles.stats,
             console_older: self.consoles.older_stats,
-            queries: Told::default(),
+            queries: TopQueries::default(),
             unlogged: self.queries.quota.unlogged,
             paused: self.janitor.is_paused_all(),
             suspended: self.janitor.holds(),

@@ -9,7 +9,7 @@ use crate::ids::{Time, WorkerId};
 use crate::load::Signals;
 use crate::pool::key::PoolKey;
 use crate::pool::reason::Reason;
-use crate::queries::tally::Told;
+use crate::queries::tally::TopQueries;
 use crate::stats::{PeerCounts, Stats};
 use crate::times::Times;
 use crate::tls::TlsTold;
@@ -145,7 +145,7 @@ pub struct Holdings {
     /// Nanoseconds since the averages begin.
     pub window: u64,
     /// Which queries take the most: the first few, and only for metrics.
-    pub queries: Told,
+    pub queries: TopQueries,
     /// Slow queries that have no line in the log, because there were too many in a second.
     pub unlogged: u64,
     /// PAUSE of all pools.

@@ -25,7 +25,7 @@ pub mod survey;
 mod tests;
 
 pub use report::{Report, Survey};
-pub use session::Session;
+pub use session::ConsoleSession;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::console::rows::Row;
 use crate::hosts::KnownNames;
 use crate::ids::{ClientId, WorkerId};
 use crate::order::Order;
-use crate::queries::tally::Told;
+use crate::queries::tally::TopQueries;
 
 /// What a console wants of each worker.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub enum Want {
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asker {
+pub(super) enum Surveyor {
     /// A console, on this worker.
     Console(WorkerId, ClientId),
     /// The control thread.
@@ -48,7 +48,7 @@ pub(super) enum Asker {
 /// What all workers are asked for.
 #[derive(Debug)]
 pub struct Survey {
-    pub(super) from: Asker,
+    pub(super) from: Surveyor,
     /// Comes back.
     pub(super) serial: u64,
     pub(super) want: Want,
@@ -70,7 +70,7 @@ pub(super) enum Part {
     Rows(Vec<Row>),
     Clients(Vec<ClientRow>),
     Holders(Vec<Holder>),
-    Queries(Box<Told>),
+    Queries(Box<TopQueries>),
     Done,
     Found(bool),
     Names(Box<KnownNames>),
@@ -81,7 +81,7 @@ impl Survey {
     /// [`Question::Surveyed`].
     pub fn for_metrics(serial: u64) -> Survey {
         Survey {
-            from: Asker::Control,
+            from: Surveyor::Control,
             serial,
             want: Want::Metrics,
         }
@@ -94,5 +94,5 @@ pub(super) struct Gathered {
     pub(super) rows: Vec<Row>,
     pub(super) clients: Vec<ClientRow>,
     pub(super) holders: Vec<Holder>,
-    pub(super) queries: Vec<Told>,
+    pub(super) queries: Vec<TopQueries>,
 }

@@ -9,7 +9,7 @@ use crate::config::{is_console, table};
 use crate::console::report::{Gathered, Part};
 use crate::console::rows::Table;
 use crate::console::sentence::{split, without_comments};
-use crate::console::session::{Goal, Session, Wait};
+use crate::console::session::{ConsoleSession, Goal, Wait};
 use crate::event::{Action, Out};
 use crate::fault::Fault;
 use crate::ids::{ClientId, Peer, WorkerId};
@@ -151,7 +151,7 @@ impl Pooler {
         out.send_with(Peer::Client(id), |buf| write::command_complete(buf, tag));
     }
 
-    pub(super) fn session(&mut self, id: ClientId) -> Option<&mut Session> {
+    pub(super) fn session(&mut self, id: ClientId) -> Option<&mut ConsoleSession> {
         self.clients.get_mut(id)?.console_mut()
     }
 
@@ -323,7 +323,7 @@ impl Pooler {
         if !admin && !any && !globals.stats_users.has(&client.user) {
             return self.disconnect(id, Fault::NotAllowed, out);
         }
-        client.opens_console(Session::of(admin));
+        client.opens_console(ConsoleSession::of(admin));
         let long = client.long_key;
         let (pid, secret, length) = self.new_key(id, long);
         out.send_with(Peer::Client(id), |buf| {

@@ -12,7 +12,7 @@ use crate::parcel::Standing;
 
 /// An administrator's connection.
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct ConsoleSession {
     /// May give every command, not SHOW alone.
     pub(super) admin: bool,
     /// What is left of the Query at hand.
@@ -60,12 +60,12 @@ pub(super) enum Goal {
     End,
 }
 
-impl Session {
+impl ConsoleSession {
     /// One that begins.
-    pub fn of(admin: bool) -> Session {
-        Session {
+    pub fn of(admin: bool) -> ConsoleSession {
+        ConsoleSession {
             admin,
-            ..Session::default()
+            ..ConsoleSession::default()
         }
     }
 

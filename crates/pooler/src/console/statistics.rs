@@ -7,7 +7,7 @@ use super::columns::TOTALS;
 use super::rows::{Row, number, text};
 use crate::config::CONSOLE;
 use crate::console::holdings::Holdings;
-use crate::queries::tally::{Counts as QueryCounts, Told};
+use crate::queries::tally::{Counts as QueryCounts, TopQueries};
 use crate::stats::Stats;
 
 /// Counts of a database, or of everything.
@@ -77,7 +77,7 @@ pub(super) fn of_databases(
 }
 
 /// The rows of SHOW QUERIES: what took the most time first, what was pushed out last, in one row.
-pub(super) fn show_queries(told: Told) -> Vec<Row> {
+pub(super) fn show_queries(told: TopQueries) -> Vec<Row> {
     let row = |names: [&str; 4], counts: &QueryCounts| {
         let [database, user, fingerprint, query] = names;
         let mean = counts.run_ns.checked_div(counts.calls).unwrap_or(0);

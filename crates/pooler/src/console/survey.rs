@@ -5,7 +5,7 @@
 
 use super::rows::Row;
 use super::session::Goal;
-use crate::console::report::{Asker, Part, Report, Survey, Want};
+use crate::console::report::{Part, Report, Survey, Surveyor, Want};
 use crate::event::{Action, ClientId, Order, Out, Question, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
@@ -18,7 +18,7 @@ impl Pooler {
             return;
         };
         let serial = session.serial;
-        let from = Asker::Console(self.worker, id);
+        let from = Surveyor::Console(self.worker, id);
         for worker in 0..self.workers {
             let survey = Survey {
                 from,
@@ -131,12 +131,12 @@ impl Pooler {
 fn answer(survey: &Survey, mut part: Part, out: &mut Out) {
     let serial = survey.serial;
     let (worker, to) = match (survey.from, part) {
-        (Asker::Control, Part::Holdings(holdings)) => {
+        (Surveyor::Control, Part::Holdings(holdings)) => {
             return out.push(Action::Ask(Question::Surveyed { serial, holdings }));
         }
         // Nothing else is asked for there.
-        (Asker::Control, _) => return,
-        (Asker::Console(worker, to), answered) => {
+        (Surveyor::Control, _) => return,
+        (Surveyor::Console(worker, to), answered) => {
             part = answered;
             (worker, to)
         }

@@ -106,12 +106,12 @@ pub struct Entry {
     /// portal's number. Else 0.
     pub named: u64,
     /// What takes effect when PostgreSQL has agreed, and with it: nothing, as a rule.
-    pub effects: Option<Box<Effects>>,
+    pub effects: Option<Box<Consequences>>,
 }
 
 /// What an entry changes once it is answered.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub struct Consequences {
     /// Of its client's names.
     pub name: Option<Box<NameOp>>,
     /// Of the server's statements.
@@ -156,8 +156,8 @@ impl Entry {
     }
 
     /// What takes effect with its answer.
-    pub fn effects(&self) -> &Effects {
-        const NOTHING: &Effects = &Effects {
+    pub fn effects(&self) -> &Consequences {
+        const NOTHING: &Consequences = &Consequences {
             name: None,
             set: None,
             unnamed: None,
@@ -169,7 +169,7 @@ impl Entry {
     }
 
     /// Likewise, to add to that.
-    pub fn effects_mut(&mut self) -> &mut Effects {
+    pub fn effects_mut(&mut self) -> &mut Consequences {
         self.effects.get_or_insert_default()
     }
 

@@ -9,7 +9,7 @@
 mod entry;
 
 pub use entry::{
-    Asked, Change, Described, Effects, Entry, NameOp, Part, Refusal, Reply, SetOp, UnnamedOp,
+    Asked, Change, Consequences, Described, Entry, NameOp, Part, Refusal, Reply, SetOp, UnnamedOp,
 };
 
 use std::collections::VecDeque;
@@ -30,14 +30,14 @@ struct Carried {
 }
 
 impl Carried {
-    fn add(&mut self, effects: &Effects) {
+    fn add(&mut self, effects: &Consequences) {
         self.names += u32::from(effects.name.is_some());
         self.sets += u32::from(effects.set.is_some());
         self.unnamed += u32::from(effects.unnamed.is_some());
         self.described += u32::from(effects.described.is_some());
     }
 
-    fn take(&mut self, effects: &Effects) {
+    fn take(&mut self, effects: &Consequences) {
         self.names -= u32::from(effects.name.is_some());
         self.sets -= u32::from(effects.set.is_some());
         self.unnamed -= u32::from(effects.unnamed.is_some());

@@ -114,7 +114,7 @@ impl Downstream<'_> {
     pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
         let body = chunk.rest().get(HEADER..header.total());
         if body.is_none() && header.total() <= limits::HELD_MESSAGE {
-            return Err(downstream::Flow::Partial);
+            return Err(downstream::Halt::Partial);
         }
         if let Some(described) = self.server.link.ledger.described() {
             if header.tag == tag::PARAMETER_DESCRIPTION {

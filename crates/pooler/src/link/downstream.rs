@@ -20,7 +20,7 @@ use crate::{Seeded, Shared, limits, standby};
 
 /// Why working through a server's bytes ended.
 #[derive(Debug)]
-pub enum Flow {
+pub enum Halt {
     /// All are done with.
     Done,
     /// The front of a message is there; more must come.
@@ -72,23 +72,23 @@ pub struct Downstream<'a> {
     pub stray: bool,
 }
 
-pub(super) type Step = Result<(), Flow>;
+pub(super) type Step = Result<(), Halt>;
 
 impl Downstream<'_> {
     /// Works through a chunk, as far as it goes.
-    pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Flow {
+    pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Halt {
         loop {
             if !self.server.inbox.at_boundary() {
                 self.stream(chunk);
                 if !self.server.inbox.at_boundary() {
-                    return Flow::Done;
+                    return Halt::Done;
                 }
                 if let Err(flow) = self.end(self.server.inbox.tag()) {
                     return flow;
                 }
             }
             if chunk.rest().is_empty() {
-                return Flow::Done;
+                return Halt::Done;
             }
             if let Err(flow) = self.message(chunk) {
                 return flow;
@@ -124,7 +124,7 @@ impl Downstream<'_> {
 
     fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
         let Some(read) = header(chunk.rest()) else {
-            return Err(Flow::Partial);
+            return Err(Halt::Partial);
         };
         let tag = chunk.rest()[0];
         if !tags::is_backend(tag) || matches!(tag, tag::AUTHENTICATION | tag::BACKEND_KEY_DATA) {
@@ -143,7 +143,7 @@ impl Downstream<'_> {
             }
             tag::ERROR => {
                 let front = HEADER..header.total().min(limits::ERROR_FRONT);
-                let body = chunk.rest().get(front).ok_or(Flow::Partial)?;
+                let body = chunk.rest().get(front).ok_or(Halt::Partial)?;
                 self.error(chunk, header, body)
             }
             tag::PARAMETER_STATUS => {
@@ -186,7 +186,7 @@ impl Downstream<'_> {
             return self.passing(chunk, header);
         };
         let Some(front) = chunk.rest().get(..PID) else {
-            return Err(Flow::Partial);
+            return Err(Halt::Partial);
         };
         let key = self.server.key.as_ref();
         if key.is_none_or(|(pid, _)| pid.to_be_bytes() != front[HEADER..]) {
@@ -562,14 +562,14 @@ impl Downstream<'_> {
 }
 
 /// The body of a message that is looked into.
-fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Result<&'a [u8], Flow> {
+fn whole<'a>(chunk: &Chunk<'a>, header: Header) -> Result<&'a [u8], Halt> {
     match chunk.rest().get(HEADER..header.total()) {
         Some(body) => Ok(body),
         None if header.total() > limits::HELD_MESSAGE => Err(broken(WireError::Length {
             tag: header.tag,
             length: header.body + 4,
         })),
-        None => Err(Flow::Partial),
+        None => Err(Halt::Partial),
     }
 }
 
@@ -584,6 +584,6 @@ fn rows(command: &[u8]) -> u64 {
     })
 }
 
-fn broken(error: WireError) -> Flow {
-    Flow::Broken(Fault::ServerBytes(error))
+fn broken(error: WireError) -> Halt {
+    Halt::Broken(Fault::ServerBytes(error))
 }

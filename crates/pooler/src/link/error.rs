@@ -5,7 +5,7 @@ use howdah_wire::frame::Header;
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
-use super::downstream::{Downstream, Flow, Step};
+use super::downstream::{Downstream, Halt, Step};
 use super::prepare::{Concerned, concerned, failed};
 use crate::event::Peer;
 use crate::fault::Fault;
@@ -94,7 +94,7 @@ impl Downstream<'_> {
             failed(client, self.server);
         }
         match copy_unclear {
-            true => Err(Flow::Broken(Fault::CopyUnclear)),
+            true => Err(Halt::Broken(Fault::CopyUnclear)),
             false => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use howdah_wire::frontend::{BindNames, Parse, Target};
 use howdah_wire::write;
 
 use super::portal::Bound;
-use super::prepare::{Found, ServerName};
+use super::prepare::{Referent, ServerName};
 use super::upstream::{Flow, Step, Upstream, Via, is_long_parse, whole};
 use crate::effect::first::Resets;
 use crate::effect::{Effects, Kinds, Names};
@@ -244,7 +244,7 @@ impl Upstream<'_> {
         names: BindNames<'_>,
         chunk: &Chunk<'_>,
         header: Header,
-    ) -> Result<Found, Flow> {
+    ) -> Result<Referent, Flow> {
         let mut with_values = None;
         if self.client.names_keep() {
             let statement = self.lookup(names.statement);
@@ -291,7 +291,7 @@ impl Upstream<'_> {
         };
         if verdict == Verdict::Refused {
             self.linked().link.binds(None);
-            return Ok(Found::refused(Refusal::Pins));
+            return Ok(Referent::refused(Refusal::Pins));
         }
         if !found
             .statement
@@ -318,7 +318,7 @@ impl Upstream<'_> {
         &mut self,
         mut entry: Entry,
         name: &[u8],
-        found: Found,
+        found: Referent,
     ) -> Option<(ServerName, Entry)> {
         entry.named = found.named;
         let server_name = found.name?;

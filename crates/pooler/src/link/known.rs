@@ -11,7 +11,7 @@ use crate::statement::Statement;
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// What was bound last.
-    pub(super) bound: Option<Bound>,
+    pub(super) bound: Option<WatchedPortal>,
     /// The unnamed statement's text, where statements are not shared.
     pub(super) unnamed: Option<Text>,
     /// Likewise those of names.
@@ -46,7 +46,7 @@ impl Sql {
 
 /// A portal.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct WatchedPortal {
     pub(super) portal: Box<[u8]>,
     pub(super) text: Text,
     pub(super) values: Option<Box<str>>,

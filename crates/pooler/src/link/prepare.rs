@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::effect::first::Forgets;
 use crate::effect::{Kinds, Names};
 use crate::event::{Out, Peer};
-use crate::ledger::{Asked, Change, Effects, Entry, NameOp, Part, Refusal, Reply, SetOp};
+use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Part, Refusal, Reply, SetOp};
 use crate::params::{self, Params};
 use crate::server::Server;
 use crate::server::state::Unnamed;
@@ -77,7 +77,7 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server has what a Bind or a Describe names.
-    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Found, Flow> {
+    pub(super) fn statement(&mut self, name: &[u8]) -> Result<Referent, Flow> {
         if name.is_empty() {
             self.settle_meaning()?;
             return self.unnamed();
@@ -88,19 +88,19 @@ impl Upstream<'_> {
             // PostgreSQL says that the statement does not exist, unless SQL's PREPARE made it. A name
             // that could be one of ours is replaced by another.
             let ours = statement::is_ours(name);
-            return Ok(Found {
+            return Ok(Referent {
                 name: ours.then_some(ServerName::Unknown),
-                ..Found::default()
+                ..Referent::default()
             });
         };
         let Some(there) = self.ensure(&named.statement, named.under.as_deref())? else {
-            return Ok(Found::refused(Refusal::Settings));
+            return Ok(Referent::refused(Refusal::Settings));
         };
         let key = there.key;
         if self.has_changed(there, &named)? {
-            return Ok(Found::refused(Refusal::Changed));
+            return Ok(Referent::refused(Refusal::Changed));
         }
-        Ok(Found {
+        Ok(Referent {
             name: Some(ServerName::Of(named.statement.name_under(key))),
             told: named.told.is_some(),
             statement: Some(named.statement),
@@ -156,7 +156,7 @@ impl Upstream<'_> {
     pub(super) fn bind_portal(
         &mut self,
         portal: &[u8],
-        found: &mut Found,
+        found: &mut Referent,
         names: Names,
     ) -> Result<(), Flow> {
         let effect = found.statement.clone();
@@ -181,7 +181,7 @@ impl Upstream<'_> {
     }
 
     /// Makes sure that the server's unnamed statement is the client's.
-    fn unnamed(&mut self) -> Result<Found, Flow> {
+    fn unnamed(&mut self) -> Result<Referent, Flow> {
         self.wait_for_groups(b"")?;
         let client = self.lookup(b"");
         let server = self.linked();
@@ -199,7 +199,7 @@ impl Upstream<'_> {
             _ => false,
         };
         if has {
-            return Ok(Found::of_unnamed(client));
+            return Ok(Referent::of_unnamed(client));
         }
         let Some(ours) = &client else {
             let to = self.to();
@@ -208,13 +208,13 @@ impl Upstream<'_> {
             let mut entry = Entry::swallow(Reply::Close);
             entry.changes_unnamed(self.unnamed_op(None));
             self.push(entry);
-            return Ok(Found::of_unnamed(client));
+            return Ok(Referent::of_unnamed(client));
         };
         if self.linked().link.ledger.has_barrier() {
             return Err(self.stall());
         }
         if !self.may_be_parsed_late(ours) {
-            return Ok(Found::refused(Refusal::Settings));
+            return Ok(Referent::refused(Refusal::Settings));
         }
         let to = self.to();
         self.out
@@ -224,7 +224,7 @@ impl Upstream<'_> {
         let mut entry = Entry::swallow(Reply::Parse);
         entry.changes_unnamed(self.unnamed_op(Some(ours.clone())));
         self.push(entry);
-        Ok(Found::of_unnamed(client))
+        Ok(Referent::of_unnamed(client))
     }
 
     /// Makes sure that the server has a statement. `None` if the statement can't be parsed there: under
@@ -422,7 +422,7 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
 }
 
 /// PostgreSQL has agreed.
-fn take_effect(effects: Effects, client: Option<&mut Client>, server: &mut Server) {
+fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
         client.agreed(*op);
     }
@@ -559,7 +559,7 @@ pub fn concerned(
 
 /// What a Bind or a Describe names.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Referent {
     /// The name to use instead, if it is another.
     pub name: Option<ServerName>,
     /// The client's statement.
@@ -572,18 +572,18 @@ pub struct Found {
     pub told: bool,
 }
 
-impl Found {
-    fn of_unnamed(statement: Option<Arc<Statement>>) -> Found {
-        Found {
+impl Referent {
+    fn of_unnamed(statement: Option<Arc<Statement>>) -> Referent {
+        Referent {
             statement,
-            ..Found::default()
+            ..Referent::default()
         }
     }
 
-    pub(super) fn refused(why: Refusal) -> Found {
-        Found {
+    pub(super) fn refused(why: Refusal) -> Referent {
+        Referent {
             name: Some(ServerName::Refused(why)),
-            ..Found::default()
+            ..Referent::default()
         }
     }
 

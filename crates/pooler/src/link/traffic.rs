@@ -237,7 +237,7 @@ impl Pooler {
         let counts = upstream.counts;
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.sequences {
-            self.ask_leave(id, crate::mail::Wish::Knows, out);
+            self.ask_leave(id, crate::mail::PinWish::Knows, out);
         }
         Some(flow)
     }
@@ -333,7 +333,7 @@ impl Pooler {
         if let Some((sqlstate, error)) = task_error {
             self.task_failed(id, &sqlstate, &error, out);
         }
-        if let downstream::Flow::Broken(fault) = flow {
+        if let downstream::Halt::Broken(fault) = flow {
             chunk.at = chunk.bytes.len();
             self.server_broken(id, fault, out);
         }

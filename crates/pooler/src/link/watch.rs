@@ -9,7 +9,7 @@ use howdah_wire::frontend::{Bind, BindNames};
 use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::limits;
-use crate::link::known::{Bound, Sql, Text};
+use crate::link::known::{Sql, Text, WatchedPortal};
 use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
@@ -97,7 +97,7 @@ impl Upstream<'_> {
                 b"" => watch.unnamed.as_ref(),
                 name => watch.named.get(name),
             };
-            watch.bound = known.cloned().map(|text| Bound {
+            watch.bound = known.cloned().map(|text| WatchedPortal {
                 portal: names.portal.into(),
                 text,
                 values,
@@ -122,7 +122,7 @@ impl Upstream<'_> {
         });
         let values = self.values(body);
         let watch = self.linked().link.watch.get_or_insert_default();
-        watch.bound = text.map(|text| Bound {
+        watch.bound = text.map(|text| WatchedPortal {
             portal: portal.into(),
             text,
             values,

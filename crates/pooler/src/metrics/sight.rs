@@ -8,7 +8,7 @@ use crate::config::PoolMode;
 use crate::console::holdings::{Holder, Holdings, PoolShare, QUERIES_MAX, States, Waiter};
 use crate::pool::key::PoolKey;
 use crate::pool::{Pool, Reason};
-use crate::queries::tally::{Told, merged};
+use crate::queries::tally::{TopQueries, merged};
 use crate::server::Server;
 use crate::stats::Stats;
 use crate::times::{BOUNDS, Histogram, Times};
@@ -219,7 +219,7 @@ pub struct Sight {
     /// Sizes of tables in bytes, used and free places.
     pub memory: [(&'static str, u64); 3],
     /// Which queries take the most.
-    pub queries: Told,
+    pub queries: TopQueries,
     /// Slow queries that have no line in the log, because there were too many in a second.
     pub unlogged: u64,
     /// PAUSE of all pools.

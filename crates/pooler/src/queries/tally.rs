@@ -121,7 +121,7 @@ struct Entry {
 
 /// What a worker tells of its table.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct TopQueries {
     /// Lines, those that took the most first.
     pub lines: Vec<Line>,
     /// The sum of lines that went.
@@ -224,7 +224,7 @@ impl Tally {
     }
 
     /// The lines, those that took the most time first, at most so many.
-    pub fn tell(&self, most: usize) -> Told {
+    pub fn tell(&self, most: usize) -> TopQueries {
         let mut lines: Vec<&Line> = self.entries.iter().map(|entry| &entry.line).collect();
         let longest = |line: &&Line| std::cmp::Reverse(line.counts.run_ns);
         if lines.len() > most {
@@ -232,7 +232,7 @@ impl Tally {
             lines.truncate(most);
         }
         lines.sort_by_key(longest);
-        Told {
+        TopQueries {
             lines: lines.into_iter().cloned().collect(),
             gone: self.gone,
             evicted: self.evicted,
@@ -246,9 +246,9 @@ fn hash(seeded: &Seeded, pool: &Arc<PoolKey>, text: &QueryText) -> u64 {
 }
 
 /// What all workers told, added up.
-pub fn merged(told: impl IntoIterator<Item = Told>) -> Told {
+pub fn merged(told: impl IntoIterator<Item = TopQueries>) -> TopQueries {
     let mut all: BTreeMap<(Arc<PoolKey>, u64), Line> = BTreeMap::new();
-    let mut sum = Told::default();
+    let mut sum = TopQueries::default();
     for told in told {
         sum.gone.add(&told.gone);
         sum.evicted += told.evicted;

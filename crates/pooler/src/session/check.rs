@@ -3,7 +3,7 @@
 //! cleaned away before anybody else gets the server (`session_state_check`).
 
 use super::Tracking;
-use super::inquiry::{Answer, Inquiry, Known};
+use super::inquiry::{Answer, Inquiry, KnownSettings};
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::note::Level;
@@ -45,7 +45,7 @@ impl Pooler {
         let tracked = self.shared.tracked.names().iter();
         let own = server.session.iter().flat_map(|settings| settings.iter());
         let own = own.map(|(name, _)| String::from_utf8_lossy(name).into_owned());
-        let known = Known {
+        let known = KnownSettings {
             names: tracked.map(|name| name.to_lowercase()).chain(own).collect(),
             all: database.connect_query.is_some(),
         };

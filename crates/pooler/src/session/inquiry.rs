@@ -32,12 +32,12 @@ pub struct Inquiry {
     pub again: u8,
     /// The question is also whether the session has anything that no text has told of, these settings
     /// left out.
-    pub check: Option<Known>,
+    pub check: Option<KnownSettings>,
 }
 
 /// Settings that a server is known to have of its client.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownSettings {
     /// Their names in lower case.
     pub names: Vec<String>,
     /// Whether there are others is not asked: those of `connect_query` can't be told from them.
@@ -176,7 +176,7 @@ impl Inquiry {
 
     /// What is to be asked of a server about to be released, which seems to have nothing left of its
     /// client but what is known.
-    pub fn check(known: Known, without: Kinds) -> Inquiry {
+    pub fn check(known: KnownSettings, without: Kinds) -> Inquiry {
         let kinds = QUESTIONS
             .iter()
             .fold(Kinds::NOTHING, |all, (kind, _)| all.and(*kind));
@@ -307,7 +307,7 @@ fn may_lack_rights(session: &Session, names: &[Suspect]) -> bool {
     changes && all.any(|name| !settings::is_everybodys(name))
 }
 
-impl Known {
+impl KnownSettings {
     /// Names of other settings that were set in the session, as one column. Custom ones (`app.x`)
     /// PostgreSQL does not list.
     fn question(&self) -> String {

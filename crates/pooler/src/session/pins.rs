@@ -13,7 +13,7 @@ use crate::client::{self, Client};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer};
 use crate::fault::Fault;
-use crate::mail::{ToBroker, Wish};
+use crate::mail::{PinWish, ToBroker};
 use crate::pooler::Pooler;
 use crate::server::task::Over;
 use crate::session::ticket::{Leave, Ticket};
@@ -40,7 +40,7 @@ impl Pooler {
     /// What a client has sent would keep its server. Outside of a transaction it waits without one.
     pub(crate) fn need_leave(&mut self, id: ClientId, waits: bool, out: &mut Out) {
         if !waits {
-            self.ask_leave(id, Wish::Knows, out);
+            self.ask_leave(id, PinWish::Knows, out);
             if let Some(client) = self.clients.get_mut(id) {
                 client.end.stalls();
             }
@@ -49,7 +49,7 @@ impl Pooler {
         let server = gone!(self.clients.get(id).and_then(Client::link));
         self.unlink(id, server, out);
         self.tell_if_idle(id, out);
-        self.ask_leave(id, Wish::Waits, out);
+        self.ask_leave(id, PinWish::Waits, out);
         if let Some(client) = self.clients.get_mut(id)
             && let Some(pool) = client.pool
         {
@@ -62,7 +62,7 @@ impl Pooler {
     }
 
     /// Asks the Broker, unless that was done.
-    pub(crate) fn ask_leave(&mut self, id: ClientId, wish: Wish, out: &mut Out) {
+    pub(crate) fn ask_leave(&mut self, id: ClientId, wish: PinWish, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let Some(pool) = client.pool.map(|pool| self.pools.at(pool)) else {
             return;
@@ -173,7 +173,7 @@ impl Pooler {
         let text = match kinds.is_empty() {
             true => "keeps its server no longer".to_string(),
             false => {
-                self.ask_leave(id, Wish::Knows, out);
+                self.ask_leave(id, PinWish::Knows, out);
                 format!("keeps its server: {}", super::reasons(kinds))
             }
         };
