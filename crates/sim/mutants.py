@@ -71,7 +71,7 @@ def build():
 
 
 def environment():
-    return {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target"), "RUSTFLAGS": "-Awarnings"}
+    return {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
 
 
 def limit_processor():
@@ -167,7 +167,8 @@ def run_patches(options):
             continue
         built = build()
         if built.returncode:
-            tell(patch.stem, ("NOT BUILT", ""), built.stderr.splitlines()[0])
+            errors = [line for line in built.stderr.splitlines() if line.startswith("error")]
+            tell(patch.stem, ("NOT BUILT", ""), errors[0] if errors else "")
             missed += 1
             continue
         outcome = play(options.runs) or test()

@@ -37,29 +37,34 @@ pub const MAILS: f64 = 0.02;
 pub const LATER: u64 = 20 * MILLI;
 
 const HELP: &str = "\
-usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--json] [--said] [--step]
+usage: ./sim cores [--cores N,...] [--layout N,...] [--seconds N] [--slow N] [--json] [--said] [--step]
   --cores N,...   these numbers of cores (1,2,4,8,16,64)
   --layout N,...  these of the layouts, from 0 (all)
   --seconds N     how long the rules have, in virtual time (20)
+  --slow N        a machine that is so many times as slow, which is played sooner (1)
   --json          one line of JSON for each row
   --said          what the balancer said, too
   --step          only the step in load
 ";
 
 /// Pools, servers of each, clients of each, idle clients of each, and what that is called.
-const LAYOUTS: [(usize, u32, usize, usize, &str); 6] = [
+const LAYOUTS: [(usize, u32, usize, usize, &str); 9] = [
     (1, 20, 80, 0, "a pool of 20"),
     (1, 40, 160, 0, "a pool of 40"),
     (1, 100, 400, 0, "a pool of 100"),
     (10, 20, 80, 0, "10 pools of 20"),
     (1000, 4, 8, 0, "1,000 pools of 4"),
     (1, 20, 80, 400, "20, 400 idle"),
+    (10, 40, 160, 0, "10 pools of 40"),
+    (1000, 20, 80, 0, "1,000 pools of 20"),
+    (1000, 40, 160, 0, "1,000 pools of 40"),
 ];
 
 struct Options {
     cores: Vec<u16>,
     layouts: Vec<usize>,
     seconds: u64,
+    slow: u64,
     json: bool,
     said: bool,
     step: bool,
@@ -114,7 +119,9 @@ fn alone(servers: u32, clients: usize) -> f64 {
         servers,
         clients,
     };
-    play(&layout, 1, 1, None).rate
+    // It takes its time to open thousands of servers.
+    let seconds = 1 + u64::from(servers) / 10_000;
+    play(&layout, 1, seconds, None).rate
 }
 
 /// What one core and one server do.
@@ -410,7 +417,7 @@ fn table(options: &Options) -> bool {
             };
             let servers = pools as f64 * f64::from(servers);
             let bound = (f64::from(cores) * sums.core).min(servers * sums.server);
-            let row = play_beside(idle, &layout, 1, options.seconds, Some(sums));
+            let row = play_beside(idle, &layout, options.slow, options.seconds, Some(sums));
             passes &= row.passes();
             let (part, of_fixed) = (row.rate / row.bound, row.rate / row.fixed);
             let reached = row.reached;
@@ -462,6 +469,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         cores: vec![1, 2, 4, 8, 16, 64],
         layouts: (0..LAYOUTS.len()).collect(),
         seconds: 20,
+        slow: 1,
         json: false,
         said: false,
         step: false,
@@ -484,6 +492,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 let wanted = numbers()?.into_iter().map(|n| n as usize);
                 options.layouts = wanted.filter(|at| *at < LAYOUTS.len()).collect();
             }
+            "--slow" => options.slow = numbers()?[0].max(1),
             "--seconds" => options.seconds = numbers()?[0].max(1),
             "--json" => options.json = true,
             "--said" => options.said = true,
