@@ -1,5 +1,7 @@
 //! A blocking session with PostgreSQL or a pooler, as small as measuring needs it.
 
+pub mod copy;
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -162,12 +164,7 @@ impl Session {
         if tag != b'E' {
             return Ok(());
         }
-        let text = self
-            .body
-            .split(|byte| *byte == 0)
-            .find_map(|field| field.strip_prefix(b"M"));
-        let text = String::from_utf8_lossy(text.unwrap_or(b"an error without a text"));
-        Err(io::Error::other(text.into_owned()))
+        Err(io::Error::other(error_text(&self.body)))
     }
 
     /// The parameters that were reported at login, in order.
@@ -234,6 +231,13 @@ pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     bytes.extend_from_slice(body);
     bytes
+}
+
+/// The text of an ErrorResponse.
+fn error_text(body: &[u8]) -> String {
+    let mut fields = body.split(|byte| *byte == 0);
+    let text = fields.find_map(|field| field.strip_prefix(b"M"));
+    String::from_utf8_lossy(text.unwrap_or(b"an error without a text")).into_owned()
 }
 
 fn startup(user: &str, database: &str) -> Vec<u8> {

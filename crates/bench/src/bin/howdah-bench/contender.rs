@@ -4,11 +4,15 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::in_path;
 use crate::machine::{Machine, free_port, succeed};
-use crate::postgres::{OPEN_USER, Postgres};
-use crate::target::Running;
+use crate::postgres::{OPEN_USER, Postgres, USER};
+use crate::target::{PATIENCE, Running};
+
+/// For how much longer a pooler may take to start for each database that it has: some connect to all.
+const EACH_DATABASE: Duration = Duration::from_millis(200);
 
 /// Which program a contender is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,6 +197,8 @@ pub struct Shape {
     pub workers: usize,
     /// Its servers are reached over a unix socket.
     pub unix: bool,
+    /// Databases in its config, all names of one.
+    pub databases: usize,
 }
 
 impl Shape {
@@ -202,7 +208,14 @@ impl Shape {
             pool,
             workers,
             unix: false,
+            databases: 1,
         }
+    }
+
+    /// What clients call the databases.
+    pub fn names(self) -> Vec<String> {
+        let others = (1..self.databases).map(|number| format!("{USER}{number}"));
+        [USER.to_owned()].into_iter().chain(others).collect()
     }
 }
 
@@ -242,28 +255,67 @@ impl Contender {
             ("{key}", certificate.key.display().to_string()),
             ("{certificate}", certificate.chain.display().to_string()),
         ];
-        let mut text = self.config.clone();
+        let names = shape.names();
+        let mut text = for_each_database(&self.config, &names).map_err(io::Error::other)?;
         for (word, value) in values {
             text = text.replace(word, &value);
         }
         let config = machine.write(&format!("{port}-{}", self.config_name), &text)?;
         let mut command = machine.command(&self.program);
-        self.arguments(&mut command, machine, &config)?;
+        self.arguments(&mut command, machine, &config, &names)?;
         let mut running = Running::of(&mut command, port, machine)?;
-        running.await_login(OPEN_USER)?;
+        running.await_login(OPEN_USER, PATIENCE + EACH_DATABASE * names.len() as u32)?;
         Ok(running)
     }
 
-    fn arguments(&self, command: &mut Command, machine: &Machine, config: &Path) -> io::Result<()> {
+    fn arguments(
+        &self,
+        command: &mut Command,
+        machine: &Machine,
+        config: &Path,
+        names: &[String],
+    ) -> io::Result<()> {
         if self.kind == Kind::PgDog {
             let users = include_str!("../../../configs/pgdog-users.toml");
-            let users = machine.write("pgdog-users.toml", users)?;
+            let users = for_each_database(users, names).map_err(io::Error::other)?;
+            let users = machine.write("pgdog-users.toml", &users)?;
             command.arg("--config").arg(config);
             command.arg("--users").arg(users);
         } else {
             command.arg(config);
         }
         Ok(())
+    }
+}
+
+/// What stands between the lines `{each database}` and `{end}`, once for each of these names.
+///
+/// # Errors
+/// There are several names, and nothing is marked so.
+fn for_each_database(text: &str, names: &[String]) -> Result<String, String> {
+    let mut filled = String::new();
+    let (mut block, mut blocks) = (None, 0);
+    for line in text.split_inclusive('\n') {
+        match (
+            line.trim_start_matches([';', '#', ' ']).trim_end(),
+            &mut block,
+        ) {
+            ("{each database}", None) => block = Some(String::new()),
+            ("{end}", Some(lines)) => {
+                let each = names.iter().map(|name| lines.replace("{database}", name));
+                filled.extend(each);
+                (block, blocks) = (None, blocks + 1);
+            }
+            (_, Some(lines)) => lines.push_str(line),
+            (_, None) => filled.push_str(line),
+        }
+    }
+    match (block, blocks) {
+        (Some(_), _) => Err("its config has {each database} without {end}".to_owned()),
+        (None, 0) if names.len() > 1 => {
+            Err("not played: its config has no {each database}".to_owned())
+        }
+        _ => Ok(filled),
     }
 }
 
@@ -325,9 +377,36 @@ mod tests {
                 "{pool}",
                 "{key}",
                 "{certificate}",
+                "{each database}",
             ] {
                 assert!(text.contains(word), "{word} in {text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_marked_is_there_for_each_database() {
+        let names = Shape {
+            databases: 3,
+            ..Shape::new(20, 1)
+        }
+        .names();
+        assert_eq!(names, ["bench", "bench1", "bench2"]);
+        let text = "[a]\n; {each database}\n{database} = host=h\n; {end}\n[b]\n";
+        assert_eq!(
+            for_each_database(text, &names).unwrap(),
+            "[a]\nbench = host=h\nbench1 = host=h\nbench2 = host=h\n[b]\n"
+        );
+        assert_eq!(for_each_database("[a]\n", &names[..1]).unwrap(), "[a]\n");
+        let error = for_each_database("[a]\n", &names).unwrap_err();
+        assert!(error.starts_with("not played"), "{error}");
+        assert!(for_each_database("# {each database}\n", &names).is_err());
+        for (name, text) in Kind::ALL.iter().filter_map(|kind| kind.config()) {
+            let text = for_each_database(text, &names).unwrap();
+            assert!(
+                text.contains("bench2") && !text.contains("{database}"),
+                "{name}"
+            );
         }
     }
 }

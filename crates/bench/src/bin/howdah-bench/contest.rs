@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::read_waits;
-use crate::design::{Cell, Design};
+use crate::design::{Cell, Design, Player};
 use crate::load::{Load, Way};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
-use crate::process::Process;
+use crate::process::{Process, established, wait_until};
 use crate::record::{CellRecord, Figures, Record, Run};
 use crate::run::progress;
+use crate::sessions;
 use crate::target::Running;
 
 /// PostgreSQL itself takes no more clients than this; see its `max_connections`.
-const MOST_DIRECT: usize = 800;
+const MOST_DIRECT: usize = 1000;
 
 /// What is played, where, and for how long.
 pub struct Contest<'a> {
@@ -50,7 +51,9 @@ impl Contest<'_> {
     /// # Errors
     /// The record can't be written.
     pub fn play(&self, record: &mut Record) -> io::Result<()> {
-        let most = self.cells.iter().map(|cell| cell.clients).max();
+        // A pooler has a descriptor for each client, and one for a server of each database.
+        let needs = |cell: &Cell| cell.clients + cell.shape.databases;
+        let most = self.cells.iter().map(needs).max();
         let wanted = most.unwrap_or(0) as u64 + 200;
         let limit = raise_descriptor_limit(wanted);
         if limit < wanted {
@@ -117,8 +120,17 @@ impl Contest<'_> {
         if contender.kind == Kind::PostgreSql && cell.clients > MOST_DIRECT {
             return Err("not played: more clients than PostgreSQL takes".to_owned());
         }
-        self.measure(cell, contender, started, record)
-            .map_err(|error| error.to_string())
+        if contender.kind == Kind::PostgreSql && cell.shape.databases > 1 {
+            return Err("not played: to PostgreSQL they are one database".to_owned());
+        }
+        let outcome = self.measure(cell, contender, started, record);
+        if cell.shape.databases > 1 {
+            // PostgreSQL has room for the servers of one such pooler at a time.
+            started.remove(&(contender.kind, cell.shape));
+            let port = self.postgres.port();
+            wait_until(Duration::from_secs(10), || established(port) == 0);
+        }
+        outcome.map_err(|error| error.to_string())
     }
 
     fn measure(
@@ -138,6 +150,9 @@ impl Contest<'_> {
                 &self.certificate,
             )?),
         };
+        if cell.player == Player::Sessions {
+            return sessions::play(cell, running, self.seconds);
+        }
         let load = self.load(cell, running.port(), record)?;
         let checking = Load {
             way: Way {

@@ -189,7 +189,10 @@ pub fn idle_memory(target: &Running, pooler: &Process, clients: usize) -> io::Re
 }
 
 /// Sends to all, then reads from all; each must get one row.
-fn ask(sessions: &mut [Session], request: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// A connection fails, or a client gets an error or another number of rows.
+pub fn ask(sessions: &mut [Session], request: &[u8]) -> io::Result<()> {
     sessions
         .iter_mut()
         .try_for_each(|session| session.send(request))?;

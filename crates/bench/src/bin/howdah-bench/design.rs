@@ -26,6 +26,19 @@ pub enum Design {
     Memory,
     /// Other shapes of work: writes, pipelines, large rows, many rows, servers over unix sockets
     Shapes,
+    /// COPY in both directions, a megabyte at a time
+    Copy,
+    /// A thousand databases beside one: transactions and logins
+    Pools,
+}
+
+/// Who plays the clients of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Player {
+    /// pgbench.
+    Pgbench,
+    /// Sessions of our own: for what pgbench can't play.
+    Sessions,
 }
 
 /// What a transaction is.
@@ -48,6 +61,10 @@ pub enum Script {
     ManyRows,
     /// A block of two updates, an insert and a select.
     Writes,
+    /// `COPY ... FROM STDIN` of a megabyte whose lines PostgreSQL reads and drops.
+    CopyIn,
+    /// `COPY ... TO STDOUT` of a megabyte in a thousand lines.
+    CopyOut,
 }
 
 impl Script {
@@ -55,7 +72,7 @@ impl Script {
     pub fn text(self) -> Option<&'static str> {
         match self {
             Self::Constant => Some("\\set aid random(1, 100000)\nselect :aid;\n"),
-            Self::Select => None,
+            Self::Select | Self::CopyIn | Self::CopyOut => None,
             // pgbench ends a client between two transactions: a cell waits for the sleepers.
             Self::Idle => Some("\\set aid random(1, 100000)\nselect :aid;\n\\sleep 10 s\n"),
             Self::Burst => Some("select repeat('x', 262144);\n\\sleep 10 s\n"),
@@ -94,7 +111,7 @@ impl Script {
                 "\\set aid random(1, 100000)\nselect :aid as told \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
             }
-            Self::Select | Self::Writes => {
+            Self::Select | Self::Writes | Self::CopyIn | Self::CopyOut => {
                 "\\set aid random(1, 100000 * :scale)\n\
                  select aid as told from pgbench_accounts where aid = :aid \\gset\n\
                  \\if :told <> :aid\nselect wrong_answer;\n\\endif\n"
@@ -126,6 +143,8 @@ pub struct Cell {
     pub rate: Option<f64>,
     /// Twenty others log in and out beside it, without a pause.
     pub storm: bool,
+    /// Who plays the clients.
+    pub player: Player,
 }
 
 impl Cell {
@@ -134,17 +153,22 @@ impl Cell {
         let rate = self
             .rate
             .map_or(String::new(), |rate| format!("/rate{rate}"));
+        let databases = match self.shape.databases {
+            1 => String::new(),
+            more => format!("/d{more}"),
+        };
         format!(
-            "{}/c{}/p{}/w{}{rate}",
+            "{}/c{}/p{}/w{}{rate}{databases}",
             self.group, self.clients, self.shape.pool, self.shape.workers
         )
     }
 
     /// The text beside a row of the table.
     pub fn row(&self) -> String {
-        match self.rate {
-            Some(rate) => format!("{:.0} % of capacity", rate * 100.0),
-            None => self.clients.to_string(),
+        match (self.rate, self.shape.databases) {
+            (Some(rate), _) => format!("{:.0} % of capacity", rate * 100.0),
+            (None, 1) => self.clients.to_string(),
+            (None, more) => format!("{}, of {more} databases", self.clients),
         }
     }
 }
@@ -172,6 +196,8 @@ impl Design {
             Self::Latency => "latency",
             Self::Memory => "memory",
             Self::Shapes => "shapes",
+            Self::Copy => "copy",
+            Self::Pools => "pools",
         }
     }
 
@@ -211,6 +237,16 @@ impl Design {
                 "40 clients and other work: a block that writes, ten statements in a pipeline, a row \
                  of 100 KB, a thousand rows, and servers over unix sockets"
             }
+            Self::Copy => {
+                "COPY by sessions of our own, a megabyte at a time: FROM STDIN in messages of 8,000 \
+                 bytes (psql's are as long) whose lines PostgreSQL reads and drops, TO STDOUT in a \
+                 thousand lines"
+            }
+            Self::Pools => {
+                "1,000 clients, 40 of which ask at a time, by turns: of one database, and of 1,000 \
+                 databases with a server each (names of one database of PostgreSQL); and a login for \
+                 each transaction, 4 at a time"
+            }
         }
     }
 
@@ -240,6 +276,8 @@ impl Design {
             Self::Latency => latency(all),
             Self::Memory => memory(choice, half),
             Self::Shapes => shapes(half),
+            Self::Copy => copy(half),
+            Self::Pools => pools(half),
         }
     }
 }
@@ -257,6 +295,7 @@ fn plain(protocol: Protocol, clients: usize, script: Script, shape: Shape) -> Ce
         shape,
         rate: None,
         storm: false,
+        player: Player::Pgbench,
     }
 }
 
@@ -416,6 +455,42 @@ fn shapes(workers: usize) -> Vec<Cell> {
         ..plain(protocol, 40, script, shape)
     };
     kinds.map(cell).into()
+}
+
+fn copy(workers: usize) -> Vec<Cell> {
+    let shape = Shape::new(40, workers);
+    let kinds = [
+        ("FROM STDIN", Script::CopyIn),
+        ("TO STDOUT", Script::CopyOut),
+    ];
+    let cells = kinds.into_iter().flat_map(|(name, script)| {
+        [1, 8].map(|clients| Cell {
+            group: name.to_owned(),
+            threads: clients,
+            player: Player::Sessions,
+            ..plain(Protocol::Simple, clients, script, shape)
+        })
+    });
+    cells.collect()
+}
+
+fn pools(workers: usize) -> Vec<Cell> {
+    let one = Shape::new(40, workers);
+    // No pool has more than one client here, so this bounds nothing.
+    let many = Shape {
+        databases: 1000,
+        ..one
+    };
+    let kinds = [("transactions", false), ("logins", true)];
+    let cells = kinds.into_iter().flat_map(|(name, reconnect)| {
+        [one, many].map(|shape| Cell {
+            group: name.to_owned(),
+            reconnect,
+            player: Player::Sessions,
+            ..plain(Protocol::Simple, 1000, Script::Constant, shape)
+        })
+    });
+    cells.collect()
 }
 
 #[cfg(test)]

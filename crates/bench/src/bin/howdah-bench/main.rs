@@ -17,6 +17,7 @@ mod process;
 mod record;
 mod report;
 mod run;
+mod sessions;
 mod target;
 mod tls;
 
@@ -66,6 +67,10 @@ enum What {
     Memory(DesignFlags),
     /// Writes, pipelines, large rows, many rows, servers over unix sockets
     Shapes(DesignFlags),
+    /// COPY in both directions
+    Copy(DesignFlags),
+    /// A thousand databases beside one: transactions, logins, memory
+    Pools(DesignFlags),
     /// What TLS costs: transactions, logins, storms and memory, against PgBouncer and the floor
     Tls(TlsFlags),
     /// Replies that are not PostgreSQL's: the self-checking load through each pooler
@@ -238,6 +243,8 @@ fn main() -> ExitCode {
         Some(What::Latency(flags)) => play(Design::Latency, flags),
         Some(What::Memory(flags)) => play(Design::Memory, flags),
         Some(What::Shapes(flags)) => play(Design::Shapes, flags),
+        Some(What::Copy(flags)) => play(Design::Copy, flags),
+        Some(What::Pools(flags)) => play(Design::Pools, flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

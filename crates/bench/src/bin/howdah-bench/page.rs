@@ -78,6 +78,17 @@ const RESIDENT: Shown = Shown {
     most_is_best: false,
 };
 
+const MEGABYTES: Shown = Shown {
+    title: "Megabytes per second",
+    ..TPS
+};
+
+const CPU_OF_MEGABYTES: Shown = Shown {
+    title: "Pooler's CPU, microseconds per megabyte",
+    digits: 0,
+    ..CPU
+};
+
 /// What a report shows, in this order.
 const ALL: [&Shown; 8] = [
     &TPS, &CPU, &CORES, &MEDIAN, &TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
@@ -88,6 +99,8 @@ impl Record {
     fn shown(&self) -> &'static [&'static Shown] {
         match self.design.as_str() {
             "memory" => &[&RESIDENT],
+            "copy" => &[&MEGABYTES, &CPU_OF_MEGABYTES, &CORES, &RESIDENT],
+            "pools" => &[&CPU, &RESIDENT, &TPS, &CORES],
             "latency" => &[
                 &MEDIAN, &TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS, &RESIDENT,
             ],

@@ -73,8 +73,9 @@ impl Postgres {
         server.arg("-k").arg(machine.folder());
         for setting in [
             "listen_addresses=127.0.0.1",
-            // Every target keeps its pool of 40; direct runs need 500 more.
-            "max_connections=900",
+            // Every target keeps its pool of 40; direct runs, and pools of 1,000 databases, need 1,000
+            // more.
+            "max_connections=1300",
             "shared_buffers=256MB",
             "fsync=off",
             "synchronous_commit=off",

@@ -45,7 +45,9 @@ impl Process {
     pub fn last_words(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text.lines().collect();
+        // Some write a page a line.
+        let short = |line: &str| line.chars().take(200).collect::<String>();
+        let lines: Vec<_> = text.lines().map(short).collect();
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
 

@@ -13,6 +13,9 @@ use crate::machine::{Machine, free_port};
 use crate::postgres::{PASSWORD, Postgres, USER};
 use crate::process::{Process, wait_until};
 
+/// How long a target may take until it lets a client through to PostgreSQL.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Server connections of every pooler.
 pub const POOL: usize = 40;
 
@@ -110,7 +113,7 @@ impl Running {
             Target::PgBouncer => configured(machine, postgres, &programs.pgbouncer, port, "")?,
         };
         let mut running = Self::of(&mut command, port, machine)?;
-        running.await_login(USER)?;
+        running.await_login(USER, PATIENCE)?;
         Ok(running)
     }
 
@@ -139,11 +142,11 @@ impl Running {
     ///
     /// # Errors
     /// It does not; its last words are in the error.
-    pub fn await_login(&mut self, user: &str) -> io::Result<()> {
+    pub fn await_login(&mut self, user: &str, patience: Duration) -> io::Result<()> {
         let mut credentials = Credentials::new(PASSWORD);
         let mut last = None;
         let address = self.address();
-        let logged_in = wait_until(Duration::from_secs(10), || {
+        let logged_in = wait_until(patience, || {
             match Session::connect(address, user, USER, &mut credentials) {
                 Ok(session) => session.terminate().is_ok(),
                 Err(error) => {

@@ -114,6 +114,6 @@ pub fn start(who: Who, shape: Shape, run: &Run) -> io::Result<Running> {
         }
     };
     let mut running = Running::of(&mut command, port, machine)?;
-    running.await_login(USER)?;
+    running.await_login(USER, target::PATIENCE)?;
     Ok(running)
 }
