@@ -7,7 +7,7 @@ use super::columns::TOTALS;
 use super::rows::{Row, number, text};
 use crate::config::CONSOLE;
 use crate::console::holdings::Holdings;
-use crate::queries::tally::{Counts as QueryCounts, TopQueries};
+use crate::queries::tally::{QueryCounts, TopQueries};
 use crate::stats::Stats;
 
 /// Counts of a database, or of everything.

@@ -31,7 +31,7 @@ pub enum Halt {
 
 /// What counts for statistics while working through.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct AnswerCounts {
     /// ReadyForQuery that clients saw.
     pub queries: u32,
     /// Of those, outside a transaction block.
@@ -63,7 +63,7 @@ pub struct Downstream<'a> {
     /// What is to be done.
     pub out: &'a mut Out,
     /// What was counted.
-    pub counts: Counts,
+    pub counts: AnswerCounts,
     /// An error that a request of ours got (SQLSTATE and text), nobody else having seen it.
     pub task_error: Option<(String, String)>,
     /// What the server told of `in_hot_standby`.

@@ -231,7 +231,7 @@ impl Pooler {
             schema: pool.schema,
             interner: &mut self.shared.statements,
             out,
-            counts: upstream::Counts::default(),
+            counts: upstream::SentCounts::default(),
         };
         let flow = upstream.run(chunk);
         let counts = upstream.counts;
@@ -307,7 +307,7 @@ impl Pooler {
             peering: &self.peering,
             meaning: self.keys.meaning(),
             out,
-            counts: downstream::Counts::default(),
+            counts: downstream::AnswerCounts::default(),
             task_error: None,
             standby: None,
             stray: false,
@@ -403,7 +403,7 @@ impl Pooler {
 
 /// Counts the queries, and perhaps transactions, that have ended on a server.
 #[inline]
-fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::Counts, now: Time) {
+fn count_ended(pool: &mut Pool, server: &mut Server, counts: &downstream::AnswerCounts, now: Time) {
     let since = |then: Time| now.0.saturating_sub(then.0);
     pool.count_queries(counts.queries, since(server.request()));
     if counts.transactions > 0 {

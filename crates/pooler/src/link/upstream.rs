@@ -61,7 +61,7 @@ pub(crate) enum Via {
 
 /// What counts for statistics while working through.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct SentCounts {
     /// Parses from clients.
     pub client_parses: u32,
     /// Parses to servers.
@@ -111,7 +111,7 @@ pub struct Upstream<'a> {
     /// What is to be done.
     pub out: &'a mut Out,
     /// What was counted.
-    pub counts: Counts,
+    pub counts: SentCounts,
 }
 
 /// What to do next within one chunk.

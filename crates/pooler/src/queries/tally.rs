@@ -18,7 +18,7 @@ use crate::times::{BOUNDS, Histogram};
 
 /// What is counted of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct QueryCounts {
     /// How often it ended.
     pub calls: u64,
     /// How often that was an error.
@@ -60,7 +60,7 @@ impl Ended {
     }
 }
 
-impl Counts {
+impl QueryCounts {
     fn count(&mut self, ended: &Ended) {
         self.calls += 1;
         self.errors += u64::from(ended.failed);
@@ -72,7 +72,7 @@ impl Counts {
     }
 
     /// Adds another's.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &QueryCounts) {
         self.calls += other.calls;
         self.errors += other.errors;
         self.rows += other.rows;
@@ -109,7 +109,7 @@ pub struct Line {
     /// The text.
     pub text: Arc<QueryText>,
     /// Its counts.
-    pub counts: Counts,
+    pub counts: QueryCounts,
 }
 
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub struct TopQueries {
     /// Lines, those that took the most first.
     pub lines: Vec<Line>,
     /// The sum of lines that went.
-    pub gone: Counts,
+    pub gone: QueryCounts,
     /// How many went.
     pub evicted: u64,
 }
@@ -136,7 +136,7 @@ pub struct Tally {
     entries: HashTable<Entry>,
     seeded: Seeded,
     most: usize,
-    gone: Counts,
+    gone: QueryCounts,
     evicted: u64,
 }
 
@@ -147,7 +147,7 @@ impl Tally {
             entries: HashTable::new(),
             seeded,
             most: 0,
-            gone: Counts::default(),
+            gone: QueryCounts::default(),
             evicted: 0,
         }
     }
@@ -165,7 +165,7 @@ impl Tally {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.entries = HashTable::new();
-        self.gone = Counts::default();
+        self.gone = QueryCounts::default();
         self.evicted = 0;
     }
 
@@ -186,7 +186,7 @@ impl Tally {
         if self.entries.len() >= self.most {
             self.evict((self.most / 10).max(1));
         }
-        let mut counts = Counts::default();
+        let mut counts = QueryCounts::default();
         counts.count(ended);
         let line = Line {
             pool: pool.clone(),
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn most_are_below_the_p99() {
-        let mut counts = Counts::default();
+        let mut counts = QueryCounts::default();
         for _ in 0..985 {
             counts.count(&ended(1_000_000));
         }
@@ -386,6 +386,6 @@ mod tests {
             counts.count(&ended(1_000_000));
         }
         assert_eq!(counts.p99_ns(), 1 << 20);
-        assert_eq!(Counts::default().p99_ns(), 0);
+        assert_eq!(QueryCounts::default().p99_ns(), 0);
     }
 }
