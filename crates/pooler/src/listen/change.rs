@@ -23,6 +23,8 @@ pub struct Change {
     pub since: Time,
     /// The old connection goes, whether there is a new one or not.
     pub must: bool,
+    /// The new connection is to go, too: once it is in its place, another one takes that.
+    pub again: bool,
     /// The new connection, once it is logged in: its process id, too.
     pub heir: Option<(ServerId, u32)>,
     step: Step,
@@ -63,6 +65,7 @@ impl Change {
         Change {
             since: now,
             must,
+            again: false,
             heir: None,
             step: Step::Opens,
             behind: Vec::new(),

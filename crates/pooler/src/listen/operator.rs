@@ -374,9 +374,21 @@ impl Pooler {
 impl Pooler {
     /// A listening connection is to go: another one takes its place first, if there can be one.
     pub(crate) fn replace_listener(&mut self, id: ServerId, why: &str, out: &mut Out) {
-        if !self.begin_replacing(id, true, out) {
+        if !self.replaces_later(id) && !self.begin_replacing(id, true, out) {
             self.close_server(id, why, Close::Await, out);
         }
+    }
+
+    /// If this connection is about to take another one's place, it does so before it is replaced.
+    fn replaces_later(&mut self, id: ServerId) -> bool {
+        let key = &self.pools.at(self.servers.at(id).pool).key;
+        let listener = self.listeners.get_mut(key);
+        let change = listener.and_then(|listener| listener.change.as_mut());
+        let of_heir = |change: &&mut Change| change.heir.is_some_and(|(heir, _)| heir == id);
+        change
+            .filter(of_heir)
+            .map(|change| change.again = true)
+            .is_some()
     }
 
     /// A listening connection is old: another one takes its place, if there can be one.
@@ -534,7 +546,7 @@ impl Pooler {
                 out.send_with(Peer::Server(heir), |buf| write::query(buf, &sql));
             }
             Turn::Over(behind) => {
-                listener.change = None;
+                let again = listener.change.take().is_some_and(|change| change.again);
                 listener.since = now;
                 listener.renewed = now;
                 listener.forgets_mark();
@@ -552,6 +564,9 @@ impl Pooler {
                     out,
                 );
                 self.begin_round(key, out);
+                if again {
+                    self.replace_listener(heir, "obsolete connection", out);
+                }
             }
         }
     }
