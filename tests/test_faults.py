@@ -137,7 +137,7 @@ def meanwhile(load, *steps, rest=0.4):
 
 def test_backends_terminated(make_howdah, postgres, long):
     """Sessions are ended from inside PostgreSQL, again and again, under load."""
-    howdah = make_howdah(default_pool_size=10, workers=2)
+    howdah = make_howdah(default_pool_size=10, pin_limit=10, workers=2)
     health, load = under_load(howdah, postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         try:
@@ -174,7 +174,7 @@ def kill_backend(cluster):
 
 def test_backend_killed(make_howdah, durable_postgres, long):
     """A session dies by SIGKILL; PostgreSQL takes all others down with it, and recovers."""
-    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
+    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, pin_limit=10, workers=2)
     health, load = under_load(howdah, durable_postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         time.sleep(1)
@@ -202,7 +202,7 @@ def start_again(cluster):
 
 def test_postmaster_killed(make_howdah, durable_postgres):
     """PostgreSQL's main process dies by SIGKILL, and comes back a second later."""
-    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
+    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, pin_limit=10, workers=2)
     health, load = under_load(howdah, durable_postgres, seconds=4, faults=True)
     meanwhile(load, lambda: None, lambda: kill_postmaster(durable_postgres))
     # Who asks meanwhile is refused or waits, as the moment has it.
@@ -213,7 +213,7 @@ def test_postmaster_killed(make_howdah, durable_postgres):
 
 def test_postgres_restarted(make_howdah, durable_postgres, long):
     """PostgreSQL is restarted in order while it is used."""
-    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, workers=2)
+    howdah = make_howdah(postgres=durable_postgres, default_pool_size=10, pin_limit=10, workers=2)
     health, load = under_load(howdah, durable_postgres, seconds=60 if long else 3, faults=True)
     while load.running():
         time.sleep(1)
@@ -225,7 +225,7 @@ def test_postgres_restarted(make_howdah, durable_postgres, long):
 
 def test_postgres_stopped_and_continued(make_howdah, own_postgres):
     """All of PostgreSQL stands still for a second, then goes on: nobody loses anything."""
-    howdah = make_howdah(postgres=own_postgres, default_pool_size=10, workers=2)
+    howdah = make_howdah(postgres=own_postgres, default_pool_size=10, pin_limit=10, workers=2)
     health = Health(howdah, own_postgres)
     # Without cancels, whose races have other outcomes on a clock that stands still.
     load = Load(howdah.address, (own_postgres.host, own_postgres.port), seconds=3,
@@ -271,7 +271,7 @@ def test_postgres_out_of_connections(make_howdah, system_programs, scratch, requ
                     "alter default privileges grant all on schemas to load; "
                     "alter default privileges grant all on tables to load; "
                     "alter default privileges grant all on sequences to load")
-        howdah = make_howdah(postgres=cluster, default_pool_size=20,
+        howdah = make_howdah(postgres=cluster, default_pool_size=20, pin_limit=20,
                              secrets={"load": ""})
         health = Health(howdah, cluster, user="load")
         load = Load(howdah.address, (cluster.host, cluster.port), seconds=3, clients=30,
@@ -317,7 +317,7 @@ def behind_proxy(make_howdah, postgres):
     def make(**options):
         proxy = Proxy(postgres.host, postgres.port)
         proxies.append(proxy)
-        howdah = make_howdah(default_pool_size=8, workers=2, databases={
+        howdah = make_howdah(default_pool_size=8, pin_limit=8, workers=2, databases={
             "postgres": f"host={proxy.host} port={proxy.port}"}, **options)
         return howdah, proxy
     yield make
@@ -544,7 +544,7 @@ def test_many_clients_and_slow_readers(make_howdah, postgres, long):
 
 def test_clients_are_killed(make_howdah, postgres, long):
     """A tenth of all clients a second die by SIGKILL, others come; nobody else notices."""
-    howdah = make_howdah(default_pool_size=10, workers=2, max_client_conn=500)
+    howdah = make_howdah(default_pool_size=10, pin_limit=10, workers=2, max_client_conn=500)
     health = Health(howdah, postgres)
     direct = (postgres.host, postgres.port)
     seconds = 60 if long else 4

@@ -1712,7 +1712,7 @@ def test_load(make_howdah, tls_postgres, authority, site):
     """Every reply of forty clients over TLS is what PostgreSQL gives: errors, COPY, portals, large
     values, cancels, clients that leave in the middle."""
     howdah = make_howdah(postgres=tls_postgres, workers=2, max_client_conn="200",
-                         default_pool_size="6", server_tls_sslmode="require",
+                         default_pool_size="6", pin_limit="6", server_tls_sslmode="require",
                          **listener(site, authority))
     load = Load(howdah.address, (tls_postgres.host, tls_postgres.port), clients=40, seconds=5,
                 tls=True)
