@@ -149,7 +149,7 @@ def prepare(cluster):
         insert into numbers select i, 'row ' || i from generate_series(1, 100) i;
         grant all on numbers to public;
         grant all on schema public to public;
-        create table copied (id int primary key, name text);
+        create table copied (id int primary key, name text) with (autovacuum_enabled = off);
         grant all on copied to public;
     """)
 
