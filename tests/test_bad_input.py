@@ -653,6 +653,16 @@ def test_full_descriptor_table(make_howdah, postgres):
         assert witness.value("select 'still'") == "still"
 
 
+def test_room_for_all_descriptors_from_the_start(make_howdah, postgres):
+    """The kernel's table of descriptors is as large as it will have to be before anybody comes: when
+    it grows under several threads, whoever opens a descriptor waits for that."""
+    def room(howdah):
+        with open(f"/proc/{howdah.child.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("FDSize:"))
+    assert room(make_howdah(max_client_conn=3000)) >= 3000
+    assert room(make_howdah(max_client_conn=3000, files=2048)) == 2048
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_newcomers_leave_descriptors_to_servers(make_howdah, postgres, workers):
     """Newcomers to a pool without servers take all descriptors they can get: servers are opened

@@ -264,6 +264,8 @@ pub fn daemonize(globals: &Globals) -> Result<(), Fatal> {
 /// Descriptors of the process itself, and of each worker: the ring, its bell and the like.
 const OWN_DESCRIPTORS: u64 = 16;
 const DESCRIPTORS_PER_WORKER: u64 = 4;
+/// There is room for so many from the start, which takes half a megabyte of the kernel's memory.
+const DESCRIPTORS_AT_ONCE: u64 = 1 << 16;
 
 /// Allows us as many descriptors as the system lets us, logs how many that is, and sees to it that
 /// clients do not take those that servers need.
@@ -289,6 +291,7 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
     // Where there are enough for all, none need be kept.
     let places = short.map_or(0, |limit| reserve::places(limit, own, servers));
     reserve::keep(places);
+    make_room(current.map_or(expected, |limit| limit.min(expected)));
     log.say(
         Level::Log,
         format!(
@@ -310,6 +313,17 @@ pub fn raise_limits(config: &Config, workers: u16, log: &Log) {
                  the pool sizes"
             ),
         );
+    }
+}
+
+/// Makes the kernel's table of our descriptors as large as it will have to be. It grows by doubling, and
+/// where there are threads, whoever opens the descriptor that is one too many waits some ten
+/// milliseconds for that: a worker would keep all its clients waiting meanwhile.
+fn make_room(descriptors: u64) {
+    let highest = descriptors.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    if let Ok(highest) = i32::try_from(highest) {
+        // Any descriptor will do; if there is none, the table grows later.
+        let _ = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), highest);
     }
 }
 
