@@ -65,7 +65,7 @@ MACHINES = [
             ["./sim"], ["--runs", "3000"], last(r"^\d+ runs, \d+ statements")),
     Machine("mutants", "would the simulation notice? mistakes put into the sources one at a time",
             ["./sim", "mutants"], [], noticed),
-    Machine("transparent", "a client can't tell us from PostgreSQL: scripts, in transaction and "
+    Machine("transparent", "a client can't tell Howdah from PostgreSQL: scripts, in transaction and "
             "session mode, 1 and 3 workers, both drivers, whole, byte by byte and cut at random; and "
             "with servers in turn and disturbers between",
             ["target/python/bin/pytest", "-q", "tests/test_transparent.py",

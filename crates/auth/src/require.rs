@@ -64,7 +64,7 @@ pub struct RequireAuth {
 }
 
 impl RequireAuth {
-    /// Reads methods parted by commas. Either all of them begin with `!` and are forbidden, or none
+    /// Reads methods separated by commas. Either all of them begin with `!` and are forbidden, or none
     /// does and they alone are allowed.
     ///
     /// # Errors

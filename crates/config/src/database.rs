@@ -21,7 +21,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Those of a `host` setting, parted by commas.
+    /// Those of a `host` setting, separated by commas.
     pub(super) fn list(text: &str) -> Vec<Host> {
         text.split(',')
             .map(str::trim)

@@ -692,7 +692,7 @@ fn did_you_mean_word(kind: Kind, value: &str) -> String {
 fn must_be(setting: &Setting, value: &str) -> String {
     let range = match setting.name {
         "port" => " from 1 to 65535",
-        "host" => return "write names or addresses, parted by commas".into(),
+        "host" => return "write names or addresses, separated by commas".into(),
         _ => "",
     };
     let near = did_you_mean_word(setting.kind, value);

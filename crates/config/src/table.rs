@@ -178,9 +178,8 @@ globals! {
         GD, GD, reload, Built,
         "The query that finds the secret of a user who is not in auth_file.";
     auth_query_cache: Duration = "0", G, NOWHERE, reload, Built,
-        "For how long what auth_query told of a user is believed without asking again, on \
-         each worker; 0 asks at each login. After a failed login the next login of that user \
-         asks again.";
+        "How long Howdah believes an answer of auth_query, on each worker. 0 asks at each login. After a \
+         failed login, the next login of that user asks again.";
     auth_type: AuthType = "md5", G, G, reload, Built,
         "How clients prove who they are.";
     auth_user: Option<String> = unset, GD, GD, reload, Built,
@@ -188,7 +187,8 @@ globals! {
     autodb_idle_timeout: Duration = "3600", G, G, reload, Built,
         "Forgets a database made from the `*` entry when it was unused for this long.";
     busy_poll: u32 = "100", G, NOWHERE, fixed, Built,
-        "Microseconds for which io_uring looks out for bytes before it sleeps while one client alone is served; 0 for never.";
+        "For how many microseconds Howdah polls io_uring before it sleeps, while only one client is \
+         active. 0: never.";
     cancel_wait_timeout: Duration = "10", G, G, reload, Built,
         "How long a cancel request may wait for a connection to carry it.";
     client_idle_timeout: Duration = "0", GU, GU, reload, Built,
@@ -200,7 +200,7 @@ globals! {
     client_tls_ca_file: String = "", G, G, reload, Built,
         "Authorities trusted for client certificates.";
     client_tls_cert_file: String = "", G, G, reload, Built,
-        "Our certificate, shown to clients.";
+        "Howdah's certificate for clients.";
     client_tls_ciphers: String = "default", G, G, reload, Built,
         "Ciphers for clients that speak TLS 1.2.";
     client_tls_dheparams: String = "auto", G, G, reload, Built,
@@ -208,7 +208,7 @@ globals! {
     client_tls_ecdhcurve: String = "auto", G, G, reload, Built,
         "The elliptic curve for clients.";
     client_tls_key_file: String = "", G, G, reload, Built,
-        "The private key of our certificate.";
+        "The private key of client_tls_cert_file.";
     client_tls_protocols: String = "secure", G, G, reload, Built,
         "TLS versions offered to clients.";
     client_tls_sslmode: SslMode = "disable", G, G, reload, Built,
@@ -216,13 +216,13 @@ globals! {
     conffile: Option<String> = unset, G, G, reload, Built,
         "The configuration file; once set anew, the next reload reads that one.";
     default_pool_size: u32 = "20", G, G, reload, Built,
-        "Servers per database and user; 0 sets no limit. Entries say pool_size.";
+        "Servers per database and user; 0 sets no limit. Databases and users set pool_size.";
     disable_pqexec: bool = "0", G, G, fixed, Built,
         "Refuses the simple query protocol, in which several statements fit into one query.";
     dns_max_ttl: Duration = "15", G, G, reload, Built,
-        "How long a resolved host name is believed.";
+        "How long the address of a host name is cached.";
     dns_nxdomain_ttl: Duration = "15", G, G, reload, Built,
-        "How long a failure to resolve a host name is believed.";
+        "How long a failed look-up of a host name is cached.";
     dns_zone_check_period: Duration = "0", G, G, reload, Built,
         "How often to look whether the DNS zones of known host names changed, by their serials; \
          names of one that did are looked up anew. 0: never.";
@@ -235,16 +235,16 @@ globals! {
         "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
          http_listen_addr is not loopback it needs http_token.";
     http_token: String = "", G, NOWHERE, reload, Built,
-        "What requests to /metrics and the page must show: as `Authorization: Bearer ...`, or once \
-         as `/?token=...`. /live and /ready need none.";
+        "The token that requests to /metrics and the page must send: as `Authorization: Bearer ...`, or \
+         once as `/?token=...`. /live and /ready need none.";
     idle_transaction_timeout: Duration = "0", GU, GU, reload, Built,
-        "Closes clients that idle in a transaction for this long.";
+        "Closes clients that are idle in a transaction for this long.";
     ignore_startup_parameters: List = "", G, G, reload, Built,
         "Startup parameters that are accepted and dropped; `options` may be among them.";
     io_driver: IoDriver = "auto", G, NOWHERE, fixed, Built,
         "How to talk to the kernel: io_uring, epoll, or the best that works here.";
     job_name: String = "pgbouncer", G, G, fixed, Built,
-        "The name of the Windows service; means nothing elsewhere.";
+        "Accepted, without effect: the name of a Windows service.";
     listen: Listen = "share", GDU, NOWHERE, reload, Built,
         "What LISTEN does in transaction mode with `session_state = keep`. `share`: one connection \
          listens for all clients of the database and user, and those keep no server. `pin`: the client \
@@ -270,7 +270,7 @@ globals! {
     log_format: LogFormat = "text", G, NOWHERE, reload, Built,
         "How lines of the log are written: text, as PgBouncer does, or json, an object a line. Syslog gets text in any case.";
     log_pooler_errors: bool = "1", G, G, reload, Built,
-        "Logs the errors we send to clients.";
+        "Logs the errors that Howdah itself sends to clients.";
     log_stats: bool = "1", G, G, reload, Built,
         "Logs a line of statistics every stats_period.";
     log_strangers_rate: u32 = "500", G, NOWHERE, reload, Built,
@@ -296,25 +296,26 @@ globals! {
     max_user_connections: u32 = "0", GU, GU, reload, Built,
         "How many servers one user may have, whatever the database; 0 sets no limit.";
     metrics_max_pools: u32 = "100", G, NOWHERE, reload, Built,
-        "How many pools metrics show alone; the others are summed.";
+        "How many pools have metrics of their own; the others are summed.";
     min_pool_size: u32 = "0", GD, GD, reload, Built,
         "Servers kept open in a pool that is in use.";
     peer_id: u32 = "0", G, G, reload, Built,
-        "Our number among the peers of `[peers]`, from 1 to 16383; cancel keys carry it, so \
-         that a cancel request that reaches another peer is forwarded to us. 0: no peering.";
+        "Howdah's number among the peers of `[peers]`, from 1 to 16383. Cancel keys carry the number, so \
+         that another peer can forward a cancel request. 0: no peering.";
     pidfile: String = "", G, G, fixed, Built,
         "The file to write the process id to; empty means none.";
     pin_idle_timeout: Duration = "0", GU, NOWHERE, reload, Built,
         "Disconnects clients that keep a server between transactions (session_state) and send \
          nothing for this long.";
     pin_limit: u32 = "0", GDU, NOWHERE, reload, Built,
-        "How many clients of a pool may keep a server between transactions (session_state). Beyond \
-         it a statement that would keep one waits outside a transaction, and is refused (53000) \
-         inside one. 0: half of the servers that the pool may have, at least one.";
+        "How many clients of a pool may keep a server between transactions (because of temporary tables, \
+         session locks and the like, see session_state). Beyond it a statement that would keep one waits \
+         outside a transaction, and is refused (53000) inside one. 0: half of the servers that the pool \
+         may have, at least one.";
     pin_notice: bool = "0", G, NOWHERE, reload, Built,
         "Tells clients by a NOTICE that they keep a server between transactions, and why.";
     pkt_buf: u32 = "4096", G, G, fixed, Built,
-        "PgBouncer's buffer size; taken, but our buffers have their own.";
+        "Accepted, without effect: the size of PgBouncer's buffers.";
     pool_mode: PoolMode = "session", GDU, GDU, reload, Built,
         "When a server goes back to its pool.";
     pool_idle_timeout: Duration = "0", G, NOWHERE, reload, Built,
@@ -333,7 +334,7 @@ globals! {
         "When /ready of the HTTP endpoint says 503: while no new clients are taken, while all pools \
          are paused, while no server can be had.";
     reserve_pool_size: u32 = "0", GDU, GDU, reload, Built,
-        "Servers a pool may have on top when clients wait too long.";
+        "Servers that a pool may have in addition, when clients wait too long.";
     reserve_pool_timeout: Duration = "5", G, G, reload, Built,
         "How long a client must have waited before the reserve is used.";
     resolv_conf: String = "", G, G, fixed, Built,
@@ -341,7 +342,7 @@ globals! {
          system's; names of /etc/hosts come first. Nothing: the system resolves names as it is set \
          up to.";
     sbuf_loopcnt: u32 = "5", G, G, reload, Built,
-        "PgBouncer's measure of fairness among sockets; taken, but ours is built in.";
+        "Accepted, without effect: PgBouncer's measure of fairness among sockets.";
     scram_iterations: u32 = "4096", G, G, reload, Built,
         "Iterations of the SCRAM secrets made from plain passwords.";
     server_channel_binding: ChannelBinding = "prefer", G, NOWHERE, reload, Built,
@@ -355,7 +356,7 @@ globals! {
     server_fast_close: bool = "0", G, G, reload, Built,
         "Closes servers of session pools that must go at the end of their transaction.";
     server_idle_timeout: Duration = "600", G, G, reload, Built,
-        "Closes servers that were not needed for this long.";
+        "Closes servers that nobody used for this long.";
     server_lifetime: Duration = "3600", GD, GD, reload, Built,
         "Closes servers older than this when they are free; 0 uses each once.";
     server_login_retry: Duration = "15", G, G, reload, Built,
@@ -363,7 +364,9 @@ globals! {
          reached or is starting up, the first pause is 50 ms and doubles. What PostgreSQL answers to a \
          failed login is cached for at most 1 second.";
     server_require_auth: RequireAuth = "", G, NOWHERE, reload, Built,
-        "How servers may have us prove ourselves, where the database does not say (require_auth): libpq's words, parted by commas, such as scram-sha-256 or !password,!md5; nothing allows every way.";
+        "The ways in which Howdah may prove itself to a server, where the database does not say \
+         (require_auth): libpq's words, separated by commas, such as scram-sha-256 or !password,!md5; \
+         nothing allows every way.";
     server_requirepeer: String = "", G, NOWHERE, reload, Built,
         "The system's user that must run servers which are reached by a unix socket, where the database does not say (requirepeer); nothing allows everybody.";
     server_reset_query: String = "DISCARD ALL", G, G, reload, Built,
@@ -380,11 +383,11 @@ globals! {
     server_tls_ca_file: String = "", G, G, reload, Built,
         "Authorities trusted for server certificates.";
     server_tls_cert_file: String = "", G, G, reload, Built,
-        "Our certificate, shown to servers.";
+        "Howdah's certificate for servers.";
     server_tls_ciphers: String = "default", G, G, reload, Built,
         "Ciphers for servers that speak TLS 1.2.";
     server_tls_key_file: String = "", G, G, reload, Built,
-        "The private key of the certificate shown to servers.";
+        "The private key of server_tls_cert_file.";
     server_tls_protocols: String = "secure", G, G, reload, Built,
         "TLS versions offered to servers.";
     server_tls_sslmode: SslMode = "prefer", G, G, reload, Built,
@@ -410,7 +413,7 @@ globals! {
     stats_period: Duration = "60", G, G, reload, Built,
         "Over how long averages are taken, and how often they are logged.";
     stats_users: List = "", G, G, reload, Built,
-        "Users who may look at the console, but change nothing.";
+        "Users who may use SHOW on the console.";
     suspend_timeout: Duration = "10", G, G, reload, Built,
         "How long SUSPEND and `-R` wait for clients and servers that do not read what they \
          are sent.";
@@ -419,7 +422,7 @@ globals! {
     syslog_facility: Facility = "daemon", G, G, reload, Built,
         "The syslog facility.";
     syslog_ident: String = "pgbouncer", G, G, reload, Built,
-        "The name under which syslog shows us.";
+        "The name of Howdah's lines in syslog.";
     takeover_timeout: Duration = "0", G, NOWHERE, reload, Built,
         "After `-R`, clients that could not move (an open transaction, say) stay on the old \
          process. This long after the takeover it disconnects them; 0 waits until they leave.";
@@ -435,7 +438,7 @@ globals! {
     tcp_keepintvl: u32 = "0", G, G, reload, Built,
         "Seconds between probes; 0 leaves it to the system.";
     tcp_socket_buffer: u32 = "0", G, G, reload, Built,
-        "The kernel's buffer per direction in bytes; 0 leaves it to the system.";
+        "The size of the kernel's buffer for each direction, in bytes; 0 leaves it to the system.";
     tcp_user_timeout: u32 = "0", G, G, reload, Built,
         "Milliseconds sent data may stay unacknowledged; 0 leaves it to the system.";
     top_queries: u32 = "0", G, NOWHERE, reload, Built,
@@ -443,13 +446,14 @@ globals! {
     trace_endpoint: HttpUrl = "", G, NOWHERE, reload, Built,
         "Where traces go: the URL of a collector that takes OTLP by HTTP, such as http://127.0.0.1:4318/v1/traces; nothing: no traces.";
     trace_ratio: Share = "0.01", G, NOWHERE, reload, Built,
-        "The share of queries that are traced, from 0 to 1, of those that name no traceparent in a comment; of the others their sampled flag decides.";
+        "The share of queries that are traced, from 0 to 1. A query whose comment has a traceparent \
+         follows that traceparent's sampled flag instead.";
     track_extra_parameters: List = "IntervalStyle", G, G, fixed, Built,
         "Server parameters to keep per client beyond the usual ones.";
     transaction_timeout: Duration = "0", GU, GU, reload, Built,
         "Ends transactions that take longer.";
     unix_socket_dir: String = "/tmp", G, G, fixed, Built,
-        "Where our unix socket stands, and where servers without a host are looked for; a leading \
+        "The folder of Howdah's unix socket, and where servers without a host are looked for; a leading \
          `@` means abstract, nothing means none.";
     unix_socket_group: String = "", G, G, fixed, Built,
         "The group that owns the unix socket.";
@@ -559,7 +563,7 @@ pub static ENTRY: &[Setting] = &[
         &[Database],
         &[Database],
         Built,
-        "Host names or addresses, parted by commas; a leading `/` or `@` means a unix socket; \
+        "Host names or addresses, separated by commas; a leading `/` or `@` means a unix socket; \
          missing means unix_socket_dir.",
     ),
     entry(
@@ -643,7 +647,7 @@ pub static ENTRY: &[Setting] = &[
         &[Database],
         NOWHERE,
         Built,
-        "How its servers may have us prove ourselves; missing means server_require_auth.",
+        "The ways in which Howdah may prove itself to its servers; missing means server_require_auth.",
     ),
     entry(
         "requirepeer",

@@ -337,7 +337,7 @@ fn every_mistake_is_found_and_placed() {
         "invalid section \"what\" in configuration (h.ini:23): there are [pgbouncer], \
          [databases], [users] and [peers]",
         "peer \"2\", port = x (h.ini:26): write a whole number from 1 to 65535",
-        "peer \"3\", host = , (h.ini:27): write names or addresses, parted by commas",
+        "peer \"3\", host = , (h.ini:27): write names or addresses, separated by commas",
         "peer \"4\", user (h.ini:28): there is no such setting",
     ];
     let (meaning, grammar) = seen.split_at(seen.len() - 2);

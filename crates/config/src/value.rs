@@ -23,9 +23,9 @@ pub enum Kind {
     HttpUrl,
     /// Any text.
     Text,
-    /// Words parted by commas or blanks.
+    /// Words separated by commas or blanks.
     List,
-    /// Ways in which a server may have us prove ourselves.
+    /// Ways in which Howdah may prove itself to a server.
     Methods,
     /// One of a few words, in any case.
     Word(&'static [&'static str]),
@@ -42,9 +42,9 @@ impl fmt::Display for Kind {
                 f.write_str("a URL such as http://HOST:PORT/PATH (without TLS), or nothing")
             }
             Kind::Text => f.write_str("any text"),
-            Kind::List => f.write_str("a list of words parted by commas"),
+            Kind::List => f.write_str("a list of words separated by commas"),
             Kind::Methods => f.write_str(
-                "some of password, md5, scram-sha-256 and none, parted by commas, all or none of \
+                "some of password, md5, scram-sha-256 and none, separated by commas, all or none of \
                  them with ! in front",
             ),
             Kind::Word(words) => write!(f, "one of {}", words.join(", ")),
@@ -292,7 +292,7 @@ impl<V: Value> Value for Option<V> {
     }
 }
 
-/// Words parted by commas or white space, and the text they were written as.
+/// Words separated by commas or white space, and the text they were written as.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List {
     written: String,

@@ -494,7 +494,7 @@ fn judge_machine(config: &Config) -> Vec<Mistake> {
         );
     }
     if let Err(Fatal(text)) = listen::tcp_addresses(globals) {
-        let remedy = "write addresses of this machine, or * for all, parted by commas";
+        let remedy = "write addresses of this machine, or * for all, separated by commas";
         wrong("listen_addr", text, remedy);
     }
     if let Err(Fatal(text)) = unix_address(globals) {

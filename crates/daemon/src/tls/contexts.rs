@@ -609,7 +609,7 @@ fn seconds(certificate: &X509) -> Option<i64> {
     Some(i64::from(since.days) * DAY + i64::from(since.secs))
 }
 
-/// The versions that are switched off. PgBouncer's words, parted by commas or colons: the versions,
+/// The versions that are switched off. PgBouncer's words, separated by commas or colons: the versions,
 /// `all`, `secure`; `!` in front takes one away.
 ///
 /// # Errors

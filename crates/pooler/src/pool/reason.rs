@@ -94,7 +94,7 @@ impl Reason {
             }
             Reason::ServerLogin => "a server is logging in".into(),
             Reason::ServerTest => "a server that was idle for long is being tested".into(),
-            Reason::Asked => "a server was asked for".into(),
+            Reason::Asked => "a server was asked for and is on its way".into(),
             Reason::PinLimit => {
                 "too many clients of the pool keep a server between transactions (pin_limit)".into()
             }

@@ -102,7 +102,14 @@ impl Drop for Process {
         let Some(pid) = Pid::from_raw(self.child.id() as i32) else {
             return;
         };
-        for (signal, patience) in [(Signal::INT, 5), (Signal::QUIT, 5), (Signal::KILL, 5)] {
+        // SIGTERM comes first, because on SIGINT PgDoorman starts a successor that outlives the bench.
+        let signals = [
+            (Signal::TERM, 2),
+            (Signal::INT, 5),
+            (Signal::QUIT, 5),
+            (Signal::KILL, 5),
+        ];
+        for (signal, patience) in signals {
             if self.has_ended() || kill_process(pid, signal).is_err() {
                 return;
             }
