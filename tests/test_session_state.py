@@ -340,6 +340,60 @@ def test_what_another_role_has_set_keeps_its_server(pool, postgres, ways, size):
         assert howdah.pool(user="plain_user")["sv_pinned"] == 0
 
 
+FIRST = {
+    "isolation": [query("begin isolation level serializable read only"), query("commit")],
+    "alone": [query("vacuum pg_am")],
+    "fails": [query("select 1/0")],
+    "fails-in-a-group": [parse("select 1/0"), bind(), execute(), sync()],
+    "group": [parse("select 1"), bind(), execute(), parse("select 2"), bind(), execute(), sync()],
+    "pipelined": [query("select 1"), parse("select 2"), bind(), execute(), sync(), query("select 3")],
+    "copy": [query("copy pg_am to stdout")],
+    "sets": [query("set app.other = 'x'")],
+    "local": [query("begin; set local app.tenant = 'none'"), query("commit")],
+    "empty": [query("")],
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_settings_go_along_with_any_first_message(pool, first):
+    """What a client sends first runs as if its settings had been there before, in a transaction of
+    its own."""
+    howdah = pool(1)
+    with (howdah.connect(options="-c app.tenant=a -c work_mem=7MB") as client,
+          howdah.connect(options="-c app.tenant=b") as other):
+        client.ask(parse("select current_setting('app.tenant')", "s"), sync())
+        fails = ["22012"] if first.startswith("fails") else []
+        for _ in range(2):
+            assert show(other, "app.tenant") == "b"
+            assert show(other, "work_mem") == "4MB"
+            client.send(*FIRST[first])
+            ends = sum(part[:1] in b"QS" for part in FIRST[first])
+            replies = [reply for _ in range(ends) for reply in client.read_until()]
+            assert [reply.fields()["C"] for reply in replies if reply.tag == "E"] == fails
+            assert not [reply for reply in replies if reply.tag in "NS"]
+            assert other.value("select current_setting('app.tenant')") == "b"
+            replies = client.ask(bind("s"), execute(), sync())
+            assert [reply.row() for reply in replies if reply.tag == "D"] == [[b"a"]]
+            assert show(client, "work_mem") == "7MB"
+
+
+@pytest.mark.parametrize("messages", [
+    [query("create table ran ()")],
+    [parse("create table ran ()"), bind(), execute(), sync(), query("create table ran ()")],
+], ids=["query", "group"])
+def test_nothing_runs_where_settings_are_refused(pool, postgres, messages):
+    """A wrong value of a start-up packet ends its client, before anything of it runs."""
+    howdah = pool(1)
+    with (howdah.connect(options="-c app.tenant=a -c work_mem=much") as client,
+          howdah.connect(options="-c app.tenant=b") as other):
+        assert show(other, "app.tenant") == "b"
+        client.send(*messages)
+        (error,) = [reply.fields() for reply in client.read_to_end() if reply.tag == "E"]
+        assert (error["S"], error["C"]) == ("FATAL", "22023")
+        assert postgres.value("select count(*) from pg_class where relname = 'ran'") == "0"
+        assert show(other, "app.tenant") == "b"
+
+
 def test_statements_that_are_not_followed(pool):
     """Without names of ours, what a named statement does is seen at its Parse only."""
     howdah = pool(2, max_prepared_statements=0)

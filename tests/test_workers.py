@@ -38,8 +38,11 @@ def take_over(howdah):
 
 
 @pytest.fixture
-def restless(make_howdah):
+def restless(request, make_howdah):
     """Four workers whose clients move at random all the time."""
+    if request.config.getoption("--listening"):
+        pytest.skip("who listens stays on its worker")
+
     def make(**settings):
         return make_howdah(workers=4, pool_mode="transaction", pool_spread="random",
                            default_pool_size=8, **settings)

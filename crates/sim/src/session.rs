@@ -631,6 +631,18 @@ impl Session {
                 }
                 "SET".into()
             }
+            Sql::Change(all) => {
+                for (name, value) in all {
+                    let done = match value {
+                        Some(value) => self.settings.set(name, value, false),
+                        None => self.settings.reset(Some(name)),
+                    };
+                    if !done {
+                        return Err(("22023", format!("invalid value for parameter \"{name}\"")));
+                    }
+                }
+                "SELECT 1".into()
+            }
             Sql::Reset(name) => {
                 if !self.settings.reset(name.as_deref()) {
                     return Err(("42704", "unrecognized parameter".into()));

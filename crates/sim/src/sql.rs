@@ -87,6 +87,8 @@ pub enum Sql {
     Rollback,
     /// SET, with LOCAL or without.
     Set(String, String, bool),
+    /// Calls of `set_config`: a value for each name, or none where it is reset.
+    Change(Vec<(String, Option<String>)>),
     /// SHOW.
     Show(String),
     /// RESET of one setting, or all.
@@ -156,7 +158,12 @@ impl Sql {
     pub fn sets(&self) -> bool {
         matches!(
             self,
-            Sql::Set(..) | Sql::Reset(_) | Sql::DiscardAll | Sql::Commit | Sql::Rollback
+            Sql::Set(..)
+                | Sql::Change(_)
+                | Sql::Reset(_)
+                | Sql::DiscardAll
+                | Sql::Commit
+                | Sql::Rollback
         )
     }
 
@@ -320,11 +327,8 @@ fn select(rest: &str) -> Option<Sql> {
     if rest.starts_with("pg_catalog.set_config(name,") {
         return Some(Sql::Ask(Vec::new()));
     }
-    if let Some(call) = rest.strip_prefix("pg_catalog.set_config(") {
-        let (name, call) = literal(call)?;
-        let (value, rest) = literal(call.strip_prefix(',')?)?;
-        let local = rest.starts_with(",true");
-        return Some(Sql::Set(name, value, local));
+    if rest.starts_with("pg_catalog.set_config(") {
+        return set_config(rest);
     }
     let asks = [
         "pg_catalog.encode(",
@@ -351,6 +355,31 @@ fn select(rest: &str) -> Option<Sql> {
         rows: number(rest, "rows", 1),
         size: number(rest, "size", 0),
         notice: rest.contains(" notice"),
+    })
+}
+
+/// Calls of `set_config`, with commas between them.
+fn set_config(mut rest: &str) -> Option<Sql> {
+    let mut all = Vec::new();
+    loop {
+        let (name, call) = literal(rest.strip_prefix("pg_catalog.set_config(")?)?;
+        let call = call.strip_prefix(',')?;
+        let (value, call) = match call.strip_prefix("NULL") {
+            Some(call) => (None, call),
+            None => literal(call).map(|(value, call)| (Some(value), call))?,
+        };
+        if let Some("") = call.strip_prefix(",true)") {
+            return Some(Sql::Set(name, value?, true));
+        }
+        all.push((name, value));
+        match call.strip_prefix(",false)")?.strip_prefix(',') {
+            Some(next) => rest = next,
+            None => break,
+        }
+    }
+    Some(match &all[..] {
+        [(name, Some(value))] => Sql::Set(name.clone(), value.clone(), false),
+        _ => Sql::Change(all),
     })
 }
 

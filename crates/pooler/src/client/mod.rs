@@ -492,6 +492,12 @@ impl Client {
         }
     }
 
+    /// Its settings may go to a server together with its first messages: what it is told, and when, does
+    /// not depend on more than the answers to those.
+    pub(crate) fn needs_no_answer(&self) -> bool {
+        !self.replication.any() && !self.is_pinned() && !self.listens()
+    }
+
     /// Its session keeps its server between transactions.
     pub fn is_pinned(&self) -> bool {
         let session = self.session.as_deref();

@@ -28,6 +28,9 @@ pub enum Reply {
     Refused,
     /// CopyDone or CopyFail: no reply. Marks where a COPY that begins in front of it ends.
     CopyEnd,
+    /// A group of ours that gives the server its client's settings: all up to the CommandComplete of
+    /// its COMMIT.
+    Settings,
     /// A ParseComplete of ours.
     MadeParse,
     /// A CloseComplete of ours.

@@ -143,9 +143,27 @@ impl Ledger {
     /// PostgreSQL keeps back answers to what was sent, because neither Sync nor Flush was sent
     /// behind it. Says so once; the caller sends a Flush.
     pub fn needs_flush(&mut self) -> bool {
-        let needs = self.group_open && !self.flushed;
+        let settings = self.sets() && !self.owes_ready();
+        let needs = (self.group_open || settings) && !self.flushed;
         self.flushed |= needs;
         needs
+    }
+
+    /// PostgreSQL has not answered yet the settings that went along with the client's first messages.
+    #[inline]
+    pub fn sets(&self) -> bool {
+        let front = self.front();
+        front.is_some_and(|entry| entry.reply == Reply::Settings)
+    }
+
+    /// Nothing was sent that the client has asked for.
+    pub fn is_ours(&self) -> bool {
+        self.entries.iter().all(|entry| entry.swallow)
+    }
+
+    /// Nothing is owed, but for settings. (If PostgreSQL refuses those, it skips what comes behind.)
+    fn is_fresh(&self) -> bool {
+        self.entries.is_empty() || self.sets() && self.entries.len() == 1
     }
 
     /// Something in flight may make PostgreSQL forget statements.
@@ -169,7 +187,7 @@ impl Ledger {
         if self.group_open {
             self.group_sure
         } else {
-            self.entries.is_empty() && not_failed
+            self.is_fresh() && not_failed
         }
     }
 
@@ -182,16 +200,17 @@ impl Ledger {
                 self.group_open = false;
                 self.readies += 1;
             }
-            Reply::CopyEnd => {}
+            Reply::CopyEnd | Reply::Settings => {}
             _ if !self.group_open => {
-                self.group_sure = self.entries.is_empty() && not_failed;
+                self.group_sure = self.is_fresh() && not_failed;
                 self.group_open = true;
             }
             _ => {}
         }
         self.group_works = match entry.reply {
             Reply::Query | Reply::Sync => false,
-            Reply::Close | Reply::MadeClose | Reply::MadeParse | Reply::CopyEnd => self.group_works,
+            Reply::Close | Reply::MadeClose | Reply::MadeParse => self.group_works,
+            Reply::CopyEnd | Reply::Settings => self.group_works,
             _ => true,
         };
         self.flushed = false;

@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
+use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::config::PoolMode;
+use crate::event::{ClientId, Close, Out, Peer, ServerId};
+use crate::fault::Fault;
 use crate::ledger::{Entry, Reply};
+use crate::next::Next;
 use crate::note::Level;
+use crate::pool::key::Parameter;
 use crate::pooler::Pooler;
+use crate::server::Ending;
 use crate::server::state::Trial;
-use crate::session::settings::{Settings, give, same, take_back};
+use crate::session::settings::{Settings, change, give, go_along, same, take_back};
 use crate::{client, server, session, standby};
 
 /// A SQLSTATE.
@@ -43,8 +49,12 @@ impl Pooler {
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
         let forgets = server.takes_numbers(client.number, client.asks_numbers());
-        let ready = !forgets && is_aligned(client, server)
-            || Self::align(&self.shared, client, server_id, server, forgets, out);
+        let ready = !forgets && is_aligned(client, server) || {
+            let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
+            let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
+            let along = reported.filter(|_| goes);
+            Self::align(&self.shared, client, (server_id, server), forgets, along, out)
+        };
         let evict = ready && server.set.outgrows(max);
         match ready {
             true => super::bind((client_id, client), (server_id, server)),
@@ -74,18 +84,20 @@ impl Pooler {
         let (of, server) = (self.clients.at_mut(client), self.servers.at_mut(id));
         // The client's temporary tables and the like stay: the server is not cleaned for that.
         server.tries(Trial::Clean);
-        if !Self::align(&self.shared, of, id, server, false, out) {
+        if !Self::align(&self.shared, of, (id, server), false, None, out) {
             crate::link::bind::bind_held((client, of), (id, server));
         }
     }
 
-    /// Sends what makes a server's parameters the client's. True if nothing had to be sent.
+    /// Sends what makes a server's parameters the client's. True if the client's messages may follow at
+    /// once: nothing had to be sent, or its settings go `along` with them (given what PostgreSQL
+    /// reports, as its client must not be told of those).
     fn align(
         shared: &crate::Shared,
         client: &client::Client,
-        server_id: ServerId,
-        server: &mut server::Server,
+        (server_id, server): (ServerId, &mut server::Server),
         forgets: bool,
+        along: Option<&[Parameter]>,
         out: &mut Out,
     ) -> bool {
         let Some(wanted) = &client.params else {
@@ -93,6 +105,15 @@ impl Pooler {
         };
         let own = client.session.as_ref().and_then(|s| s.settings.clone());
         let same = same(&own, &server.session);
+        if let Some(reported) = along
+            && !same
+            && wanted.missing_on(&server.params).next().is_none()
+            && go_along(&server.session, &own, reported)
+        {
+            let statement = change(&server.session, &own);
+            server.sets_along(server_id, &statement, own, out);
+            return true;
+        }
         let mut sql = Vec::new();
         if forgets {
             sql.extend_from_slice(b"DISCARD SEQUENCES;");
@@ -160,9 +181,36 @@ impl Pooler {
             Trial::Denied => Trial::Last,
             _ => Trial::Clean,
         });
-        if Self::align(&self.shared, client, id, server, false, out) {
+        if Self::align(&self.shared, client, (id, server), false, None, out) {
             self.prepared(id, out);
         }
+    }
+
+    /// PostgreSQL has refused settings that went along with their client's first messages, and has
+    /// skipped those.
+    pub(super) fn settings_refused(
+        &mut self,
+        id: ServerId,
+        sqlstate: String,
+        error: String,
+        out: &mut Out,
+    ) {
+        let text = format!("invalid server parameter: {error}");
+        self.note_server(Level::Warning, id, &text, out);
+        self.drop_linked(id, Fault::ServerParameter(sqlstate, error), out);
+        self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
+    }
+
+    /// A cancel has hit settings that went along with their client's first messages, and PostgreSQL has
+    /// skipped those. To the client, who was told of the cancel, its own request was hit.
+    pub(super) fn settings_cancelled(&mut self, id: ServerId, request: bool, out: &mut Out) {
+        let client = gone!(self.servers.at(id).client());
+        if request {
+            out.send_with(Peer::Client(client), |buf| write::ready(buf, Status::Idle));
+        }
+        self.unlink(client, id, out);
+        self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
+        self.next.note(Next::Resume(client));
     }
 
     fn note_apply(&mut self, id: ServerId, out: &mut Out) {

@@ -27,6 +27,14 @@ pub enum Halt {
     Partial,
     /// The server broke the protocol, or sent what nobody asked for.
     Broken(Fault),
+    /// PostgreSQL has refused settings that went along with their client's first messages: SQLSTATE and
+    /// text.
+    Refused(String, String),
+    /// A cancel has hit those, and the client was told. It has sent a whole `request`, or only a part.
+    Missed {
+        /// The client awaits a ReadyForQuery.
+        request: bool,
+    },
 }
 
 /// What counts for statistics while working through.
@@ -240,7 +248,7 @@ impl Downstream<'_> {
             return Fate::Drop;
         }
         let ours = self.server.link.ledger.front().is_some_and(|entry| {
-            entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute)
+            entry.swallow && matches!(entry.reply, Reply::Parse | Reply::Execute | Reply::Settings)
         });
         match self.is_nobodys() || tag == tag::NOTICE && ours {
             true => Fate::Drop,
@@ -260,6 +268,7 @@ impl Downstream<'_> {
                 self.make();
                 return Ok(());
             }
+            _ if front.reply == Reply::Settings => return Ok(()),
             tag::PARSE_COMPLETE => Reply::Parse,
             tag::BIND_COMPLETE => Reply::Bind,
             tag::CLOSE_COMPLETE => Reply::Close,
@@ -467,7 +476,7 @@ impl Downstream<'_> {
             },
         );
         self.server.link.ledger.set_part(part.next());
-        if reply == Reply::Execute {
+        if reply == Reply::Execute || reply == Reply::Settings && command == b"COMMIT" {
             self.answered();
         }
         Ok(())

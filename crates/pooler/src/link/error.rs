@@ -49,6 +49,9 @@ impl Downstream<'_> {
         let simple = matches!(reply, None | Some(Reply::Query | Reply::Sync));
         let copy_unclear = self.fail_copy(fields);
         let dies = matches!(fields.severity(), b"FATAL" | b"PANIC");
+        if self.server.link.ledger.sets() && !dies {
+            return self.settings_refused(chunk, header, fields);
+        }
         if dies {
             self.server.must_close(Ending::Crashed);
         }
@@ -97,6 +100,43 @@ impl Downstream<'_> {
             true => Err(Halt::Broken(Fault::CopyUnclear)),
             false => Ok(()),
         }
+    }
+
+    /// PostgreSQL has refused its client's settings, and skips what the client has sent behind them.
+    fn settings_refused(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        fields: Fields<'_>,
+    ) -> Step {
+        const CANCELLED: &[u8] = b"57014";
+        // What it has of them is not known, and a transaction of ours is open there.
+        self.server.must_close(Ending::SettingsRefused);
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let sqlstate = fields.sqlstate().unwrap_or(b"XX000");
+        let (code, message) = (text(sqlstate), text(fields.message()));
+        let request = self.server.link.owes_ready();
+        let whole = header.total() <= chunk.rest().len();
+        let Some((_, client)) = &mut self.client else {
+            // The client has left, or waits for its settings.
+            self.task_error = Some((code, message));
+            self.pass_front(chunk, header, Fate::Drop);
+            failed(None, self.server);
+            if self.server.link.ledger.ends_in_failed_group() {
+                // It is closed without a Sync.
+                self.server.link.ledger.close_group();
+            }
+            return Ok(());
+        };
+        if sqlstate != CANCELLED || client.inbox.relaying() || !whole {
+            return Err(Halt::Refused(code, message));
+        }
+        failed(Some(&mut **client), self.server);
+        if request {
+            client.end.group_ends();
+        }
+        self.pass_front(chunk, header, Fate::Relay);
+        Err(Halt::Missed { request })
     }
 
     /// What a client has sent fails: what its session has may be less than its texts told.

@@ -204,6 +204,11 @@ impl Link {
         self.copy = Copy::None;
     }
 
+    /// A client's settings were sent, and its first messages go behind them.
+    pub(crate) fn await_settings(&mut self) {
+        self.ledger.push(Entry::swallow(Reply::Settings), true);
+    }
+
     /// A Query of ours was sent, whose answer nobody is to see.
     pub(crate) fn await_query(&mut self) {
         self.ledger.push(Entry::swallow(Reply::Query), true);

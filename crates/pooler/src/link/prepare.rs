@@ -41,6 +41,21 @@ impl Upstream<'_> {
         }
     }
 
+    /// Returns only if PostgreSQL has agreed to the client's settings, where those went along with its
+    /// first messages. If none of these was sent, it is as if the settings had gone alone.
+    pub(crate) fn await_settings(&mut self) -> Result<(), Flow> {
+        if !self.linked().link.ledger.sets() {
+            return Ok(());
+        }
+        let flow = self.stall();
+        if self.linked().link.ledger.is_ours()
+            && let Some((server_id, server)) = &mut self.server
+        {
+            super::bind_held((self.id, self.client), (*server_id, server));
+        }
+        Err(flow)
+    }
+
     /// What comes next waits for the ledger to move on. If no ReadyForQuery is owed for what was
     /// sent last, PostgreSQL keeps its answers back, so they are asked for.
     pub(crate) fn stall(&mut self) -> Flow {
@@ -120,6 +135,7 @@ impl Upstream<'_> {
         if !self.renames || by_sql || !free || statement::is_ours(name) {
             return Ok(None);
         }
+        self.await_settings()?;
         self.wait_for(name)?;
         self.settle_meaning()?;
         let statement = self.lookup(name);

@@ -333,10 +333,15 @@ impl Pooler {
         if let Some((sqlstate, error)) = task_error {
             self.task_failed(id, &sqlstate, &error, out);
         }
-        if let downstream::Halt::Broken(fault) = flow {
-            chunk.at = chunk.bytes.len();
-            self.server_broken(id, fault, out);
+        match flow {
+            downstream::Halt::Done | downstream::Halt::Partial => return,
+            downstream::Halt::Broken(fault) => self.server_broken(id, fault, out),
+            downstream::Halt::Refused(sqlstate, error) => {
+                self.settings_refused(id, sqlstate, error, out);
+            }
+            downstream::Halt::Missed { request } => self.settings_cancelled(id, request, out),
         }
+        chunk.at = chunk.bytes.len();
     }
 
     /// Queries have ended that somebody wants to know of.

@@ -178,6 +178,12 @@ impl Upstream<'_> {
                 _ => {}
             }
         }
+        // If PostgreSQL refuses the client's settings, it skips what follows, but only up to a Sync.
+        if self.server.as_ref().is_some_and(|(_, s)| s.link.ledger.sets())
+            && self.linked().link.owes_ready()
+        {
+            return Err(self.stall());
+        }
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
         }
@@ -353,6 +359,9 @@ impl Upstream<'_> {
         };
         self.front_to_watch(chunk, header)?;
         let tail = self.query_resets(chunk, header, first.as_ref())?;
+        if tail.is_some() {
+            self.await_settings()?;
+        }
         self.sets_back = tail.is_some();
         let verdict = match executed.as_ref().and_then(|s| s.effects.as_deref()) {
             Some(effects) => self.note_first(effects, Via::Query)?,
@@ -466,6 +475,7 @@ impl Upstream<'_> {
     /// Adds an entry to the ledger.
     pub(super) fn push(&mut self, entry: Entry) {
         let server = self.linked();
+        debug_assert!(!server.link.ledger.sets() || !server.link.owes_ready());
         let not_failed = server.not_failed();
         server.link.ledger.push(entry, not_failed);
     }

@@ -3,6 +3,8 @@
 //! A client that needs a server gets an idle one (`checkout`) or waits; a server given back
 //! (`checkin`) is closed, cleaned, lent, handed to who waits, or laid aside.
 
+use std::sync::Arc;
+
 use crate::config::nanos;
 use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
@@ -13,6 +15,9 @@ use crate::{client, server};
 
 /// For how long after its login an unused server needs no test, in nanoseconds.
 const FRESH_NS: u64 = 1_000_000_000;
+
+/// Among how many idle servers one is looked for that has a client's settings already.
+const LOOKED_AT: usize = 8;
 
 impl Pooler {
     /// A client needs a server. True if it has one that takes its messages at once; else it waits.
@@ -32,7 +37,7 @@ impl Pooler {
         if pool.waiting.is_empty()
             && pool.gives()
             && !replication
-            && let Some(server) = self.take_idle(pool_id, out)
+            && let Some(server) = self.take_idle(pool_id, id, out)
         {
             return self.link(id, server, out);
         }
@@ -65,7 +70,7 @@ impl Pooler {
             let Some(client) = self.next_to_serve(pool_id) else {
                 return;
             };
-            match self.take_idle(pool_id, out) {
+            match self.take_idle(pool_id, client, out) {
                 Some(server) => self.serve(client, server, out),
                 None => {
                     let since = self.clients.get(client).map_or(self.now, |c| c.request());
@@ -75,14 +80,25 @@ impl Pooler {
         }
     }
 
-    /// An idle server fit for use. One that was idle for long is tested first, which is begun here;
-    /// whoever waits then gets it.
-    fn take_idle(&mut self, pool_id: PoolId, out: &mut Out) -> Option<ServerId> {
-        let oldest_first = self.config.globals.server_round_robin;
-        let pool = self.pools.at_mut(pool_id);
-        let id = match oldest_first {
-            true => pool.idle.take_oldest()?,
-            false => pool.idle.take_newest()?,
+    /// An idle server fit for use by a client: one that has its settings, as a rule, if there is one. One
+    /// that was idle for long is tested first, which is begun here; whoever waits then gets it.
+    fn take_idle(
+        &mut self,
+        pool_id: PoolId,
+        client: ClientId,
+        out: &mut Out,
+    ) -> Option<ServerId> {
+        let id = match self.config.globals.server_round_robin {
+            true => self.pools.at_mut(pool_id).idle.take_oldest()?,
+            false => {
+                let (client, servers) = (self.clients.at(client), &self.servers);
+                let tested = self.tested_since();
+                let fit = |server: &server::Server| {
+                    server.since() >= tested && has_settings(client, server)
+                };
+                let fit = |id| servers.get(id).is_some_and(fit);
+                self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)?
+            }
         };
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
@@ -97,9 +113,16 @@ impl Pooler {
 
     /// Whether a server that has been idle since then must be tested before it is used.
     pub(super) fn needs_test(&self, since: Time) -> bool {
+        since < self.tested_since()
+    }
+
+    /// A server that has been idle for longer must be tested before it is used.
+    fn tested_since(&self) -> Time {
         let globals = &self.config.globals;
-        let idle_for = self.now.0.saturating_sub(since.0);
-        !globals.server_check_query.is_empty() && idle_for > nanos(globals.server_check_delay)
+        match globals.server_check_query.is_empty() {
+            true => Time(0),
+            false => Time(self.now.0.saturating_sub(nanos(globals.server_check_delay))),
+        }
     }
 
     /// The client that has waited longest. Whose user has become known meanwhile needs no server for
@@ -206,4 +229,16 @@ impl Pooler {
         server.set_sql_prepared(false);
         self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
     }
+}
+
+/// A server has the settings of a client. (Equal sets are one value.)
+fn has_settings(client: &client::Client, server: &server::Server) -> bool {
+    let own = client.session.as_ref().and_then(|session| session.settings.as_ref());
+    let session = match (own, &server.session) {
+        (None, None) => true,
+        (Some(own), Some(there)) => Arc::ptr_eq(own, there),
+        _ => false,
+    };
+    let params = client.params.as_ref();
+    session && params.is_none_or(|params| Arc::ptr_eq(params, &server.params))
 }

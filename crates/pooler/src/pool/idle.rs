@@ -31,9 +31,13 @@ impl Idle {
         self.servers.push_back(id);
     }
 
-    /// Takes the server that was laid aside last.
-    pub fn take_newest(&mut self) -> Option<ServerId> {
-        self.servers.pop_back()
+    /// Takes the first that is fit of those `most` that were laid aside last, the last one in front; or,
+    /// if none is, the last one.
+    pub fn take_fit(&mut self, most: usize, fit: impl Fn(ServerId) -> bool) -> Option<ServerId> {
+        let latest = self.servers.iter().rev().take(most);
+        let behind = latest.copied().position(fit).unwrap_or(0);
+        let last = self.servers.len().checked_sub(1)?;
+        self.servers.remove(last - behind)
     }
 
     /// Takes the server that was laid aside first.

@@ -19,6 +19,8 @@ pub enum Ending {
     Dirty,
     /// What its client left in it can't be cleaned away.
     StateStays,
+    /// PostgreSQL has refused settings that went along with their client's first messages.
+    SettingsRefused,
     /// It listens for nobody.
     Listens,
     /// PostgreSQL refused the reset query.
@@ -40,6 +42,7 @@ impl Ending {
             Ending::CancelFailed => "cancel request failed",
             Ending::Dirty => "idle server got dirty",
             Ending::StateStays => "left in a state that stays",
+            Ending::SettingsRefused => "settings refused",
             Ending::Listens => "listens for nobody",
             Ending::ResetFailed => "reset query failed",
             Ending::TestFailed => "test query failed",

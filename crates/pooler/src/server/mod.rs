@@ -23,6 +23,7 @@ pub use state::{Numbers, State, Trial, Unnamed};
 use std::sync::Arc;
 
 use howdah_wire::backend::Status;
+use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use crate::Seeded;
@@ -371,6 +372,34 @@ impl Server {
         self.set_unnamed(None);
         self.link.await_query();
         out.send_with(Peer::Server(id), |buf| write::query(buf, query));
+    }
+
+    /// Gives it a client's settings by a statement in a transaction of its own, to whose answer the client
+    /// does not wait: no Sync stands behind it. So if PostgreSQL refuses the statement, it skips what the
+    /// client sends behind it; and it answers all at once.
+    pub(crate) fn sets_along(
+        &mut self,
+        id: ServerId,
+        statement: &[u8],
+        settings: Maybe,
+        out: &mut Out,
+    ) {
+        self.session = settings;
+        // The COMMIT.
+        self.doubt_unnamed();
+        self.link.await_settings();
+        out.send_with(Peer::Server(id), |buf| {
+            for text in [b"BEGIN", statement, b"COMMIT"] {
+                write::message(buf, frontend::PARSE, |buf| {
+                    buf.push(0);
+                    buf.extend_from_slice(text);
+                    buf.extend_from_slice(&[0; 3]);
+                });
+                write::bind_head(buf, b"", b"", 6);
+                buf.extend_from_slice(&[0; 6]);
+                write::message(buf, frontend::EXECUTE, |buf| buf.extend_from_slice(&[0; 5]));
+            }
+        });
     }
 
     /// It has a session's settings.

@@ -69,7 +69,8 @@ impl Pooler {
                 }
             }
             State::Preparing(client) => {
-                if self.tries_again(client, id, sqlstate) {
+                let asked = server.ending() != Some(Ending::SettingsRefused);
+                if asked && self.tries_again(client, id, sqlstate) {
                     return;
                 }
                 let text = format!("invalid server parameter: {error}");

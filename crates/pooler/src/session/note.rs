@@ -43,6 +43,7 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note_first(&found.bound(None), via);
         }
+        self.await_settings()?;
         if via == Via::Query {
             self.names = found.names();
         }

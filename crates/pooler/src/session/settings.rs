@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::effect::name::setting_name;
 use crate::literal;
+use crate::pool::key::Parameter;
 
 /// The settings that act on a server without a client, or on questions of ours (a deferrable transaction
 /// may wait for all that write). These are taken back as soon as the server is released.
@@ -17,7 +18,7 @@ const AT_ONCE: [&[u8]; 4] = [
 /// Names and values, by name. Values are bytes in the encoding of the database.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Settings {
-    values: Vec<crate::pool::key::Parameter>,
+    values: Vec<Parameter>,
 }
 
 impl Settings {
@@ -223,6 +224,40 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
     }
 }
 
+/// Whether settings can be changed in one statement that goes along with their client's first messages.
+/// Everybody may change them, none of them acts on that statement, and none is `reported`: PostgreSQL
+/// would tell the client of it.
+pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
+    let plain = |(name, _): (&[u8], &[u8])| {
+        let told = |(known, _): &Parameter| known.eq_ignore_ascii_case(name);
+        let acts = AT_ONCE.contains(&name) || name.ends_with(b"timeout");
+        is_everybodys(name) && !acts && !reported.iter().any(told)
+    };
+    let mut all = [there, wanted].into_iter().flatten();
+    all.all(|settings| settings.iter().all(plain))
+}
+
+/// One statement that takes back what a server has and the client does not want, and gives what it wants.
+/// Not for settings that say whose rights the session has.
+pub fn change(there: &Maybe, wanted: &Maybe) -> Vec<u8> {
+    let mut sql = b"SELECT ".to_vec();
+    let (there_all, wanted_all) = (there.iter(), wanted.iter());
+    for (name, _) in there_all.flat_map(|there| there.iter()) {
+        if value(wanted, name).is_none() {
+            call(&mut sql, name, |sql| sql.extend_from_slice(b"NULL"), false);
+            sql.push(b',');
+        }
+    }
+    for (name, wish) in wanted_all.flat_map(|wanted| wanted.iter()) {
+        if value(there, name) != Some(wish) {
+            call(&mut sql, name, |sql| constant(sql, wish), false);
+            sql.push(b',');
+        }
+    }
+    sql.pop();
+    sql
+}
+
 /// Whose rights a session has: set last, as a rule, and taken back first.
 fn is_identity(name: &[u8]) -> bool {
     name == AT_ONCE[0] || name == AT_ONCE[1]
@@ -251,11 +286,21 @@ fn quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
 }
 
 fn set(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) {
-    sql.extend_from_slice(b"SELECT pg_catalog.set_config('");
+    sql.extend_from_slice(b"SELECT ");
+    call(sql, name, |sql| constant(sql, value), local);
+    sql.push(b';');
+}
+
+fn call(sql: &mut Vec<u8>, name: &[u8], value: impl FnOnce(&mut Vec<u8>), local: bool) {
+    sql.extend_from_slice(b"pg_catalog.set_config('");
     sql.extend_from_slice(name);
     sql.extend_from_slice(b"',");
+    value(sql);
+    sql.extend_from_slice(if local { b",true)" } else { b",false)" });
+}
+
+fn constant(sql: &mut Vec<u8>, value: &[u8]) {
     literal::expression(sql, value, b"pg_catalog.getdatabaseencoding()");
-    sql.extend_from_slice(if local { b",true);" } else { b",false);" });
 }
 
 #[cfg(test)]
@@ -314,6 +359,32 @@ mod tests {
              SELECT pg_catalog.set_config('z','1',false);\
              SELECT pg_catalog.set_config('role','q',false);"
         );
+    }
+
+    #[test]
+    fn one_statement_changes_settings_of_everybody() {
+        let there = settings(&[("a.b", "1"), ("work_mem", "4MB"), ("x.y", "y")]);
+        let wanted = settings(&[("search_path", "it's"), ("work_mem", "5MB"), ("x.y", "y")]);
+        let text = |there, wanted| String::from_utf8(super::change(there, wanted)).unwrap();
+        assert_eq!(
+            text(&there, &wanted),
+            "SELECT pg_catalog.set_config('a.b',NULL,false),\
+             pg_catalog.set_config('search_path','it''s',false),\
+             pg_catalog.set_config('work_mem','5MB',false)"
+        );
+        assert_eq!(
+            text(&there, &None),
+            "SELECT pg_catalog.set_config('a.b',NULL,false),\
+             pg_catalog.set_config('work_mem',NULL,false),pg_catalog.set_config('x.y',NULL,false)"
+        );
+        let path: Parameter = (b"search_path"[..].into(), b"public"[..].into());
+        assert!(go_along(&there, &wanted, &[]));
+        assert!(!go_along(&there, &wanted, &[path]));
+        for name in ["role", "statement_timeout", "log_statement", "pgaudit.log"] {
+            let other = settings(&[(name, "1")]);
+            assert!(!go_along(&there, &other, &[]), "{name}");
+            assert!(!go_along(&other, &None, &[]), "{name}");
+        }
     }
 
     #[test]

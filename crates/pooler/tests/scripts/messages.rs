@@ -133,6 +133,14 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             buf.extend_from_slice(first.as_bytes());
         }),
         "G" | "W" | "H" => write::message(buf, tag, |buf| buf.extend_from_slice(&[0; 3])),
+        // The answer to settings(...).
+        "settings" => {
+            for command in ["BEGIN", "SELECT 1", "COMMIT"] {
+                write::empty(buf, b'1');
+                write::empty(buf, b'2');
+                write::command_complete(buf, command);
+            }
+        }
         "ZI" => write::ready(buf, Status::Idle),
         "ZT" => write::ready(buf, Status::Transaction),
         "ZE" => write::ready(buf, Status::Failed),

@@ -17,6 +17,10 @@ use crate::messages::word;
 const WELCOME: &str = " R(0) S(server_version=17.0) S(client_encoding=UTF8) \
     S(DateStyle=ISO, MDY) S(TimeZone=GMT) S(standard_conforming_strings=on) S(application_name=)";
 
+/// What goes around a client's settings, where its first messages follow at once.
+const SETTINGS_BEGIN: &str = " P(,BEGIN) B() E P(,SELECT pg_catalog.set_config";
+const SETTINGS_END: &str = " B() E P(,COMMIT) B() E";
+
 impl World {
     pub(super) fn act(&mut self, worker: usize, action: Action, event: &[u8], made: &[u8]) {
         match action {
@@ -211,6 +215,8 @@ impl World {
             stream.drain(..size);
         }
         let line = line.replace(WELCOME, " welcome");
+        let line = line.replace(SETTINGS_BEGIN, " settings(SELECT pg_catalog.set_config");
+        let line = line.replace(SETTINGS_END, "");
         if !line.is_empty() {
             self.tell(&format!("{name} <-{line}"));
         }

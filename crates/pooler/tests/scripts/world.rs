@@ -9,6 +9,8 @@
 //!   `s1 1 2 C(SELECT 1) ZI`: it sends messages, or `[7]` bytes of them. `s1 connected to a stranger`:
 //!   another user of the system is behind the socket.
 //! - `a lost`, `s1 lost`, `s1 reset`, `s1 detached`, `a congested`, `a drained`.
+//! - `settings(SELECT ...)` is what gives a server its client's settings together with the client's
+//!   first messages; `s1 settings` answers that.
 //! - In what PostgreSQL says `#1` stands for the server's name of a statement.
 //! - `a connect`: a client connects and says nothing yet; `a login` logs it in. `a ssl request`,
 //!   `a ssl request, more` (with a byte behind), `a client hello`: it asks for TLS. `a tls`, `a tls
