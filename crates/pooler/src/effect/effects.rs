@@ -79,6 +79,12 @@ impl Effects {
         self.kinds.is_empty()
     }
 
+    /// It may leave something behind in its session, take something away, or create something, perhaps
+    /// something temporary.
+    pub fn may_touch_session(&self) -> bool {
+        self.touches_session() || self.kinds.any(Kinds::SCHEMA)
+    }
+
     /// It may leave something behind in its session, or take something away.
     pub fn touches_session(&self) -> bool {
         const PASSES: Kinds = Kinds::BEGINS

@@ -110,7 +110,9 @@ impl Upstream<'_> {
         }
         let statement = self.parsed_now(parse.definition);
         if let Some(effects) = statement.effects.as_deref() {
-            self.await_settings()?;
+            if effects.may_touch_session() {
+                self.await_settings()?;
+            }
             self.client.names_statement_with(effects);
             self.await_leave(effects)?;
             self.may_ask_numbers(effects);
@@ -250,7 +252,9 @@ impl Upstream<'_> {
         if self.client.names_keep() {
             let statement = self.lookup(names.statement);
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
-                self.await_settings()?;
+                if effects.may_touch_session() {
+                    self.await_settings()?;
+                }
                 if effects.kinds.any(Kinds::SETS_BOUND) {
                     let bind = whole(chunk, header);
                     if bind.is_none() && header.total() <= limits::FRONT {

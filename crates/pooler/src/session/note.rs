@@ -43,7 +43,9 @@ impl Upstream<'_> {
         if found.kinds.any(Kinds::SETS_BOUND) {
             return self.note_first(&found.bound(None), via);
         }
-        self.await_settings()?;
+        if found.may_touch_session() {
+            self.await_settings()?;
+        }
         if via == Via::Query {
             self.names = found.names();
         }
