@@ -53,7 +53,14 @@ impl Pooler {
             let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
             let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();
             let along = reported.filter(|_| goes);
-            Self::align(&self.shared, client, (server_id, server), forgets, along, out)
+            Self::align(
+                &self.shared,
+                client,
+                (server_id, server),
+                forgets,
+                along,
+                out,
+            )
         };
         let evict = ready && server.set.outgrows(max);
         match ready {

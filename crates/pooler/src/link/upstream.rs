@@ -179,7 +179,10 @@ impl Upstream<'_> {
             }
         }
         // If PostgreSQL refuses the client's settings, it skips what follows, but only up to a Sync.
-        if self.server.as_ref().is_some_and(|(_, s)| s.link.ledger.sets())
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|(_, s)| s.link.ledger.sets())
             && self.linked().link.owes_ready()
         {
             return Err(self.stall());

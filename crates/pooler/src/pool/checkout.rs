@@ -82,12 +82,7 @@ impl Pooler {
 
     /// An idle server fit for use by a client: one that has its settings, as a rule, if there is one. One
     /// that was idle for long is tested first, which is begun here; whoever waits then gets it.
-    fn take_idle(
-        &mut self,
-        pool_id: PoolId,
-        client: ClientId,
-        out: &mut Out,
-    ) -> Option<ServerId> {
+    fn take_idle(&mut self, pool_id: PoolId, client: ClientId, out: &mut Out) -> Option<ServerId> {
         let id = match self.config.globals.server_round_robin {
             true => self.pools.at_mut(pool_id).idle.take_oldest()?,
             false => {
@@ -233,7 +228,10 @@ impl Pooler {
 
 /// A server has the settings of a client. (Equal sets are one value.)
 fn has_settings(client: &client::Client, server: &server::Server) -> bool {
-    let own = client.session.as_ref().and_then(|session| session.settings.as_ref());
+    let own = client
+        .session
+        .as_ref()
+        .and_then(|session| session.settings.as_ref());
     let session = match (own, &server.session) {
         (None, None) => true,
         (Some(own), Some(there)) => Arc::ptr_eq(own, there),
