@@ -6,6 +6,8 @@
 //! Broker answers, and has to say to others, is mail, posted before the lock is left: each worker gets
 //! it in the Broker's order.
 
+mod counts;
+mod kept;
 mod pins;
 mod places;
 mod shares;
@@ -20,21 +22,25 @@ use crate::console::is_console;
 use crate::event::WorkerId;
 use crate::ids::Time;
 use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
+use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::terms::{Bounds, HeldBy};
+use counts::Counts;
+use kept::Kept;
 use pins::Pins;
 
 /// All permits of all workers: the bounds on servers and clients, and who waits for one.
 #[derive(Debug)]
 pub struct Broker {
     pools: HashMap<Arc<PoolKey>, Pool, Seeded>,
-    database_servers: HashMap<Arc<str>, u32, Seeded>,
-    user_servers: HashMap<Arc<str>, u32, Seeded>,
+    /// Servers under each bound that pools share.
+    servers: Counts,
+    /// Clients that count for `max_client_conn`.
     clients: u32,
-    database_clients: HashMap<Arc<str>, u32, Seeded>,
-    user_clients: HashMap<Arc<str>, u32, Seeded>,
+    /// All clients, under each bound that pools share.
+    logins: Counts,
     evict_turn: u32,
-    /// Places that are kept for pools which two bounds held back: few.
+    /// Places that are kept for pools which several bounds held back: few.
     kept: Vec<Kept>,
     /// When the mail at hand came.
     now: Time,
@@ -60,9 +66,8 @@ struct Pool {
     evicted_from: Option<Evict>,
     /// Workers that had nothing to close, and close what they can next.
     minded_by: Vec<WorkerId>,
-    /// Until when no place is kept for it, under the database's bound and the user's: one was, in
-    /// vain.
-    forgoes: [Time; 2],
+    /// Until when no place is kept for it under each bound: one was, in vain.
+    forgoes: Each<Time>,
     bounds: Bounds,
     /// It has more servers than its bounds allow, and workers were told how many to keep.
     shrinking: bool,
@@ -91,11 +96,9 @@ impl Broker {
     pub fn new(seeded: Seeded) -> Self {
         Broker {
             pools: HashMap::with_hasher(seeded),
-            database_servers: HashMap::with_hasher(seeded),
-            user_servers: HashMap::with_hasher(seeded),
+            servers: Counts::new(seeded),
             clients: 0,
-            database_clients: HashMap::with_hasher(seeded),
-            user_clients: HashMap::with_hasher(seeded),
+            logins: Counts::new(seeded),
             evict_turn: 0,
             kept: Vec::new(),
             now: Time(0),
@@ -211,8 +214,7 @@ impl Broker {
             }
             ToBroker::Left { login } => {
                 self.clients -= u32::from(!is_console(&login.database));
-                less(&mut self.database_clients, &login.database);
-                less(&mut self.user_clients, &login.user);
+                self.logins.take(&login);
             }
             Arrivals { workers } => self.arriving += workers,
             ServerEntered { worker, pool } => self.count_server(&pool, worker),
@@ -293,32 +295,20 @@ impl Broker {
 
     /// Verifies that what is counted by bound is what the pools have.
     pub fn check(&self) {
-        let mut databases: BTreeMap<&str, u32> = BTreeMap::new();
-        let mut users: BTreeMap<&str, u32> = BTreeMap::new();
-        for (key, pool) in &self.pools {
+        for pool in self.pools.values() {
             let held: i64 = pool.held.iter().map(|held| i64::from(*held)).sum();
             assert_eq!(held, i64::from(pool.total), "permits of a pool");
-            *databases.entry(&key.database).or_default() += pool.total;
-            *users.entry(&key.user).or_default() += pool.total;
         }
-        for (counted, had) in [
-            (&self.database_servers, &databases),
-            (&self.user_servers, &users),
-        ] {
-            let all: u32 = counted.values().sum();
-            assert_eq!(all, had.values().sum::<u32>(), "permits under all bounds");
-            for (name, count) in counted {
-                assert_eq!(had.get(&**name), Some(count), "permits under a bound");
+        for bound in SharedBound::ALL {
+            let mut had: BTreeMap<&str, u32> = BTreeMap::new();
+            for (key, pool) in &self.pools {
+                *had.entry(bound.name(key)).or_default() += pool.total;
             }
+            self.servers.check(bound, &had);
         }
-        let (of_users, of_databases) = (&self.user_clients, &self.database_clients);
-        let of_users: u32 = of_users.values().sum();
-        assert_eq!(
-            of_users,
-            of_databases.values().sum::<u32>(),
-            "clients by bound"
-        );
-        assert!(self.clients <= of_users, "clients");
+        let [first, others @ ..] = self.logins.sums();
+        assert!(others.iter().all(|sum| *sum == first), "clients by bound");
+        assert!(self.clients <= first, "clients");
     }
 
     /// How many workers wait for servers of some pool.
@@ -365,7 +355,7 @@ impl Broker {
                     self.tell_holders(key, worker, hunger, false, post);
                     self.even_out(key, worker, post);
                 }
-                for from in self.places(key, worker, &refusal, hunger.replication) {
+                for from in self.places(key, worker, refusal, hunger.replication) {
                     if self.evict(key, from, age, post) {
                         break;
                     }
@@ -403,22 +393,18 @@ impl Broker {
         &mut self,
         key: &Arc<PoolKey>,
         worker: WorkerId,
-        refusal: &HeldBy,
+        refusal: HeldBy,
         replication: bool,
     ) -> Vec<Evict> {
         let now = self.now;
         let pool = self.pool(key, worker);
-        let mut places = Vec::from(match refusal {
-            HeldBy::Pool => &[][..],
-            HeldBy::Database => &[Evict::Database],
-            HeldBy::User => &[Evict::User],
-            HeldBy::DatabaseAndUser => &[Evict::Database, Evict::User],
-        });
-        if matches!(refusal, HeldBy::DatabaseAndUser) {
+        let mut bounds = refusal.bounds();
+        if bounds.len() > 1 {
             // A place that is not kept would be of no use.
-            places.retain(|from| now >= pool.forgoes[side(*from)]);
+            bounds.retain(|bound| now >= pool.forgoes[bound.place()]);
         }
-        // Servers of its own pool make room, too, and under both bounds at once.
+        let mut places: Vec<Evict> = bounds.into_iter().map(Evict::Under).collect();
+        // Servers of its own pool make room, too, and under all bounds at once.
         if replication {
             places.insert(0, Evict::Same);
         }
@@ -442,8 +428,8 @@ impl Broker {
     }
 
     /// A permit came back: it goes to whoever waits longest, of this pool or one that shares its
-    /// bounds; or its place in the database to one and that of the user to another. For who still
-    /// lacks another bound, the place is kept.
+    /// bounds; or its place under each bound to another. For who still lacks another bound, the place
+    /// is kept.
     fn feed_oldest(&mut self, key: &Arc<PoolKey>, post: Post<'_>) {
         let mut hungry: Vec<(Time, Arc<PoolKey>, WorkerId)> = Vec::new();
         for (other, pool) in self.sharing(key) {
@@ -456,28 +442,20 @@ impl Broker {
             }
         }
         hungry.sort();
-        let mut left = [true, true];
+        let mut left = Vec::from(SharedBound::ALL);
         for (at, (since, other, worker)) in hungry.iter().enumerate() {
-            let shares = [other.database == key.database, other.user == key.user];
-            let lacks = match self.refusal(other, self.age(*since)) {
-                None => {
-                    if left[0] && shares[0] || left[1] && shares[1] {
-                        self.permit(other, *worker, false, post);
-                        left = [left[0] && !shares[0], left[1] && !shares[1]];
-                    }
-                    continue;
+            let shares = |bound: &SharedBound| bound.is_shared(key, other);
+            match self.refusal(other, self.age(*since)) {
+                None if left.iter().any(shares) => {
+                    self.permit(other, *worker, false, post);
+                    left.retain(|bound| !shares(bound));
                 }
-                Some(refusal) => refusal,
-            };
-            let has = match lacks {
-                HeldBy::Database => Evict::User,
-                HeldBy::User => Evict::Database,
-                HeldBy::Pool | HeldBy::DatabaseAndUser => continue,
-            };
-            let keeps = self.may_keep(other, has) && !self.is_contested(&hungry[at..], has);
-            if keeps {
-                self.keep_place(other, has, *since, post);
-                self.feed(other, *worker, post);
+                Some(HeldBy::Shared(lacks)) => {
+                    if self.keep_places(&hungry[at..], lacks, post) {
+                        self.feed(other, *worker, post);
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -489,10 +467,8 @@ impl Broker {
 
     /// A pool, and those with which it may share a bound.
     fn sharing(&mut self, key: &PoolKey) -> impl Iterator<Item = (&Arc<PoolKey>, &mut Pool)> {
-        let shares =
-            move |other: &PoolKey| other.database == key.database || other.user == key.user;
         let pools = self.pools.iter_mut();
-        pools.filter(move |(other, _)| shares(other))
+        pools.filter(move |(other, _)| SharedBound::ALL.iter().any(|b| b.is_shared(key, other)))
     }
 
     fn refusal(&self, key: &PoolKey, age: u64) -> Option<HeldBy> {
@@ -510,31 +486,25 @@ impl Broker {
         if key.listens && !self.may_listen(key, bounds) {
             return Some(HeldBy::Pool);
         }
-        let in_database = self.taken(key, Evict::Database);
-        let of_user = self.taken(key, Evict::User);
-        match (
-            reached(bounds.database, in_database),
-            reached(bounds.user, of_user),
-        ) {
-            (true, true) => Some(HeldBy::DatabaseAndUser),
-            (true, false) => Some(HeldBy::Database),
-            (false, true) => Some(HeldBy::User),
-            (false, false) => None,
-        }
+        let lacks = SharedBound::ALL
+            .map(|bound| reached(bounds.shared[bound.place()], self.taken(key, bound)));
+        lacks.contains(&true).then_some(HeldBy::Shared(lacks))
     }
 
     /// Connections that listen take no more than half of a bound: the rest is for those who want to
     /// work.
     fn may_listen(&self, key: &PoolKey, bounds: Bounds) -> bool {
         let own = self.pools.get(key).map_or(0, |pool| pool.total);
-        let room = |limit: u32, of| limit == 0 || 2 * (self.listening(key, of) + own + 1) <= limit;
-        room(bounds.database, Evict::Database) && room(bounds.user, Evict::User)
+        SharedBound::ALL.into_iter().all(|bound| {
+            let limit = bounds.shared[bound.place()];
+            limit == 0 || 2 * (self.listening(key, bound) + own + 1) <= limit
+        })
     }
 
     /// How many connections listen under a bound of a pool.
-    fn listening(&self, key: &PoolKey, of: Evict) -> u32 {
+    fn listening(&self, key: &PoolKey, bound: SharedBound) -> u32 {
         let pools = self.pools.iter();
-        let listen = pools.filter(|(other, _)| other.listens && of.concerns(key, other));
+        let listen = pools.filter(|(other, _)| other.listens && bound.concerns(key, other));
         listen.map(|(_, pool)| pool.total).sum()
     }
 
@@ -544,21 +514,12 @@ impl Broker {
             .pools
             .get(key)
             .map_or_else(Bounds::default, |pool| pool.bounds);
-        let sides = match refusal {
-            HeldBy::Pool => &[][..],
-            HeldBy::Database => &[(Evict::Database, bounds.database)],
-            HeldBy::User => &[(Evict::User, bounds.user)],
-            HeldBy::DatabaseAndUser => &[
-                (Evict::Database, bounds.database),
-                (Evict::User, bounds.user),
-            ],
-        };
-        for (of, limit) in sides {
-            if self.listening(key, *of) < *limit {
+        for bound in refusal.bounds() {
+            if self.listening(key, bound) < bounds.shared[bound.place()] {
                 continue;
             }
             let mut pools = self.pools.iter();
-            let listens = |other: &PoolKey| other.listens && of.concerns(key, other);
+            let listens = |other: &PoolKey| other.listens && bound.concerns(key, other);
             let found = pools.find(|(other, pool)| listens(other) && pool.total > 0);
             let Some((pool, held)) = found else { continue };
             if let Some(worker) = held.held.iter().position(|held| *held > 0) {
@@ -599,8 +560,9 @@ impl Broker {
         }
         pool.forgoes = Default::default();
         self.content(key, post);
-        if let Some(at) = self.kept.iter().position(|kept| kept.pool == *key) {
-            self.kept.swap_remove(at);
+        let before = self.kept.len();
+        self.kept.retain(|kept| kept.pool != *key);
+        if self.kept.len() < before {
             self.feed_oldest(key, post);
         }
     }
@@ -661,17 +623,14 @@ impl Broker {
         let pool = self.pool(key, worker);
         pool.total += 1;
         pool.held[usize::from(worker.0)] += 1;
-        let in_database = self.database_servers.entry(key.database.clone());
-        *in_database.or_default() += 1;
-        *self.user_servers.entry(key.user.clone()).or_default() += 1;
+        self.servers.add(key);
     }
 
     fn give_back(&mut self, key: &Arc<PoolKey>, worker: WorkerId) {
         let pool = self.pool(key, worker);
         pool.total -= 1;
         pool.held[usize::from(worker.0)] -= 1;
-        less(&mut self.database_servers, &key.database);
-        less(&mut self.user_servers, &key.user);
+        self.servers.take(key);
     }
 
     /// Forgets a pool that nobody has anything of or waits for: there may be ever new ones.
@@ -759,19 +718,23 @@ impl Broker {
 
     fn admit(&mut self, login: &PoolKey, bounds: ClientBounds) -> Result<(), &'static str> {
         let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
-        let count =
-            |map: &HashMap<Arc<str>, u32, Seeded>, name: &str| map.get(name).copied().unwrap_or(0);
         if reached(bounds.total, self.clients) {
             return Err("no more connections allowed (max_client_conn)");
         }
-        if reached(
-            bounds.database,
-            count(&self.database_clients, &login.database),
-        ) {
-            return Err("client connections exceeded (max_db_client_connections)");
-        }
-        if reached(bounds.user, count(&self.user_clients, &login.user)) {
-            return Err("client connections exceeded (max_user_client_connections)");
+        for bound in SharedBound::ALL {
+            if reached(
+                bounds.shared[bound.place()],
+                self.logins.under(bound, login),
+            ) {
+                return Err(match bound {
+                    SharedBound::Database => {
+                        "client connections exceeded (max_db_client_connections)"
+                    }
+                    SharedBound::User => {
+                        "client connections exceeded (max_user_client_connections)"
+                    }
+                });
+            }
         }
         self.count_client(login);
         Ok(())
@@ -781,37 +744,10 @@ impl Broker {
     fn count_client(&mut self, login: &PoolKey) {
         // max_client_conn does not count who looks at the console.
         self.clients += u32::from(!is_console(&login.database));
-        let in_database = self.database_clients.entry(login.database.clone());
-        *in_database.or_default() += 1;
-        *self.user_clients.entry(login.user.clone()).or_default() += 1;
-    }
-}
-
-fn less(counts: &mut HashMap<Arc<str>, u32, Seeded>, name: &Arc<str>) {
-    if let Some(count) = counts.get_mut(name) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(name);
-        }
+        self.logins.add(login);
     }
 }
 
 #[cfg(test)]
 #[path = "broker_tests.rs"]
 mod tests;
-
-/// A place under one bound.
-#[derive(Debug)]
-pub(super) struct Kept {
-    /// For which pool.
-    pub(super) pool: Arc<PoolKey>,
-    /// The bound: the database's or the user's.
-    of: Evict,
-    since: Time,
-    until: Time,
-}
-
-/// Of the two bounds that pools share, which.
-pub(super) fn side(of: Evict) -> usize {
-    usize::from(of == Evict::User)
-}

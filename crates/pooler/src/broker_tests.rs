@@ -56,7 +56,11 @@ fn tell_at(broker: &mut Broker, millis: u64, mail: ToBroker) -> Vec<String> {
             FromBroker::Give { to, .. } => format!("{}: give to {}", worker.0, to.0),
             FromBroker::Alone { pool } => format!("{}: alone {}", worker.0, pool.database),
             FromBroker::Evict { pool, from, .. } => {
-                format!("{}: evict {from:?} for {}", worker.0, pool.user)
+                let from = match from {
+                    Evict::Under(bound) => format!("{bound:?}"),
+                    Evict::Same => "Same".into(),
+                };
+                format!("{}: evict {from} for {}", worker.0, pool.user)
             }
             FromBroker::Content { pool } => format!("{}: content {}", worker.0, pool.user),
             FromBroker::Silence { pool } => format!("{}: silence {}", worker.0, pool.user),
@@ -230,7 +234,7 @@ fn bounds_over_pools_evict() {
     let (a, b) = (key("d", "a"), key("d", "b"));
     let bounds = Bounds {
         size: 9,
-        database: 1,
+        shared: [1, 0],
         ..Bounds::default()
     };
     assert_eq!(
@@ -282,8 +286,7 @@ impl Both {
         size: 9,
         reserve: 0,
         reserve_after: 0,
-        database: 1,
-        user: 1,
+        shared: [1, 1],
         pins: 0,
     };
 
@@ -485,8 +488,7 @@ fn crowd(seed: u64) {
     };
     let bounds = Bounds {
         size: 3,
-        database: 1 + chance(3) as u32,
-        user: 1 + chance(3) as u32,
+        shared: [1 + chance(3) as u32, 1 + chance(3) as u32],
         ..Bounds::default()
     };
     let long = [5, 100, 2_000][chance(3) as usize];
@@ -566,17 +568,12 @@ fn crowd(seed: u64) {
                 },
             );
         }
-        for (at, bound) in [
-            (0, bounds.database),
-            (1, bounds.database),
-            (2, bounds.database),
-        ] {
+        let [of_database, of_user] = bounds.shared;
+        for at in 0..3 {
             let used: usize = busy[3 * at..3 * at + 3].iter().map(Vec::len).sum();
-            assert!(used <= bound as usize);
-        }
-        for (at, bound) in [(0, bounds.user), (1, bounds.user), (2, bounds.user)] {
+            assert!(used <= of_database as usize);
             let used: usize = busy.iter().skip(at).step_by(3).map(Vec::len).sum();
-            assert!(used <= bound as usize);
+            assert!(used <= of_user as usize);
         }
     }
     assert!(broker.kept.iter().all(|kept| {
@@ -590,8 +587,7 @@ fn clients_up_to_each_bound() {
     let mut broker = Broker::new(seeded(1));
     let bounds = ClientBounds {
         total: 3,
-        database: 2,
-        user: 1,
+        shared: [2, 1],
     };
     let mut admit = |database: &str, user: &str| {
         let client = crate::event::ClientId {
@@ -646,12 +642,13 @@ fn a_hungry_worker_learns_once_which_bound_it_waits_for() {
     // A reload: the database holds it back now.
     let bounds = Bounds {
         size: 2,
-        database: 1,
+        shared: [1, 0],
         ..Bounds::default()
     };
-    assert_eq!(tell(1, bounds), [(1, HeldBy::Database)]);
-    let bounds = Bounds { user: 1, ..bounds };
-    assert_eq!(tell(1, bounds), [(1, HeldBy::DatabaseAndUser)]);
+    assert_eq!(tell(1, bounds), [(1, HeldBy::DATABASE)]);
+    let shared = [1, 1];
+    let bounds = Bounds { shared, ..bounds };
+    assert_eq!(tell(1, bounds), [(1, HeldBy::DATABASE_AND_USER)]);
 }
 
 #[test]
@@ -666,7 +663,7 @@ fn connections_that_listen_take_half_of_a_bound_at_most() {
     };
     let bounds = |database| Bounds {
         size: 1,
-        database,
+        shared: [database, 0],
         ..Bounds::default()
     };
     let (one, two) = (listens("u"), listens("v"));

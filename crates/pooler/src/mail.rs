@@ -8,6 +8,7 @@ use crate::event::{Address, ClientId, Ends, LooseSocket, Order};
 use crate::ids::{Time, WorkerId};
 use crate::listen::{FromListener, ToListener};
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
+use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::{PoolKey, Welcome};
 use crate::pool::terms::{Bounds, HeldBy};
 use crate::server::ServerParcel;
@@ -131,10 +132,8 @@ pub struct ClientParcel {
 pub struct ClientBounds {
     /// `max_client_conn`.
     pub total: u32,
-    /// `max_db_client_connections`.
-    pub database: u32,
-    /// `max_user_client_connections`.
-    pub user: u32,
+    /// `max_db_client_connections`, `max_user_client_connections`.
+    pub shared: Each<u32>,
 }
 
 /// What the Broker is told.
@@ -282,10 +281,8 @@ pub enum PinWish {
 /// Where room for a server can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evict {
-    /// In other pools of the database.
-    Database,
-    /// In other pools of the user.
-    User,
+    /// In other pools under a bound.
+    Under(SharedBound),
     /// In the pool itself: who waits can't use its idle servers.
     Same,
 }
@@ -294,8 +291,7 @@ impl Evict {
     /// A server of the other pool makes room for one of this.
     pub fn concerns(self, pool: &PoolKey, other: &PoolKey) -> bool {
         match self {
-            Evict::Database => other.database == pool.database && other != pool,
-            Evict::User => other.user == pool.user && other != pool,
+            Evict::Under(bound) => bound.concerns(pool, other),
             Evict::Same => other == pool,
         }
     }

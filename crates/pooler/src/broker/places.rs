@@ -1,19 +1,23 @@
-//! A pool that two bounds hold back at once needs a server of others to go for each. The place that
-//! the first one leaves is kept for it until the second has gone, too.
+//! A pool that several bounds hold back at once needs a server of others to go for each. The place
+//! that the first one leaves is kept for the pool until the others have gone, too. Otherwise the pools
+//! that wait under that bound alone would take each place at once, and the pool would wait for ever
+//! (`max_db_connections` and `max_user_connections` are both reached, and all servers are busy).
 //!
-//! It can't wait for ever: what was kept for long in vain is given up, and not kept again for three
+//! No place is kept for ever: what was kept for long in vain is given up, and not kept again for three
 //! times as long. Each place is kept for half as long as its pool has waited, so if servers are
 //! given back at all under the bound that lacks, one is while a place is kept.
 //!
 //! Nor do pools with half of what they need wait for each other: places go to who has waited
-//! longest; and where the oldest of a pool's clients has left, and it goes on waiting with a place
+//! longest. Where the oldest of a pool's clients has left, and the pool goes on waiting with a place
 //! of its own for a younger one's, one of the two is given up at last.
 
 use std::sync::Arc;
 
-use crate::broker::{Broker, Kept, side};
+use crate::broker::Broker;
+use crate::broker::kept::Kept;
 use crate::event::{Time, WorkerId};
-use crate::mail::{Evict, Post};
+use crate::mail::Post;
+use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::starved::STARVED_NS;
 
@@ -22,37 +26,48 @@ const KEPT_NS: u64 = 500_000_000;
 
 impl Broker {
     /// What is taken of a bound that a pool shares: servers, and places kept for other pools.
-    pub(super) fn taken(&self, key: &PoolKey, of: Evict) -> u32 {
-        let servers = match of {
-            Evict::User => self.user_servers.get(&*key.user),
-            _ => self.database_servers.get(&*key.database),
-        };
-        let for_others = |kept: &&Kept| kept.of == of && of.concerns(key, &kept.pool);
+    pub(super) fn taken(&self, key: &PoolKey, bound: SharedBound) -> u32 {
+        let for_others = |kept: &&Kept| kept.bound == bound && bound.concerns(key, &kept.pool);
         let kept = self.kept.iter().filter(for_others).count() as u32;
-        servers.copied().unwrap_or(0) + kept
+        self.servers.under(bound, key) + kept
+    }
+
+    /// Keeps the places that the first of those who wait, oldest first, needs besides the ones that it
+    /// lacks. True if there is one.
+    pub(super) fn keep_places(
+        &mut self,
+        hungry: &[(Time, Arc<PoolKey>, WorkerId)],
+        lacks: Each<bool>,
+        post: Post<'_>,
+    ) -> bool {
+        let Some((since, key, _)) = hungry.first() else {
+            return false;
+        };
+        let before = self.kept.len();
+        for bound in SharedBound::ALL {
+            let has = !lacks[bound.place()];
+            if has && self.may_keep(key, bound) && !self.is_contested(hungry, bound) {
+                self.keep_place(key, bound, *since, post);
+            }
+        }
+        self.kept.len() > before
     }
 
     /// Whether the place under a bound may be kept for a pool, and would be gone if it were not.
-    pub(super) fn may_keep(&self, key: &Arc<PoolKey>, of: Evict) -> bool {
+    fn may_keep(&self, key: &Arc<PoolKey>, bound: SharedBound) -> bool {
         let Some(pool) = self.pools.get(key) else {
             return false;
         };
-        let limit = match of {
-            Evict::User => pool.bounds.user,
-            _ => pool.bounds.database,
-        };
-        let last = limit > 0 && self.taken(key, of) + 1 >= limit;
-        let has_one = self.kept.iter().any(|kept| kept.pool == *key);
-        last && !has_one && self.now >= pool.forgoes[side(of)]
+        let limit = pool.bounds.shared[bound.place()];
+        let last = limit > 0 && self.taken(key, bound) + 1 >= limit;
+        let is_its = |kept: &Kept| kept.bound == bound && kept.pool == *key;
+        let has_one = self.kept.iter().any(is_its);
+        last && !has_one && self.now >= pool.forgoes[bound.place()]
     }
 
     /// The first of those who wait, oldest first, has not waited clearly longer than another who
     /// could use a place under the bound now, or than one who comes now.
-    pub(super) fn is_contested(
-        &self,
-        hungry: &[(Time, Arc<PoolKey>, WorkerId)],
-        of: Evict,
-    ) -> bool {
+    fn is_contested(&self, hungry: &[(Time, Arc<PoolKey>, WorkerId)], bound: SharedBound) -> bool {
         let Some(((since, key, _), others)) = hungry.split_first() else {
             return false;
         };
@@ -61,23 +76,17 @@ impl Broker {
                 .iter()
                 .take_while(|(other, _, _)| other.0 <= since.0 + STARVED_NS)
                 .any(|(other, rival, _)| {
-                    of.concerns(key, rival) && self.refusal(rival, self.age(*other)).is_none()
+                    bound.concerns(key, rival) && self.refusal(rival, self.age(*other)).is_none()
                 })
     }
 
     /// Keeps a place for a pool whose oldest client has waited since then. Nobody need close
     /// another server under that bound for it.
-    pub(super) fn keep_place(
-        &mut self,
-        key: &Arc<PoolKey>,
-        of: Evict,
-        since: Time,
-        post: Post<'_>,
-    ) {
+    fn keep_place(&mut self, key: &Arc<PoolKey>, bound: SharedBound, since: Time, post: Post<'_>) {
         let long = (self.age(since) / 2).max(KEPT_NS);
         self.kept.push(Kept {
             pool: key.clone(),
-            of,
+            bound,
             since: self.now,
             until: Time(self.now.0 + long),
         });
@@ -91,7 +100,7 @@ impl Broker {
             let kept = self.kept.swap_remove(at);
             if let Some(pool) = self.pools.get_mut(&kept.pool) {
                 let long = kept.until.0 - kept.since.0;
-                pool.forgoes[side(kept.of)] = Time(now.0 + 3 * long);
+                pool.forgoes[kept.bound.place()] = Time(now.0 + 3 * long);
             }
             self.feed_oldest(&kept.pool, post);
         }

@@ -18,6 +18,7 @@ use crate::link::End;
 use crate::mail::{ClientBounds, ClientParcel, Mail, ToBroker};
 use crate::note::Level;
 use crate::params::{Meaning, Params};
+use crate::pool::bound::SharedBound;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
@@ -576,14 +577,19 @@ impl Pooler {
             0 if !exempt => globals.max_client_conn,
             bound => bound,
         };
+        let of_database = match config.database(database) {
+            Some(database) => config.max_db_client_connections(&database),
+            None if console => of_console,
+            None => 0,
+        };
         ClientBounds {
             total: if exempt { 0 } else { globals.max_client_conn },
-            database: match config.database(database) {
-                Some(database) => config.max_db_client_connections(&database),
-                None if console => of_console,
-                None => 0,
-            },
-            user: config.max_user_client_connections(config.user(user).map(|u| &**u)),
+            shared: SharedBound::ALL.map(|bound| match bound {
+                SharedBound::Database => of_database,
+                SharedBound::User => {
+                    config.max_user_client_connections(config.user(user).map(|u| &**u))
+                }
+            }),
         }
     }
 

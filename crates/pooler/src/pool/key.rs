@@ -1,4 +1,10 @@
 //! What names a pool, and what PostgreSQL told at the last login.
+//!
+//! A pool serves all hosts that the entry of its database lists: each login goes to one of them
+//! (`load_balance_hosts`), and any server of the pool will do for any client. So the host is no part
+//! of the key. Where one transaction must go to one host of an entry and the next to another (reads to
+//! a standby), the host becomes a field of [`PoolKey`], and `route.rs`, which is asked at each
+//! checkout, chooses it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! A pool: the servers of one database and user, and the clients that wait for one.
 
+pub mod bound;
 pub mod checkout;
 mod count;
 pub mod eviction;

@@ -41,15 +41,14 @@ impl Reason {
 
     /// One of each, for a page that explains them.
     pub fn all() -> [Reason; 11] {
-        use HeldBy::{Database, DatabaseAndUser, Pool, User};
         [
             Reason::Paused,
             Reason::Suspended,
             Reason::LoginFailed("(PostgreSQL's words)".into()),
-            Reason::HeldBy(Pool),
-            Reason::HeldBy(Database),
-            Reason::HeldBy(User),
-            Reason::HeldBy(DatabaseAndUser),
+            Reason::HeldBy(HeldBy::Pool),
+            Reason::HeldBy(HeldBy::DATABASE),
+            Reason::HeldBy(HeldBy::USER),
+            Reason::HeldBy(HeldBy::DATABASE_AND_USER),
             Reason::ServerLogin,
             Reason::ServerTest,
             Reason::Asked,
@@ -64,9 +63,9 @@ impl Reason {
             Reason::Suspended => "suspended",
             Reason::LoginFailed(_) => "login_failed",
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
-            Reason::HeldBy(HeldBy::Database) => "database_full",
-            Reason::HeldBy(HeldBy::User) => "user_full",
-            Reason::HeldBy(HeldBy::DatabaseAndUser) => "database_and_user_full",
+            Reason::HeldBy(HeldBy::DATABASE) => "database_full",
+            Reason::HeldBy(HeldBy::USER) => "user_full",
+            Reason::HeldBy(HeldBy::Shared(_)) => "database_and_user_full",
             Reason::ServerLogin => "server_login",
             Reason::ServerTest => "server_test",
             Reason::Asked => "asked",
@@ -81,13 +80,13 @@ impl Reason {
             Reason::Suspended => "the pooler is suspended".into(),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),
-            Reason::HeldBy(HeldBy::Database) => {
+            Reason::HeldBy(HeldBy::DATABASE) => {
                 "the database has all its servers (max_db_connections)".into()
             }
-            Reason::HeldBy(HeldBy::User) => {
+            Reason::HeldBy(HeldBy::USER) => {
                 "the user has all its servers (max_user_connections)".into()
             }
-            Reason::HeldBy(HeldBy::DatabaseAndUser) => {
+            Reason::HeldBy(HeldBy::Shared(_)) => {
                 "the database and the user have all their servers \
                  (max_db_connections, max_user_connections)"
                     .into()

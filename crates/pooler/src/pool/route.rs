@@ -1,6 +1,6 @@
 //! Which pool serves a client: the one of its login, or that of the user whom its database forces
 //! since a reload. Clients stay through that: each goes to the other pool when it needs its next
-//! server.
+//! server. A client's login says who it is. Which servers it gets is said here.
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, Database, PoolMode, SessionState, User, nanos};
+use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::queries::watched::Wanted;
 use crate::session::Tracking;
@@ -90,8 +91,10 @@ impl Terms {
                     false => config.reserve_pool_size(&database, of),
                 },
                 reserve_after: nanos(globals.reserve_pool_timeout),
-                database: config.max_db_connections(&database),
-                user: config.max_user_connections(of),
+                shared: SharedBound::ALL.map(|bound| match bound {
+                    SharedBound::Database => config.max_db_connections(&database),
+                    SharedBound::User => config.max_user_connections(of),
+                }),
                 pins: config.pin_limit(&database, of),
             },
             min_size: match key.lookups || key.listens {
@@ -141,10 +144,9 @@ pub struct Bounds {
     pub reserve: u32,
     /// `reserve_pool_timeout`, in nanoseconds.
     pub reserve_after: u64,
-    /// `max_db_connections`; 0 for no limit.
-    pub database: u32,
-    /// `max_user_connections`; 0 for no limit.
-    pub user: u32,
+    /// Those that it shares with other pools: `max_db_connections`, `max_user_connections`; 0 for no
+    /// limit.
+    pub shared: Each<u32>,
     /// `pin_limit`; 0 for no limit.
     pub pins: u32,
 }
@@ -154,10 +156,24 @@ pub struct Bounds {
 pub enum HeldBy {
     /// `pool_size`, with the reserve as far as that may be used yet.
     Pool,
+    /// Bounds that pools share: those which are reached.
+    Shared(Each<bool>),
+}
+
+impl HeldBy {
     /// `max_db_connections`.
-    Database,
+    pub const DATABASE: HeldBy = HeldBy::Shared([true, false]);
     /// `max_user_connections`.
-    User,
-    /// `max_db_connections` and `max_user_connections`.
-    DatabaseAndUser,
+    pub const USER: HeldBy = HeldBy::Shared([false, true]);
+    /// Both.
+    pub const DATABASE_AND_USER: HeldBy = HeldBy::Shared([true, true]);
+
+    /// The bounds that pools share which are reached.
+    pub fn bounds(self) -> Vec<SharedBound> {
+        let all = SharedBound::ALL.into_iter();
+        match self {
+            HeldBy::Pool => Vec::new(),
+            HeldBy::Shared(reached) => all.filter(|bound| reached[bound.place()]).collect(),
+        }
+    }
 }

@@ -1,0 +1,69 @@
+//! How many connections there are under each bound that pools share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::Seeded;
+use crate::pool::bound::{Each, SharedBound};
+use crate::pool::key::PoolKey;
+
+/// Connections by the names that the bounds are of: each connection counts once under each bound.
+#[derive(Debug)]
+pub(super) struct Counts {
+    by_name: Each<HashMap<Arc<str>, u32, Seeded>>,
+}
+
+impl Counts {
+    pub(super) fn new(seeded: Seeded) -> Counts {
+        Counts {
+            by_name: SharedBound::ALL.map(|_| HashMap::with_hasher(seeded)),
+        }
+    }
+
+    /// How many there are under a pool's bound.
+    pub(super) fn under(&self, bound: SharedBound, key: &PoolKey) -> u32 {
+        let counts = &self.by_name[bound.place()];
+        counts.get(bound.name(key)).copied().unwrap_or(0)
+    }
+
+    /// One more.
+    pub(super) fn add(&mut self, key: &PoolKey) {
+        for bound in SharedBound::ALL {
+            let counts = &mut self.by_name[bound.place()];
+            *counts.entry(bound.name(key).clone()).or_default() += 1;
+        }
+    }
+
+    /// One less.
+    pub(super) fn take(&mut self, key: &PoolKey) {
+        for bound in SharedBound::ALL {
+            let (counts, name) = (&mut self.by_name[bound.place()], bound.name(key));
+            if let Some(count) = counts.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(name);
+                }
+            }
+        }
+    }
+
+    /// How many there are of all names, by bound: as many under each.
+    pub(super) fn sums(&self) -> Each<u32> {
+        SharedBound::ALL.map(|bound| self.by_name[bound.place()].values().sum())
+    }
+
+    /// For invariants: these are so many for each name, and no others.
+    pub(super) fn check(&self, bound: SharedBound, had: &BTreeMap<&str, u32>) {
+        for (name, count) in &self.by_name[bound.place()] {
+            assert_eq!(had.get(&**name), Some(count), "connections under a bound");
+        }
+        let all = self.sums()[bound.place()];
+        assert_eq!(
+            all,
+            had.values().sum::<u32>(),
+            "connections under all bounds"
+        );
+    }
+}
