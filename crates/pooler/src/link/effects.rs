@@ -5,6 +5,14 @@
 //! The client's command runs as it is. Where it takes settings back, commands of ours behind it
 //! set those to the values of the client's login, in the same transaction, so that a rollback takes
 //! back both. Nobody sees the settings in between.
+//!
+//! Simpler ways would give other answers than PostgreSQL:
+//!
+//! - The values can't wait for the server's next use. `RESET TimeZone; SELECT now()` is one Query, or one
+//!   group of messages, and its second command must see the value of the login.
+//! - `RESET` can't be replaced by `SET`: the client would read `SET` as the command's tag.
+//! - Nor can PostgreSQL be told what RESET goes back to: that is fixed when a session begins, and here
+//!   the session is another client's, too.
 
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;
