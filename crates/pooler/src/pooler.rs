@@ -217,15 +217,15 @@ impl Pooler {
         match event {
             Event::Received(Peer::Client(id), bytes) => {
                 self.client_sent(id, bytes, out);
-                self.go_on(out);
                 if self.janitor.suspension.is_some() {
+                    self.go_on(out);
                     self.suspend_client(id, out);
                 }
             }
             Event::Received(Peer::Server(id), bytes) => {
                 self.server_sent(id, bytes, out);
-                self.go_on(out);
                 if self.janitor.suspension.is_some() {
+                    self.go_on(out);
                     self.suspend_server(id, out);
                 }
             }

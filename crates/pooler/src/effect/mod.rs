@@ -43,15 +43,17 @@ pub fn read_effects(text: &[u8]) -> Option<Effects> {
     let signs = Signs::of(text);
     let text = glance::front(text, signs);
     match glance::tells(text, signs) {
-        Some(Kinds::NOTHING) => return None,
-        Some(kinds) => {
-            return Some(Effects {
-                kinds,
-                ..Effects::default()
-            });
-        }
-        None => {}
+        Some(Kinds::NOTHING) => None,
+        Some(kinds) => Some(Effects {
+            kinds,
+            ..Effects::default()
+        }),
+        None => Some(read_by_token(text)),
     }
+}
+
+#[inline(never)] // Seldom: a glance tells enough of most texts.
+fn read_by_token(text: &[u8]) -> Effects {
     let mut found = Effects::default();
     let mut drops_at_end = true;
     for reading in readings(text) {
@@ -64,7 +66,7 @@ pub fn read_effects(text: &[u8]) -> Option<Effects> {
         found.doubts_names();
     }
     found.channels = channels::channels(text, found.kinds);
-    Some(found.told(drops_at_end))
+    found.told(drops_at_end)
 }
 
 /// The ways in which a text can be read.

@@ -109,6 +109,7 @@ impl Downstream<'_> {
         self.pass(chunk, count, fate);
     }
 
+    #[inline(always)] // Each message passes here; a call costs as much as what it does.
     fn pass(&mut self, chunk: &mut Chunk<'_>, count: usize, fate: Fate) {
         match (fate, &self.client) {
             (Fate::Relay, Some((client, _))) => chunk.pass(count, Peer::Client(*client), self.out),
@@ -326,6 +327,7 @@ impl Downstream<'_> {
         }
     }
 
+    #[inline]
     fn answered(&mut self) {
         answered(
             self.client.as_mut().map(|(_, client)| &mut **client),
@@ -334,6 +336,7 @@ impl Downstream<'_> {
         self.make();
     }
 
+    #[inline]
     fn make(&mut self) {
         match &mut self.client {
             Some((id, client)) => {

@@ -79,12 +79,19 @@ impl Upstream<'_> {
         if server.link.changes.unsettled && !server.link.ledger.group_open() {
             return Err(self.stall());
         }
-        let over = std::mem::take(&mut server.link.changes.over);
-        let partly = std::mem::take(&mut server.link.changes.partly_over);
-        let crowded = std::mem::take(&mut server.link.changes.crowded);
-        if !over && !partly && !crowded {
-            return Ok(());
+        let changes = &server.link.changes;
+        if changes.over || changes.partly_over || changes.crowded {
+            self.close_what_is_over();
         }
+        Ok(())
+    }
+
+    #[inline(never)] // Seldom: few transactions change what texts mean.
+    fn close_what_is_over(&mut self) {
+        let server = self.linked();
+        let over = std::mem::take(&mut server.link.changes.over);
+        server.link.changes.partly_over = false;
+        let crowded = std::mem::take(&mut server.link.changes.crowded);
         let all = &mut server.link.changes.parsed;
         let goes = |p: &mut Parsed| !p.lasts && (over || p.late);
         let mut parsed: Vec<Parsed> = all.extract_if(.., goes).collect();
@@ -101,7 +108,6 @@ impl Upstream<'_> {
                 self.take_away(key, &statement);
             }
         }
-        Ok(())
     }
 
     /// The statement that a text becomes when it is parsed now.

@@ -316,7 +316,8 @@ impl Upstream<'_> {
     }
 
     /// What is parsed behind this is parsed under the settings of `then`, where those are others than
-    /// `now`, until the transaction ends or they are set back.
+    /// `now`, until the transaction ends or they are set back. (Refusing the statement would be simpler.
+    /// But PostgreSQL runs it, and in a transaction a driver can't prepare it again after an error.)
     fn run_under(&mut self, then: &Params, now: &Params) {
         let tracked = self.tracked;
         for (position, value) in then.constants_missing_on(tracked, now) {
@@ -433,12 +434,14 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
         server.link.portals.retain(|p| p.number != entry.named);
     }
     if let Some(effects) = entry.effects {
-        take_effect(*effects, client, server);
+        take_effect(effects, client, server);
     }
 }
 
 /// PostgreSQL has agreed.
-fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
+#[inline(never)] // Most answers have no effect: they need not pay for this.
+fn take_effect(effects: Box<Consequences>, client: Option<&mut Client>, server: &mut Server) {
+    let effects = *effects;
     if let (Some(op), Some(client)) = (effects.name, client) {
         client.agreed(*op);
     }

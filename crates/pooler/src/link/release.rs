@@ -105,10 +105,11 @@ impl Pooler {
     #[inline]
     pub(crate) fn unlink(&mut self, client_id: ClientId, server_id: ServerId, out: &mut Out) {
         let now = self.now;
-        if self.clients.at(client_id).session.is_some() {
+        let mut client = self.clients.at_mut(client_id);
+        if client.session.is_some() {
             self.session_leaves(client_id, server_id, out);
+            client = self.clients.at_mut(client_id);
         }
-        let client = self.clients.at_mut(client_id);
         let server = self.servers.at_mut(server_id);
         crate::link::bind::part(client, server, now);
         let paused = client.valve.is_paused();

@@ -476,6 +476,7 @@ impl Upstream<'_> {
     }
 
     /// Adds an entry to the ledger.
+    #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
         let server = self.linked();
         debug_assert!(!server.link.ledger.sets() || !server.link.owes_ready());

@@ -25,15 +25,15 @@ impl Pooler {
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.asks(now);
-        let Some(pool_id) = client.pool else {
+        let Some(mut pool_id) = client.pool else {
             return false;
         };
         let replication = client.replication.any();
-        let pool_id = match self.pools.at(pool_id).forsaken() {
-            true => self.route(id, pool_id),
-            false => pool_id,
-        };
-        let pool = self.pools.at(pool_id);
+        let mut pool = self.pools.at(pool_id);
+        if pool.forsaken() {
+            pool_id = self.route(id, pool_id);
+            pool = self.pools.at(pool_id);
+        }
         if pool.waiting.is_empty()
             && pool.gives()
             && !replication
@@ -172,12 +172,9 @@ impl Pooler {
             return self.end_life(id, out);
         }
         let pool_id = server.pool;
-        if pool.servers() > pool.keep && self.has_surplus(pool_id) {
-            return self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
-        }
-        let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
         server.set_rested_since(now);
-        if pool.is_sought() && self.hand_on(id, pool_id, out) {
+        let may_go = pool.servers() > pool.keep || pool.is_sought();
+        if may_go && self.hand_on(id, pool_id, out) {
             return;
         }
         let (server, pool) = (self.servers.at_mut(id), self.pools.at_mut(pool_id));
@@ -187,9 +184,14 @@ impl Pooler {
         self.timers.arm(Peer::Server(id), at, &mut server.timer);
     }
 
-    /// A free server goes to whoever wants it most: it is closed to make room for another pool's, lent
-    /// to another worker, or handed to who waits here. False if it stays.
+    /// A free server goes to whoever wants it most: it is closed because its pool has too many, or to
+    /// make room for another pool's, lent to another worker, or handed to who waits here. False if it
+    /// stays.
     fn hand_on(&mut self, id: ServerId, pool_id: PoolId, out: &mut Out) -> bool {
+        if self.has_surplus(pool_id) {
+            self.close_server(id, crate::pool::surplus::WHY, Close::Await, out);
+            return true;
+        }
         let served = self.servers.at(id).served();
         let pool = self.pools.at(pool_id);
         let held = pool.held;

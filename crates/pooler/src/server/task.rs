@@ -154,11 +154,17 @@ impl Pooler {
         let globals = &self.config.globals;
         let resets = (session || globals.server_reset_query_always)
             && !globals.server_reset_query.is_empty();
-        let server = self.servers.at(id);
-        let fit = server.ending().is_none();
-        if !resets && !session && server.is_clean() {
-            return self.checkin(id, out);
+        match !resets && !session && self.servers.at(id).is_clean() {
+            true => self.checkin(id, out),
+            false => self.clean(id, session, resets, out),
         }
+    }
+
+    /// Takes away what a client has left on a server, and gives the server back then. `session`: its
+    /// client had it to itself. `resets`: `server_reset_query` is due.
+    #[inline(never)] // Most servers are clean.
+    fn clean(&mut self, id: ServerId, session: bool, resets: bool, out: &mut Out) {
+        let fit = self.servers.at(id).ending().is_none();
         // DISCARD ALL leaves nothing to reset.
         let discards = self.discards_all(id);
         if fit && (session || resets) {
