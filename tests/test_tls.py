@@ -146,14 +146,22 @@ def test_check_tells_what_is_in_force_instead(make_howdah, authority, site):
     code, said = howdah.check()
     assert code == 0
     if "libssl" not in machine.run(["ldd", howdah.program], as_user=False):
-        assert (f"WARNING client_tls_ciphers = {ciphers}: @SECLEVEL=1 is OpenSSL's alone; in force: "
-                "HIGH:!aNULL") in said, said
+        assert (f"WARNING client_tls_ciphers = {ciphers}: the TLS library does not know @SECLEVEL=1; "
+                "in force: HIGH:!aNULL") in said, said
+    ciphers = "ECDHE+AESGCM:NONSENSE:!MD5"
+    howdah.write(client_tls_ciphers=ciphers, client_tls_ecdhcurve="X25519:nonsense:secp256r1")
+    code, said = howdah.check()
+    assert code == 0, said
+    assert (f"WARNING client_tls_ciphers = {ciphers}: the TLS library does not know NONSENSE; in "
+            "force: ECDHE+AESGCM:!MD5") in said, said
+    assert ("WARNING client_tls_ecdhcurve = X25519:nonsense:secp256r1: the TLS library does not know "
+            "nonsense; in force: X25519:P-256") in said, said
     howdah.write(client_tls_ciphers="NONSENSE")
     code, said = howdah.check()
     assert code == 1 and "failed to set ciphers: client_tls_ciphers = NONSENSE" in said, said
 
 
-def test_old_versions_on_demand(make_howdah, authority, site):
+def test_oldest_version(make_howdah, authority, site):
     """TLS 1.2 is the least that is spoken unless told otherwise, and lists name what they mean."""
     howdah = make_howdah(**listener(site, authority, client_tls_protocols="secure",
                                     client_tls_ciphers="ECDHE-ECDSA-AES256-GCM-SHA384"))
@@ -207,6 +215,24 @@ def test_kinds_of_servers_certificates(make_howdah, own_postgres, authority, kin
             cancelled = [got for got in client.read_until() if got.tag == "E"]
             assert cancelled[0].fields()["C"] == "57014"
         howdah.stop()
+
+
+def test_certificate_without_signatures_and_no_tls_1_2(make_howdah, own_postgres, authority):
+    """Where TLS 1.2 is switched off, TLS 1.3 is all there is: each login says what is wrong with the
+    certificate, with a library that minds."""
+    own_postgres.use_tls(authority.issue(**SERVERS_KINDS["no signatures"]))
+    howdah = make_howdah(postgres=own_postgres, server_tls_sslmode="require", server_login_retry=0,
+                         server_tls_protocols="tlsv1.3", query_wait_timeout=2)
+    if "libssl" in machine.run(["ldd", howdah.program], as_user=False):
+        with howdah.connect() as client:
+            assert client.value("select 1") == "1"
+        return
+    for _ in range(2):
+        mark = howdah.log_mark()
+        with howdah.raw() as client:
+            client.send(wire.startup(user="postgres", database="postgres"))
+            assert client.read_until("E")
+        howdah.wait_for_log("not for digital signatures", since=mark)
 
 
 def test_client_signs_by_ed25519(make_howdah, programs, authority):
@@ -1167,6 +1193,7 @@ def test_ends(shared_howdah, authority, site, how):
     howdah = shared_howdah(**listener(site, authority))
     client = howdah.connect(tls=trusting(authority))
     assert client.value("select 1") == "1"
+    mark = len(howdah.log())
     if how == "close_notify":
         client.send(wire.terminate())
         assert client.socket.unwrap().fileno() >= 0
@@ -1183,7 +1210,8 @@ def test_ends(shared_howdah, authority, site, how):
         client.abort()
     howdah.wait_for_pool("postgres", "postgres", cl_active=0,
                          sv_active=0)
-    assert "unexpected eof while reading" not in howdah.log()
+    said = howdah.log()[mark:]
+    assert " WARNING " not in said and "TLS" not in said, said
 
 
 def test_we_say_goodbye(make_howdah, authority, site):

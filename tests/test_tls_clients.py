@@ -160,6 +160,14 @@ def test_refused(howdah, authority, name):
         assert b"not disturbed" in other.seen
 
 
+@pytest.mark.parametrize("version", ["-tls1", "-tls1_1"])
+def test_old_versions_on_demand(shared_howdah, authority, site, version):
+    """TLS 1.0 and 1.1 are spoken where the settings name them, and only there."""
+    howdah = shared_howdah(**listener(site, authority, client_tls_protocols="all"))
+    with OpenSsl(howdah, authority, version, "-cipher", "DEFAULT@SECLEVEL=0") as client:
+        converses(client, howdah)
+
+
 def test_no_renegotiation(howdah, authority):
     """Nobody may shake hands anew; others are not disturbed."""
     with OpenSsl(howdah, authority) as other:

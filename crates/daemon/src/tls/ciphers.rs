@@ -1,15 +1,18 @@
 //! Lists of ciphers as PgBouncer and OpenSSL read them, for whichever library is in use.
 
+use openssl::ssl::{SslContextBuilder, SslMethod};
+
 /// What becomes of a list.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct InForce {
     /// For the library; none for its default.
     pub(super) list: Option<String>,
-    /// Words that only OpenSSL knows.
+    /// Words that the library does not know.
     pub(super) unknown: Vec<String>,
 }
 
 /// What AWS-LC knows at the beginning of a list only.
+#[cfg(any(test, feature = "aws-lc"))]
 const WHOLE: [&str; 4] = ["ALL", "DEFAULT", "FIPS", "HIGH"];
 
 /// What is in force where this is written.
@@ -23,22 +26,51 @@ pub(super) fn in_force(written: &str) -> InForce {
     InForce { list, unknown }
 }
 
-#[cfg(not(feature = "aws-lc"))]
+/// OpenSSL ignores a word that it does not know; AWS-LC ignores more, and reads some as others.
 fn translated(written: &str) -> InForce {
-    let _ = rearranged;
-    InForce {
+    #[cfg(feature = "aws-lc")]
+    let given = rearranged(written);
+    #[cfg(not(feature = "aws-lc"))]
+    let given = InForce {
         list: Some(written.to_owned()),
         unknown: Vec::new(),
+    };
+    without_empty(given, names_some)
+}
+
+/// A word of a list names at least one cipher of the library.
+fn names_some(word: &str) -> bool {
+    let builder = SslContextBuilder::new(SslMethod::tls());
+    builder.is_ok_and(|mut builder| builder.set_cipher_list(word).is_ok())
+}
+
+/// Words that name no cipher are told, and left out; unless no other is there: then the library refuses
+/// the list.
+fn without_empty(given: InForce, names_some: impl Fn(&str) -> bool) -> InForce {
+    let InForce { list, mut unknown } = given;
+    let Some(list) = list else {
+        return InForce { list, unknown };
+    };
+    let words = list.split([':', ',', ' ', ';']);
+    let adds = |word: &&str| !word.is_empty() && !word.starts_with(['!', '-', '+', '@']);
+    let empty: Vec<_> = words
+        .clone()
+        .filter(adds)
+        .filter(|word| !names_some(word.split('@').next().unwrap_or(word)))
+        .collect();
+    if empty.is_empty() || words.clone().filter(adds).count() == empty.len() {
+        let list = Some(list);
+        return InForce { list, unknown };
     }
+    unknown.extend(empty.iter().map(|&word| word.to_owned()));
+    let left: Vec<_> = words.filter(|word| !empty.contains(word)).collect();
+    let list = Some(left.join(":"));
+    InForce { list, unknown }
 }
 
-#[cfg(feature = "aws-lc")]
-fn translated(written: &str) -> InForce {
-    rearranged(written)
-}
-
-/// AWS-LC has no levels of security and no profiles of the system, and knows words for many ciphers at
-/// once at the beginning only.
+/// AWS-LC has no levels of security and no profiles of the system. It knows words for all ciphers at the
+/// beginning only, and by themselves only: it would read `HIGH+ECDHE` as `HIGH` and `+ECDHE`.
+#[cfg(any(test, feature = "aws-lc"))]
 fn rearranged(written: &str) -> InForce {
     let (mut words, mut unknown) = (Vec::new(), Vec::new());
     for word in written.split([':', ',', ' ', ';']) {
@@ -52,20 +84,33 @@ fn rearranged(written: &str) -> InForce {
         if word.starts_with("PROFILE=") {
             unknown.push(word.to_owned());
         } else if !word.is_empty() {
-            words.push(word);
+            words.push(narrowed(word));
         }
     }
-    if let Some(at) = words.iter().position(|word| WHOLE.contains(word)) {
+    if let Some(at) = words.iter().position(|word| WHOLE.contains(&word.as_str())) {
         words[..=at].rotate_right(1);
     } else if words
         .iter()
         .all(|word| word.starts_with(['!', '-', '+', '@']))
         && !words.is_empty()
     {
-        words.insert(0, "DEFAULT");
+        words.insert(0, "DEFAULT".into());
     }
     let list = (!words.is_empty()).then(|| words.join(":"));
     InForce { list, unknown }
+}
+
+/// `HIGH+ECDHE` is `ECDHE`: what is in all of AWS-LC's ciphers, and has another property.
+#[cfg(any(test, feature = "aws-lc"))]
+fn narrowed(word: &str) -> String {
+    let at = word.find(|c| !"!-+@".contains(c)).unwrap_or(0);
+    let (sign, parts) = word.split_at(at);
+    let all = parts.split('+');
+    let narrow: Vec<_> = all.filter(|part| !WHOLE.contains(part)).collect();
+    match narrow.is_empty() {
+        true => format!("{sign}{}", parts.split('+').next().unwrap_or(parts)),
+        false => format!("{sign}{}", narrow.join("+")),
+    }
 }
 
 #[cfg(test)]
@@ -105,5 +150,25 @@ mod tests {
             told("ECDHE-RSA-AES256-GCM-SHA384"),
             of("ECDHE-RSA-AES256-GCM-SHA384", "")
         );
+        assert_eq!(told("HIGH+ECDHE:!MD5"), of("ECDHE:!MD5", ""));
+        assert_eq!(told("ECDHE+HIGH:ALL+HIGH"), of("ALL:ECDHE", ""));
+    }
+
+    #[test]
+    fn words_that_name_no_cipher_are_left_out_and_told() {
+        let known = |word: &str| word.starts_with("ECDHE");
+        let told = |list: &str| {
+            let (list, unknown) = (Some(list.to_owned()), Vec::new());
+            let InForce { list, unknown } = without_empty(InForce { list, unknown }, known);
+            (list.unwrap_or_default(), unknown.join(" "))
+        };
+        let of = |list: &str, unknown: &str| (list.to_owned(), unknown.to_owned());
+        assert_eq!(told("ECDHE:!CAMELLIA"), of("ECDHE:!CAMELLIA", ""));
+        assert_eq!(
+            told("ECDHE-X:EDH+AESGCM:MEDIUM:!MD5"),
+            of("ECDHE-X:!MD5", "EDH+AESGCM MEDIUM")
+        );
+        assert_eq!(told("NONSENSE:!MD5"), of("NONSENSE:!MD5", ""));
+        assert!(names_some("ECDHE-RSA-AES256-GCM-SHA384") && !names_some("NONSENSE"));
     }
 }

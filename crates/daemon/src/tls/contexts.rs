@@ -14,9 +14,9 @@ use openssl::ssl::{
 use openssl::x509::X509;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::ciphers;
 use super::library::{self, TICKET_KEYS};
 use super::session::stack;
+use super::{ciphers, curves};
 
 /// Seconds.
 const DAY: i64 = 86_400;
@@ -45,8 +45,8 @@ pub struct Contexts {
     pub(super) travellers: Option<SslContext>,
     /// Servers' certificates can be verified.
     pub(super) knows_authorities: bool,
-    /// Servers that TLS 1.3 has turned out not to be for.
-    pub(super) elders: Elders,
+    /// Servers that TLS 1.3 has turned out not to be for; nothing where TLS 1.2 is switched off.
+    pub(super) elders: Option<Elders>,
     /// The private key of our certificate for clients is RSA, which takes long.
     pub(super) laborious: bool,
     /// Certificates of clients are not kept behind the handshake.
@@ -182,6 +182,8 @@ impl Contexts {
             let mut side = Side::servers(globals);
             contexts.servers = Some(side.for_servers(verifies)?);
             contexts.knows_authorities = verifies;
+            let off = versions(&globals.server_tls_protocols).unwrap_or(SslOptions::empty());
+            contexts.elders = (!off.contains(SslOptions::NO_TLSV1_2)).then(Elders::default);
             side.hash
                 .update(format!("{:?}", globals.server_tls_sslmode));
             contexts.of_servers = side.hash.finalize().into();
@@ -262,11 +264,19 @@ impl Contexts {
             let ciphers::InForce { list, unknown } = ciphers::in_force(written);
             if !unknown.is_empty() {
                 let list = list.as_deref().unwrap_or("the library's default");
-                doubts.push(format!(
-                    "{name} = {written}: {} is OpenSSL's alone; in force: {list}",
-                    unknown.join(", ")
-                ));
+                doubts.push(unknown_words(name, written, &unknown, list));
             }
+        }
+        let written = &globals.client_tls_ecdhcurve;
+        let curves::InForce { list, unknown } = curves::in_force(written);
+        if !unknown.is_empty() {
+            let list = list.as_deref().unwrap_or("the library's default");
+            doubts.push(unknown_words(
+                "client_tls_ecdhcurve",
+                written,
+                &unknown,
+                list,
+            ));
         }
         if config.wants_certificates().0 && globals.client_tls_ca_file.is_empty() {
             doubts.push(
@@ -277,6 +287,12 @@ impl Contexts {
         }
         doubts
     }
+}
+
+/// The library has no word for these.
+fn unknown_words(name: &str, written: &str, unknown: &[String], in_force: &str) -> String {
+    let unknown = unknown.join(", ");
+    format!("{name} = {written}: the TLS library does not know {unknown}; in force: {in_force}")
 }
 
 impl<'a> Side<'a> {
@@ -447,9 +463,8 @@ impl<'a> Side<'a> {
         written: &str,
     ) -> Result<(), Wrong> {
         self.hash.update(format!("{written}\n"));
-        let list = match written {
-            "" | "auto" | "none" => return Ok(()),
-            list => list.replace(',', ":"),
+        let Some(list) = curves::in_force(written).list else {
+            return Ok(());
         };
         let name = "client_tls_ecdhcurve";
         let text = format!("failed to set the curve: {name} = {written}");

@@ -8,6 +8,7 @@
 
 mod ciphers;
 pub mod contexts;
+mod curves;
 mod facts;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

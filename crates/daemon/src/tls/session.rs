@@ -46,7 +46,7 @@ enum Role {
     },
     Client {
         to: TlsConnect,
-        elders: Elders,
+        elders: Option<Elders>,
     },
 }
 
@@ -142,7 +142,8 @@ impl Session {
             if is_name(&to.host) {
                 ssl.set_hostname(&to.host)?;
             }
-            if contexts.elders.has(&to.host) {
+            let elders = contexts.elders.as_ref();
+            if elders.is_some_and(|elders| elders.has(&to.host)) {
                 ssl.set_max_proto_version(Some(SslVersion::TLS1_2))?;
             }
             Ok(ssl)
@@ -358,7 +359,10 @@ impl Role {
     fn learn(&self, why: String) -> String {
         let unfit = why.contains(library::UNFIT_TO_SIGN);
         match self {
-            Role::Client { to, elders } if unfit && elders.remember(&to.host) => AGAIN.into(),
+            Role::Client {
+                to,
+                elders: Some(elders),
+            } if unfit && elders.remember(&to.host) => AGAIN.into(),
             Role::Client { .. } if unfit => "the server's certificate is not for digital \
                                              signatures (keyUsage)"
                 .into(),

@@ -1,0 +1,65 @@
+//! Lists of elliptic curves (groups of the key exchange) as PgBouncer and OpenSSL read them, for whichever
+//! library is in use.
+
+use openssl::ssl::{SslContextBuilder, SslMethod};
+
+/// What becomes of a list.
+pub(super) struct InForce {
+    /// For the library; none for its default.
+    pub(super) list: Option<String>,
+    /// Words that the library does not know. Where it knows none, they are the list, and it refuses that.
+    pub(super) unknown: Vec<String>,
+}
+
+/// What is in force where this is written.
+pub(super) fn in_force(written: &str) -> InForce {
+    if matches!(written, "" | "auto" | "none") {
+        let (list, unknown) = (None, Vec::new());
+        return InForce { list, unknown };
+    }
+    let words = written.split([':', ',']).map(str::trim);
+    let words = words
+        .filter(|word| !word.is_empty())
+        .map(|word| match word {
+            // The same curve; OpenSSL knows this name, AWS-LC does not.
+            "secp256r1" => "P-256",
+            word => word,
+        });
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        words.map(str::to_owned).partition(|word| is_known(word));
+    match known.is_empty() {
+        true => InForce {
+            list: Some(unknown.join(":")),
+            unknown: Vec::new(),
+        },
+        false => InForce {
+            list: Some(known.join(":")),
+            unknown,
+        },
+    }
+}
+
+fn is_known(word: &str) -> bool {
+    let builder = SslContextBuilder::new(SslMethod::tls());
+    builder.is_ok_and(|mut builder| builder.set_groups_list(word).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_that_the_library_lacks_are_left_out_and_told() {
+        let told = |written: &str| {
+            let InForce { list, unknown } = in_force(written);
+            (list.unwrap_or_default(), unknown.join(" "))
+        };
+        let of = |list: &str, unknown: &str| (list.to_owned(), unknown.to_owned());
+        for default in ["", "auto", "none"] {
+            assert_eq!(told(default), of("", ""), "{default}");
+        }
+        assert_eq!(told("X25519, secp256r1"), of("X25519:P-256", ""));
+        assert_eq!(told("nonsense:P-384"), of("P-384", "nonsense"));
+        assert_eq!(told("nonsense"), of("nonsense", ""));
+    }
+}
