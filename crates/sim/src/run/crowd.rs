@@ -115,6 +115,8 @@ fn asks(chance: &mut Chance) -> Vec<(String, String)> {
         ("TimeZone", "Asia/Tokyo"),
         ("DateStyle", "ISO, DMY"),
         ("client_encoding", "LATIN1"),
+        ("work_mem", "9MB"),
+        ("work_mem", "11MB"),
     ];
     while chance.once_in(3) {
         let (name, value) = choices[chance.within(0..=choices.len() - 1)];
