@@ -450,10 +450,8 @@ impl Broker {
                     self.permit(other, *worker, false, post);
                     left.retain(|bound| !shares(bound));
                 }
-                Some(HeldBy::Shared(lacks)) => {
-                    if self.keep_places(&hungry[at..], lacks, post) {
-                        self.feed(other, *worker, post);
-                    }
+                Some(HeldBy::Shared(lacks)) if self.keep_places(&hungry[at..], lacks, post) => {
+                    self.feed(other, *worker, post);
                 }
                 _ => {}
             }

@@ -329,9 +329,10 @@ pub(crate) fn idle_deadline(server: &Server, pool: &Pool) -> (Time, &'static str
     let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
     // With a lifetime of 0, too, one that has served nobody yet is given time to.
     let over = after(server.connected, terms.server_lifetime.max(PERIOD_NS));
-    let over = (over.max(pool.next_life()), LIFE_OVER);
-    match terms.server_idle_timeout {
-        0 => over,
-        limit => over.min((after(server.since(), limit), "server idle timeout")),
+    let over = over.max(pool.next_life());
+    let idle = after(server.since(), terms.server_idle_timeout);
+    match terms.server_idle_timeout > 0 && idle <= over {
+        true => (idle, "server idle timeout"),
+        false => (over, LIFE_OVER),
     }
 }

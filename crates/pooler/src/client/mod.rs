@@ -411,7 +411,7 @@ impl Client {
     /// It is in a pool and has no server; since `now` it has asked for nothing.
     #[inline]
     pub(crate) fn rests(&mut self, now: Time) {
-        self.state = State::Idle;
+        self.turn(State::Idle);
         self.quiet = now;
         self.end.goes_on();
     }
@@ -423,7 +423,17 @@ impl Client {
 
     /// Its end of a link: whatever it sends goes to the server.
     pub(crate) fn bind_to(&mut self, server: ServerId) {
-        self.state = State::Linked(server);
+        self.turn(State::Linked(server));
+    }
+
+    /// Its state becomes another. The states of a transaction own nothing, so that nothing need be
+    /// called to drop them.
+    #[inline]
+    fn turn(&mut self, state: State) {
+        let before = std::mem::replace(&mut self.state, state);
+        if matches!(before, State::Idle | State::Waiting | State::Linked(_)) {
+            std::mem::forget(before);
+        }
     }
 
     /// Likewise, but what it sends is held until the server has its settings.

@@ -68,13 +68,14 @@ pub(super) fn front(text: &[u8], signs: Signs) -> &[u8] {
 /// the text.
 pub(super) fn tells(text: &[u8], signs: Signs) -> Option<Kinds> {
     let is = |command: &[u8]| text.eq_ignore_ascii_case(command);
-    if text.len() <= 8 && is(b"begin") {
-        return Some(Kinds::BEGINS);
+    let first = text.first().map_or(0, |byte| byte | 0x20);
+    match first {
+        b'b' if is(b"begin") => Some(Kinds::BEGINS),
+        b'c' if is(b"commit") => Some(Kinds::ENDS),
+        b'r' if is(b"rollback") => Some(Kinds::ENDS),
+        b'e' if is(b"end") => Some(Kinds::ENDS),
+        _ => is_harmless(text, signs).then_some(Kinds::NOTHING),
     }
-    if text.len() <= 8 && (is(b"commit") || is(b"rollback") || is(b"end")) {
-        return Some(Kinds::ENDS);
-    }
-    is_harmless(text, signs).then_some(Kinds::NOTHING)
 }
 
 /// True for a text that certainly does nothing that is looked for. False says nothing.

@@ -226,12 +226,17 @@ impl Ledger {
     pub fn pop(&mut self) -> Option<Entry> {
         let mut entry = self.entries.pop_front()?;
         self.forget(&entry);
-        if let Some(effects) = &mut entry.effects
-            && let Some(query) = effects.watched.take()
-        {
-            self.ended.push_back(*query);
+        if let Some(effects) = &mut entry.effects {
+            self.end_watched(effects);
         }
         Some(entry)
+    }
+
+    #[inline(never)] // Seldom: most entries carry nothing.
+    fn end_watched(&mut self, effects: &mut Consequences) {
+        if let Some(query) = effects.watched.take() {
+            self.ended.push_back(*query);
+        }
     }
 
     /// The query that PostgreSQL answers now got so many rows more.

@@ -17,7 +17,7 @@ pub(crate) fn bind_held(client: (ClientId, &mut Client), server: (ServerId, &mut
 }
 
 /// A link ends: the client rests, and the server is left with what it owes.
-#[inline]
+#[inline(always)]
 pub(crate) fn part(client: &mut Client, server: &mut Server, now: Time) {
     server.end_inquiry();
     // Behind a round, and only there, all is heard that it has notified.

@@ -118,6 +118,7 @@ impl Downstream<'_> {
     }
 
     /// Passes what is there of a message; the rest follows.
+    #[inline(always)]
     pub(super) fn pass_front(&mut self, chunk: &mut Chunk<'_>, header: Header, fate: Fate) {
         // A message that began without a client is nobody's, whoever is bound when the rest comes.
         let fate = if self.client.is_some() {
@@ -140,7 +141,6 @@ impl Downstream<'_> {
             return Err(broken(WireError::Tag(tag)));
         }
         let header = read.map_err(broken)?;
-        self.server.link.hears(tag);
         match tag {
             tag::READY => {
                 let status = Status::read(whole(chunk, header)?).map_err(broken)?;
@@ -148,11 +148,13 @@ impl Downstream<'_> {
             }
             tag::COMMAND_COMPLETE => {
                 let command = command_tag(whole(chunk, header)?).map_err(broken)?;
+                self.server.link.hears_answer();
                 self.complete(chunk, header, command)
             }
             tag::ERROR => {
                 let front = HEADER..header.total().min(limits::ERROR_FRONT);
                 let body = chunk.rest().get(front).ok_or(Halt::Partial)?;
+                self.server.link.hears_answer();
                 self.error(chunk, header, body)
             }
             tag::PARAMETER_STATUS => {
@@ -217,10 +219,12 @@ impl Downstream<'_> {
 
     /// Messages whose bodies only pass.
     pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+        let is_notice = matches!(header.tag, tag::NOTICE | tag::NOTIFICATION);
+        if !is_notice {
+            self.server.link.hears_answer();
+        }
         let fate = match self.server.link.ledger.front() {
-            _ if matches!(header.tag, tag::NOTICE | tag::NOTIFICATION) => {
-                self.fate_of_notice(header.tag)
-            }
+            _ if is_notice => self.fate_of_notice(header.tag),
             Some(entry) if entry.swallow || entry.part.is_ours() => Fate::Drop,
             Some(_) => Fate::Relay,
             None if self.server.link.copy.eaten() > 0 => Fate::Relay,

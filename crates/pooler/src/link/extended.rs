@@ -231,13 +231,15 @@ impl Upstream<'_> {
         };
         let rest = header.body as usize - names.size();
         let to = self.to();
-        self.push(entry);
+        self.enter(entry);
         self.out.send_with(to, |buf| {
             write::bind_head(buf, names.portal, name.as_ref(), rest)
         });
         chunk.at += HEADER + names.size();
-        self.client.inbox.begin(header.tag, Fate::Relay, rest);
-        self.stream(chunk);
+        let count = chunk.rest().len().min(rest);
+        chunk.pass(count, to, self.out);
+        let left = rest - count;
+        self.client.inbox.begin(header.tag, Fate::Relay, left);
         Ok(())
     }
 

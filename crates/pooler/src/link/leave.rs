@@ -59,7 +59,7 @@ impl Upstream<'_> {
             };
             found.keeps_server() || creates()
         };
-        self.limits_pins && self.tracking == Tracking::Keeps && keeps()
+        self.terms.bounds.pins > 0 && self.terms.tracking == Tracking::Keeps && keeps()
     }
 
     /// The client can give its server back: nothing was sent, no transaction is open, and nothing

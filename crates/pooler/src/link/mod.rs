@@ -188,10 +188,9 @@ impl Link {
         self.changes.private = true;
     }
 
-    /// A message comes from the server.
-    fn hears(&mut self, tag: u8) {
-        use howdah_wire::tag::backend::{NOTICE, NOTIFICATION, PARAMETER_STATUS, READY};
-        self.answering |= !matches!(tag, READY | NOTICE | NOTIFICATION | PARAMETER_STATUS);
+    /// Something comes from the server that answers a request, before its ReadyForQuery.
+    fn hears_answer(&mut self) {
+        self.answering = true;
     }
 
     /// ReadyForQuery: whether anything that answers a request has come before it.
@@ -215,7 +214,7 @@ impl Link {
     }
 
     /// Its client has gone to another server, or away: what is owed stays.
-    #[inline]
+    #[inline(always)]
     fn ends(&mut self) {
         self.portals.clear();
         self.bound = None;

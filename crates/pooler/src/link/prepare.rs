@@ -425,7 +425,7 @@ fn make_all(to: Peer, mut client: Option<&mut Client>, server: &mut Server, out:
 }
 
 /// The entry in front is answered: takes it out, and what it carries takes effect.
-#[inline]
+#[inline(always)]
 pub fn answered(client: Option<&mut Client>, server: &mut Server) {
     let Some(entry) = server.link.ledger.pop() else {
         return;
@@ -434,14 +434,13 @@ pub fn answered(client: Option<&mut Client>, server: &mut Server) {
         server.link.portals.retain(|p| p.number != entry.named);
     }
     if let Some(effects) = entry.effects {
-        take_effect(effects, client, server);
+        take_effect(*effects, client, server);
     }
 }
 
 /// PostgreSQL has agreed.
 #[inline(never)] // Most answers have no effect: they need not pay for this.
-fn take_effect(effects: Box<Consequences>, client: Option<&mut Client>, server: &mut Server) {
-    let effects = *effects;
+fn take_effect(effects: Consequences, client: Option<&mut Client>, server: &mut Server) {
     if let (Some(op), Some(client)) = (effects.name, client) {
         client.agreed(*op);
     }

@@ -16,6 +16,7 @@ use crate::server::{self, Ending};
 
 impl Pooler {
     /// The client's side moved on: perhaps that was all that kept its server.
+    #[inline]
     pub(crate) fn settle_client(&mut self, id: ClientId, out: &mut Out) {
         if let Some(id) = self.clients.get(id).and_then(client::Client::link)
             && !self.servers.at(id).link.is_owed()

@@ -8,6 +8,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::{WireError, tag as tags, write};
 
 use crate::client::Client;
+use crate::config::Globals;
 use crate::effect::Names;
 use crate::effect::first::{self, First, Forgets};
 use crate::event::{ClientId, Out, Peer, ServerId};
@@ -17,6 +18,7 @@ use crate::ledger::{Change, Entry, NameOp, Reply, UnnamedOp};
 use crate::limits;
 use crate::listen::Name;
 use crate::params::Tracked;
+use crate::pool::terms::Terms;
 use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::server::state::Unnamed;
@@ -82,18 +84,10 @@ pub struct Upstream<'a> {
     pub server: Option<(ServerId, &'a mut Server)>,
     /// Statements are renamed, so that a server can have many clients' at once.
     pub renames: bool,
-    /// The longest message accepted, in bytes.
-    pub packet_max: u32,
-    /// The simple query protocol is refused (`disable_pqexec`).
-    pub refuses_queries: bool,
-    /// What is done about what texts leave in their session.
-    pub tracking: crate::session::Tracking,
-    /// Not all clients of the pool may keep a server.
-    pub limits_pins: bool,
-    /// LISTEN is for the listener.
-    pub shares_listen: bool,
-    /// There is a `connect_query`.
-    pub connects_by_query: bool,
+    /// The settings of all.
+    pub globals: &'a Globals,
+    /// The settings of its pool.
+    pub terms: &'a Terms,
     /// What is to be run behind the Query that is sent now.
     pub mark: Option<Vec<u8>>,
     /// Where names are looked for behind that.
@@ -166,13 +160,13 @@ impl Upstream<'_> {
         // At a length that can't be PostgreSQL ends the connection without a word.
         let header = read.map_err(|e| Flow::Broken(Fault::ClientLength(e)))?;
         let length = header.body + 4;
-        if length > self.packet_max.min(limits::SHORT) {
+        if length > self.globals.max_packet_size.min(limits::SHORT) {
             let error = WireError::Length { tag, length };
             match tags::is_short(tag) {
                 true if length > limits::SHORT => {
                     return Err(Flow::Broken(Fault::ClientLength(error)));
                 }
-                false if length > self.packet_max => {
+                false if length > self.globals.max_packet_size => {
                     return Err(Flow::Broken(Fault::ClientBytes(error)));
                 }
                 _ => {}
@@ -190,7 +184,7 @@ impl Upstream<'_> {
         if tag == tag::TERMINATE {
             return Err(Flow::Terminate);
         }
-        if tag == tag::QUERY && self.refuses_queries {
+        if tag == tag::QUERY && self.globals.disable_pqexec {
             return Err(Flow::Broken(Fault::QueriesRefused));
         }
         if self.in_copy() {
@@ -476,8 +470,13 @@ impl Upstream<'_> {
     }
 
     /// Adds an entry to the ledger.
-    #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
+        self.enter(entry);
+    }
+
+    /// Likewise, without a call: for what is sent in nearly every transaction.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, entry: Entry) {
         let server = self.linked();
         debug_assert!(!server.link.ledger.sets() || !server.link.owes_ready());
         let not_failed = server.not_failed();
@@ -550,7 +549,7 @@ impl Upstream<'_> {
     /// Passes a message to the server as it is, from its tag on.
     pub(super) fn relay(&mut self, chunk: &mut Chunk<'_>, header: Header, entry: Option<Entry>) {
         if let Some(entry) = entry {
-            self.push(entry);
+            self.enter(entry);
         }
         let count = chunk.rest().len().min(header.total());
         let to = self.to();

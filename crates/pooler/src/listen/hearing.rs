@@ -103,7 +103,7 @@ impl Upstream<'_> {
             let alone = session.channels.as_ref().is_some_and(|c| c.alone);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        self.shares_listen && self.renames && found.channels.is_some() && !refused
+        self.terms.shares_listen && self.renames && found.channels.is_some() && !refused
     }
 
     /// What was committed before some texts must be heard before they run: of a COMMIT behind a

@@ -475,6 +475,7 @@ impl Server {
     }
 
     /// The link is over: nothing is asked about the client's session any more.
+    #[inline(always)]
     pub(crate) fn end_inquiry(&mut self) {
         self.inquiry = None;
         self.check = None;
@@ -543,13 +544,23 @@ impl Server {
     /// Nobody has it from `now`; what it owes is read and dropped.
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
-        self.state = State::Draining;
+        self.turn(State::Draining);
         self.since = now;
     }
 
     /// It lies in its pool, ready.
     pub(crate) fn lies_idle(&mut self) {
-        self.state = State::Idle;
+        self.turn(State::Idle);
+    }
+
+    /// Its state becomes another. The states of a transaction own nothing, so that nothing need be
+    /// called to drop them.
+    #[inline]
+    fn turn(&mut self, state: State) {
+        let before = std::mem::replace(&mut self.state, state);
+        if matches!(before, State::Idle | State::Linked(_) | State::Draining) {
+            std::mem::forget(before);
+        }
     }
 
     /// Nobody is given it before cancels for it have come and gone.
@@ -559,7 +570,7 @@ impl Server {
 
     /// Its end of a link: it answers that client.
     pub(crate) fn bind_to(&mut self, client: ClientId) {
-        self.state = State::Linked(client);
+        self.turn(State::Linked(client));
     }
 
     /// Likewise, but first it is given that client's settings.

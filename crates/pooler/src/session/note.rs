@@ -19,7 +19,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Verdict, Flow> {
-        if self.tracking == Tracking::Nothing {
+        if self.terms.tracking == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
         if header.total() > limits::QUERY_READ {
@@ -99,7 +99,7 @@ impl Upstream<'_> {
         chunk: &Chunk<'_>,
         header: Header,
     ) -> Result<Verdict, Flow> {
-        if self.tracking == Tracking::Nothing {
+        if self.terms.tracking == Tracking::Nothing {
             return Ok(Verdict::Runs);
         }
         let Some(body) = chunk.rest().get(HEADER..header.total()) else {
@@ -138,7 +138,7 @@ impl Upstream<'_> {
             return self.note(&found.bound(None));
         }
         let creates = found.kinds.any(Kinds::SCHEMA) && self.creates_temporary();
-        if !creates && !found.touches_session() || self.tracking == Tracking::Nothing {
+        if !creates && !found.touches_session() || self.terms.tracking == Tracking::Nothing {
             return Ok(());
         }
         let leaves = Kinds::PINNING
@@ -156,7 +156,7 @@ impl Upstream<'_> {
         if let Some((_, server)) = &mut self.server {
             server.soil(leaves);
         }
-        if self.tracking == Tracking::Cleans {
+        if self.terms.tracking == Tracking::Cleans {
             // Others' values are forgotten before it asks.
             if found.kinds.any(Kinds::SEQUENCES) {
                 self.forget_numbers();
@@ -164,7 +164,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let pins = Kinds::PINNING.and(Kinds::SETS_ANY).and(Kinds::SEQUENCES);
-        if self.tracking == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
+        if self.terms.tracking == Tracking::KeepsSettings && (creates || found.kinds.any(pins)) {
             return Err(Flow::Broken(Fault::PinsInStatementMode));
         }
         if found.kinds.any(Kinds::SEQUENCES) {
@@ -206,7 +206,7 @@ impl Upstream<'_> {
         if let Some((_, server)) = self
             .server
             .as_mut()
-            .filter(|_| resets && self.connects_by_query)
+            .filter(|_| resets && self.terms.database.connect_query.is_some())
         {
             server.mark_soiled_unseen();
         }
@@ -215,7 +215,7 @@ impl Upstream<'_> {
     /// A statement is parsed or bound: before anything of its group is sent, what others have left
     /// can be forgotten.
     pub(crate) fn may_ask_numbers(&mut self, found: &Effects) {
-        let tells = matches!(self.tracking, Tracking::Keeps | Tracking::Cleans);
+        let tells = matches!(self.terms.tracking, Tracking::Keeps | Tracking::Cleans);
         if found.kinds.any(Kinds::SEQUENCES) && tells {
             self.forget_numbers();
         }
