@@ -429,8 +429,10 @@ impl Balancer {
         let can = |key: &Arc<PoolKey>| {
             self.may_try(now, key, saturated) && !self.pools[key].seats.contains(&free)
         };
-        // As much as makes both as busy, which is half if the other does nothing.
-        let half = (1.0 - self.busy(free) / worker.busy) / 2.0;
+        // As much as makes both as busy, which is half if the other does nothing: of what stays here,
+        // for the clients of pools that went elsewhere lately may still be on their way.
+        let stays: f64 = pools.iter().map(|(_, share)| share).sum();
+        let half = stays * (1.0 - self.busy(free) / worker.busy) / 2.0;
         let (mut goes, mut part) = (Vec::new(), 0.0);
         for (key, share) in pools.iter().filter(|(key, _)| can(key)) {
             if part + share / 2.0 < half.max(share / 2.0) + 1e-9 && *share > 0.0 {

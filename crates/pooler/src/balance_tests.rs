@@ -28,6 +28,10 @@ struct Machine {
     done: f64,
     /// This worker is not heard.
     stuck: Option<usize>,
+    /// So many clients a worker hands away in a step, at most.
+    hands: u32,
+    /// Who is to go, from where, to where, how many, and whether those who do nothing go, too.
+    sheds: Vec<(Arc<PoolKey>, usize, usize, u32, bool)>,
 }
 
 /// A pool of the machine.
@@ -55,6 +59,8 @@ impl Machine {
             said: Vec::new(),
             done: 0.0,
             stuck: None,
+            hands: u32::MAX,
+            sheds: Vec::new(),
         }
     }
 
@@ -132,25 +138,44 @@ impl Machine {
                     clients,
                     idle,
                 } => {
-                    let pool = self.pools.iter_mut().find(|p| p.key == pool).unwrap();
                     let (from, to) = (usize::from(from.0), usize::from(to.0));
-                    if self.stuck == Some(from) {
-                        continue;
-                    }
-                    // Those who do something set out first.
-                    let active = clients.min(pool.clients[from]);
-                    pool.clients[from] -= active;
-                    pool.clients[to] += active;
-                    let others = clients - active;
-                    assert!((idle || others == 0) && pool.idle[from] >= others && from != to);
-                    pool.idle[from] -= others;
-                    pool.idle[to] += others;
+                    let there = self.pools.iter().find(|p| p.key == pool).unwrap();
+                    let quiet = if idle { there.idle[from] } else { 0 };
+                    assert!(clients <= there.clients[from] + quiet && from != to);
+                    self.sheds.retain(|(of, at, ..)| (of, *at) != (&pool, from));
+                    self.sheds.push((pool, from, to, clients, idle));
                 }
                 Step::Seat(..) | Step::NewPools(_) => {}
             }
             let active = self.balancer.active();
             assert!(active <= workers);
         }
+        self.hand_away();
+    }
+
+    /// Who is to go sets out, as many as a worker hands away in a step.
+    fn hand_away(&mut self) {
+        let mut left = vec![self.hands; self.balancer.workers.len()];
+        for (key, from, to, clients, idle) in &mut self.sheds {
+            if self.stuck == Some(*from) {
+                continue;
+            }
+            let pool = self.pools.iter_mut().find(|p| p.key == *key).unwrap();
+            // Those who do something set out first.
+            let go = (*clients).min(left[*from]);
+            let active = go.min(pool.clients[*from]);
+            let others = if *idle { go - active } else { 0 };
+            let others = others.min(pool.idle[*from]);
+            pool.clients[*from] -= active;
+            pool.clients[*to] += active;
+            pool.idle[*from] -= others;
+            pool.idle[*to] += others;
+            left[*from] -= active + others;
+            *clients -= active + others;
+        }
+        let stuck = self.stuck;
+        self.sheds
+            .retain(|(_, from, _, clients, _)| *clients > 0 && stuck != Some(*from));
     }
 
     fn run(&mut self, seconds: u64) -> &mut Machine {
@@ -338,6 +363,28 @@ fn many_small_pools_part_by_halves() {
         .filter(|pool| pool.clients[1] > 0)
         .count();
     assert!((40..=60).contains(&away), "{away}");
+}
+
+#[test]
+fn pools_that_are_on_their_way_are_no_part_of_what_is_divided() {
+    let mut machine = Machine::new(8);
+    for number in 0..800 {
+        machine = machine.pool(&format!("d{number}"), 20, 10, 10_000.0);
+    }
+    // It takes four seconds until half of them have left.
+    machine.hands = 100;
+    machine.run(2);
+    let seats: Vec<_> = { machine.balancer.pools.values() }
+        .map(|pool| pool.seats[0].0)
+        .collect();
+    let on = |worker| seats.iter().filter(|seat| **seat == worker).count();
+    // A half, and a half of what was left.
+    assert!(
+        (190..=210).contains(&on(0)),
+        "{}: {:?}",
+        on(0),
+        machine.said
+    );
 }
 
 #[test]

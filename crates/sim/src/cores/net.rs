@@ -2,7 +2,7 @@
 //! sessions of PostgreSQL that answer each after their time. Nothing is lost, split or held up.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
@@ -22,6 +22,9 @@ pub type SocketId = usize;
 /// Shared by drivers and the machine.
 pub type Shared = Rc<RefCell<Net>>;
 
+/// What a driver finds in a turn, at most: io_uring's has buffers for so much, epoll's asks for twice
+/// as many events. A worker with more to do than that looks at its mail and its timers in between.
+const FOUND: usize = 128;
 /// ReadyForQuery, idle.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
@@ -41,7 +44,7 @@ pub struct Net {
     arrivals: BTreeMap<(u64, u64), Arrival>,
     serial: u64,
     /// By worker: what its driver finds next.
-    due: Vec<Vec<Due>>,
+    due: Vec<VecDeque<Due>>,
     chance: Chance,
     reply: Rc<[u8]>,
     welcome: Rc<[u8]>,
@@ -140,7 +143,7 @@ impl Net {
             clients: Vec::new(),
             arrivals: BTreeMap::new(),
             serial: 0,
-            due: (0..workers).map(|_| Vec::new()).collect(),
+            due: (0..workers).map(|_| VecDeque::new()).collect(),
             chance: Chance::new(1),
             reply: reply.into(),
             welcome: welcome.into(),
@@ -184,7 +187,7 @@ impl Net {
                 (worker, Due::Bytes(id))
             }
         };
-        self.due[worker].push(due);
+        self.due[worker].push_back(due);
         Some(worker)
     }
 
@@ -206,9 +209,10 @@ impl Net {
 
 /// What drivers ask for.
 impl Net {
-    /// All that a worker finds.
+    /// What a worker finds in a turn. What is more waits for the next one.
     pub fn collect(&mut self, worker: usize) -> Vec<Due> {
-        std::mem::take(&mut self.due[worker])
+        let due = &mut self.due[worker];
+        due.drain(..due.len().min(FOUND)).collect()
     }
 
     /// Whether there is anything.
@@ -257,7 +261,7 @@ impl Net {
         let socket = &mut self.sockets[id];
         socket.wanted = on;
         if on && !socket.inbound.is_empty() {
-            self.due[worker].push(Due::Bytes(id));
+            self.due[worker].push_back(Due::Bytes(id));
         }
     }
 
