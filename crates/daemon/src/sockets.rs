@@ -138,6 +138,7 @@ impl<D: Driver> Sockets<D> {
     /// the time.
     pub fn wait(&mut self, deadline: Option<Time>) -> Time {
         self.flush();
+        self.forget_limits();
         let deadline = match self.happened.is_empty() && !self.sessions.are_waiting() {
             true => earliest(deadline, self.deadline()),
             false => Some(Time(0)),
@@ -281,6 +282,10 @@ impl<D: Driver> Sockets<D> {
             how => how,
         };
         match how {
+            // A client that said goodbye, mostly: it sends no more, and there are no last words.
+            Close::Flush if connection.output.is_none() && !connection.flags.secure => {
+                self.begin_close(key);
+            }
             Close::Flush | Close::Await if !connection.flags.broken && !connecting => {
                 connection.stage = Stage::Flushing(how);
                 self.limits.push(Reverse((limit, key)));
@@ -797,6 +802,15 @@ impl<D: Driver> Sockets<D> {
     fn drop_output(&mut self, key: Key) {
         if let Some(output) = self.table.get(key).and_then(|c| c.output.take()) {
             self.memory.give_output(output);
+        }
+    }
+
+    /// Forgets the limits of connections that have ended in time: each would wake the worker later.
+    fn forget_limits(&mut self) {
+        while let Some(Reverse((_, key))) = self.limits.peek().copied()
+            && self.table.get(key).is_none()
+        {
+            self.limits.pop();
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) fn flush_delivers_everything<D: Make>() {
     drop(stream);
     stage.until("closed", |_| *closed.borrow() == 1);
     assert!(stage.worker.sockets().is_empty());
+    stage.turn();
+    assert_eq!(stage.worker.next_deadline(), None, "nothing is left to end");
 }
 
 pub(crate) fn abort_closes_at_once<D: Make>() {
