@@ -163,7 +163,8 @@ def test_refused(howdah, authority, name):
 @pytest.mark.parametrize("version", ["-tls1", "-tls1_1"])
 def test_old_versions_on_demand(shared_howdah, authority, site, version):
     """TLS 1.0 and 1.1 are spoken where the settings name them, and only there."""
-    howdah = shared_howdah(**listener(site, authority, client_tls_protocols="all"))
+    howdah = shared_howdah(**listener(site, authority, client_tls_protocols="all",
+                                      client_tls_ciphers="DEFAULT@SECLEVEL=0"))
     with OpenSsl(howdah, authority, version, "-cipher", "DEFAULT@SECLEVEL=0") as client:
         converses(client, howdah)
 
