@@ -282,10 +282,6 @@ impl<D: Driver> Sockets<D> {
             how => how,
         };
         match how {
-            // A client that said goodbye, mostly: it sends no more, and there are no last words.
-            Close::Flush if connection.output.is_none() && !connection.flags.secure => {
-                self.begin_close(key);
-            }
             Close::Flush | Close::Await if !connection.flags.broken && !connecting => {
                 connection.stage = Stage::Flushing(how);
                 self.limits.push(Reverse((limit, key)));
