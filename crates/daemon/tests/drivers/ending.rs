@@ -46,28 +46,6 @@ pub(crate) fn flush_delivers_everything<D: Make>() {
     assert_eq!(stage.worker.next_deadline(), None, "nothing is left to end");
 }
 
-pub(crate) fn who_is_told_nothing_more_is_not_waited_for<D: Make>() {
-    let closed = Rc::new(RefCell::new(0));
-    let seen = closed.clone();
-    let decisions = scripted(move |event, out| match event {
-        Event::Received(peer, _) => out.push(Action::Close {
-            peer,
-            how: Close::Flush,
-        }),
-        Event::Closed { .. } => *seen.borrow_mut() += 1,
-        _ => {}
-    });
-    let mut stage = Stage::<_, D>::new(decisions);
-    let mut stream = stage.connect();
-    write_some(&mut stream, b"goodbye");
-    stage.until("closed, or awaited", |stage| {
-        // While its end of the stream was awaited, that would have a limit.
-        assert_eq!(stage.worker.next_deadline(), None);
-        *closed.borrow() == 1
-    });
-    assert!(read_some(&mut stream, &mut Vec::new()).is_none());
-}
-
 pub(crate) fn abort_closes_at_once<D: Make>() {
     let closed = Rc::new(RefCell::new(Vec::new()));
     let seen = closed.clone();

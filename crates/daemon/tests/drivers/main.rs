@@ -27,7 +27,6 @@ suite! {
     ;
     ending:
         flush_delivers_everything
-        who_is_told_nothing_more_is_not_waited_for
         abort_closes_at_once
         await_waits_for_the_end_of_the_stream
         end_of_file_and_reset_are_told_apart
