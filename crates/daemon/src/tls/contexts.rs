@@ -672,3 +672,17 @@ pub fn versions(written: &str) -> Result<SslOptions, String> {
     }
     Ok(off)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticket_keys_last_a_day_and_are_those_of_a_secret_and_of_settings() {
+        let keys = |secret, now, settings| TicketSeed::at([secret; 32], now).keys(&[settings; 32]);
+        assert_eq!(keys(1, 0, 1), keys(1, DAY - 1, 1));
+        assert_ne!(keys(1, 0, 1), keys(1, DAY, 1));
+        assert_ne!(keys(1, 0, 1), keys(2, 0, 1));
+        assert_ne!(keys(1, 0, 1), keys(1, 0, 2));
+    }
+}

@@ -13,13 +13,17 @@ const FLIGHTS: usize = 8;
 /// More is not said in a handshake, whatever the other side says.
 const FLIGHT_MAX: usize = 64 << 10;
 
-fn shared() -> &'static Contexts {
-    static CONTEXTS: OnceLock<Contexts> = OnceLock::new();
-    CONTEXTS.get_or_init(|| {
-        let folder = Folder::new("fuzz");
-        let key = elliptic();
-        contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "")
-    })
+/// With TLS 1.3, or with TLS 1.2 alone.
+fn shared(old: bool) -> &'static Contexts {
+    static CONTEXTS: OnceLock<[Contexts; 2]> = OnceLock::new();
+    let all = CONTEXTS.get_or_init(|| {
+        ["", "client_tls_protocols = tlsv1.2\n"].map(|more| {
+            let folder = Folder::new("fuzz");
+            let key = elliptic();
+            contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), more)
+        })
+    });
+    &all[usize::from(old)]
 }
 
 /// What is done to a flight on its way, by the next bytes of the input: nothing, a bit changed, an end
@@ -50,8 +54,9 @@ fn tamper(bytes: &mut Vec<u8>, input: &mut impl Iterator<Item = u8>) {
 /// whether there is one on both sides.
 pub fn handshake(input: &[u8]) -> bool {
     let mut input = input.iter().copied();
-    let direct = input.next().is_some_and(|byte| byte & 1 != 0);
-    let contexts = shared();
+    let first = input.next().unwrap_or(0);
+    let direct = first & 1 != 0;
+    let contexts = shared(first & 2 != 0);
     let mut server = Session::accept(contexts, direct).expect("a certificate");
     let mut client =
         Session::connect(contexts, to("localhost", SslMode::Require)).expect("contexts");
