@@ -15,7 +15,7 @@ PAGES = ["README.md", "ARCHITECTURE.md",
          *(f"docs/{name}" for name in sorted(os.listdir(DOCS)) if name.endswith(".md"))]
 
 # Of its own suite.
-PGBOUNCERS = ["test_client_hba_cert"]
+PGBOUNCERS = ["test_cancel_wait", "test_client_hba_cert"]
 
 
 def text(page):
