@@ -15,7 +15,12 @@ PAGES = ["README.md", "ARCHITECTURE.md",
          *(f"docs/{name}" for name in sorted(os.listdir(DOCS)) if name.endswith(".md"))]
 
 # Of its own suite.
-PGBOUNCERS = ["test_cancel_wait", "test_client_hba_cert"]
+PGBOUNCERS = ["test_cancel_wait", "test_client_hba_cert", "test_client_login_count",
+              "test_deallocate_all", "test_describe_non_existent_prepared_statement",
+              "test_discard_all", "test_equivalent_startup_param",
+              "test_logical_rep_unprivileged", "test_options_startup_param",
+              "test_physcal_rep_unprivileged", "test_prepared_disallow_name_reuse",
+              "test_show_stats", "test_statement_name_longer_than_pkt_buf"]
 
 
 def text(page):
