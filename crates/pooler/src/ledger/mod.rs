@@ -156,9 +156,14 @@ impl Ledger {
         front.is_some_and(|entry| entry.reply == Reply::Settings)
     }
 
-    /// Nothing was sent that the client has asked for.
-    pub fn is_ours(&self) -> bool {
-        self.entries.iter().all(|entry| entry.swallow)
+    /// Nothing was sent for the client but its settings (and Closes of ours, which can't fail).
+    pub fn has_settings_only(&self) -> bool {
+        let ours = |entry: &Entry| match entry.reply {
+            Reply::Settings => true,
+            Reply::Close => entry.swallow,
+            _ => false,
+        };
+        self.entries.iter().all(ours)
     }
 
     /// Nothing is owed, but for settings. (If PostgreSQL refuses those, it skips what comes behind.)

@@ -251,12 +251,17 @@ impl Upstream<'_> {
         header: Header,
     ) -> Result<Referent, Flow> {
         let mut with_values = None;
+        if self.linked().link.ledger.sets() {
+            // A Parse of ours, if one is needed, must come behind the settings' answer.
+            let statement = self.lookup(names.statement);
+            let effects = statement.as_ref().and_then(|s| s.effects.as_deref());
+            if effects.is_some_and(Effects::may_touch_session) {
+                self.await_settings()?;
+            }
+        }
         if self.client.names_keep() {
             let statement = self.lookup(names.statement);
             if let Some(effects) = statement.as_ref().and_then(|s| s.effects.as_deref()) {
-                if effects.may_touch_session() {
-                    self.await_settings()?;
-                }
                 if effects.kinds.any(Kinds::SETS_BOUND) {
                     let bind = whole(chunk, header);
                     if bind.is_none() && header.total() <= limits::FRONT {

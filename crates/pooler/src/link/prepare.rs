@@ -48,7 +48,7 @@ impl Upstream<'_> {
             return Ok(());
         }
         let flow = self.stall();
-        if self.linked().link.ledger.is_ours()
+        if self.linked().link.ledger.has_settings_only()
             && let Some((server_id, server)) = &mut self.server
         {
             super::bind_held((self.id, self.client), (*server_id, server));

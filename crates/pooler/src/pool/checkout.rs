@@ -85,15 +85,7 @@ impl Pooler {
     fn take_idle(&mut self, pool_id: PoolId, client: ClientId, out: &mut Out) -> Option<ServerId> {
         let id = match self.config.globals.server_round_robin {
             true => self.pools.at_mut(pool_id).idle.take_oldest()?,
-            false => {
-                let (client, servers) = (self.clients.at(client), &self.servers);
-                let tested = self.tested_since();
-                let fit = |server: &server::Server| {
-                    server.since() >= tested && has_settings(client, server)
-                };
-                let fit = |id| servers.get(id).is_some_and(fit);
-                self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)?
-            }
+            false => self.take_fit(pool_id, client)?,
         };
         let server = self.servers.get(id)?;
         let age = self.now.0.saturating_sub(server.connected.0);
@@ -104,6 +96,22 @@ impl Pooler {
             return None;
         }
         Some(id)
+    }
+
+    /// Takes the idle server that was used last, or one of some others that has the client's settings and
+    /// need not be tested.
+    fn take_fit(&mut self, pool_id: PoolId, client: ClientId) -> Option<ServerId> {
+        let client = self.clients.at(client);
+        let idle = &mut self.pools.at_mut(pool_id).idle;
+        let newest = self.servers.get(idle.newest()?);
+        if newest.is_some_and(|server| has_settings(client, server)) {
+            return idle.take_newest();
+        }
+        let (servers, tested) = (&self.servers, self.tested_since());
+        let fit =
+            |server: &server::Server| server.since() >= tested && has_settings(client, server);
+        let fit = |id| servers.get(id).is_some_and(fit);
+        self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }
 
     /// Whether a server that has been idle since then must be tested before it is used.

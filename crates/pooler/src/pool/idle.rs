@@ -31,6 +31,17 @@ impl Idle {
         self.servers.push_back(id);
     }
 
+    /// The server that was laid aside last.
+    #[inline]
+    pub fn newest(&self) -> Option<ServerId> {
+        self.servers.back().copied()
+    }
+
+    /// Takes the server that was laid aside last.
+    pub fn take_newest(&mut self) -> Option<ServerId> {
+        self.servers.pop_back()
+    }
+
     /// Takes the first that is fit of those `most` that were laid aside last, the last one in front; or,
     /// if none is, the last one.
     pub fn take_fit(&mut self, most: usize, fit: impl Fn(ServerId) -> bool) -> Option<ServerId> {

@@ -389,7 +389,9 @@ impl Server {
         self.doubt_unnamed();
         self.link.await_settings();
         out.send_with(Peer::Server(id), |buf| {
-            for text in [b"BEGIN", statement, b"COMMIT"] {
+            // A serializable transaction may have to wait, or be impossible (on a standby).
+            let begin: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED";
+            for text in [begin, statement, b"COMMIT"] {
                 write::message(buf, frontend::PARSE, |buf| {
                     buf.push(0);
                     buf.extend_from_slice(text);

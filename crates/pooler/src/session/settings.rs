@@ -141,7 +141,12 @@ pub fn reset_by_all(name: &[u8]) -> bool {
 /// Everybody may set this: a few that are often set, and custom ones but those of extensions that are
 /// known to be stricter. (Of others PostgreSQL is asked, where that matters.)
 pub fn is_everybodys(name: &[u8]) -> bool {
-    const STRICT: [&[u8]; 3] = [b"auto_explain.", b"pg_stat_statements.", b"pgaudit."];
+    const STRICT: [&[u8]; 4] = [
+        b"auto_explain.",
+        b"pg_stat_statements.",
+        b"pgaudit.",
+        b"plpgsql.",
+    ];
     const OFTEN: [&[u8]; 18] = [
         b"search_path",
         b"statement_timeout",
@@ -226,15 +231,23 @@ pub fn give(sql: &mut Vec<u8>, there: &Maybe, wanted: &Maybe, identity_first: bo
 
 /// Whether settings can be changed in one statement that goes along with their client's first messages.
 /// Everybody may change them, none of them acts on that statement, and none is `reported`: PostgreSQL
-/// would tell the client of it.
+/// would tell the client of it. What is taken back is PostgreSQL's own: that can't fail, so if the
+/// statement fails, it is for what this client wants. (An extension may have claimed the name of a custom
+/// setting meanwhile; nobody else's client is to be disconnected for that.)
 pub fn go_along(there: &Maybe, wanted: &Maybe, reported: &[Parameter]) -> bool {
     let plain = |(name, _): (&[u8], &[u8])| {
         let told = |(known, _): &Parameter| known.eq_ignore_ascii_case(name);
-        let acts = AT_ONCE.contains(&name) || name.ends_with(b"timeout");
+        let transactions = name.ends_with(b"timeout") || name.starts_with(b"default_transaction_");
+        let acts = AT_ONCE.contains(&name) || transactions;
         is_everybodys(name) && !acts && !reported.iter().any(told)
     };
+    let stays = |name: &[u8]| !name.contains(&b'.') || value(wanted, name).is_some();
     let mut all = [there, wanted].into_iter().flatten();
     all.all(|settings| settings.iter().all(plain))
+        && there
+            .iter()
+            .flat_map(|there| there.iter())
+            .all(|(name, _)| stays(name))
 }
 
 /// One statement that takes back what a server has and the client does not want, and gives what it wants.
@@ -378,9 +391,17 @@ mod tests {
              pg_catalog.set_config('work_mem',NULL,false),pg_catalog.set_config('x.y',NULL,false)"
         );
         let path: Parameter = (b"search_path"[..].into(), b"public"[..].into());
-        assert!(go_along(&there, &wanted, &[]));
-        assert!(!go_along(&there, &wanted, &[path]));
-        for name in ["role", "statement_timeout", "log_statement", "pgaudit.log"] {
+        let both = settings(&[("a.b", "2"), ("search_path", "it's"), ("x.y", "y")]);
+        assert!(go_along(&there, &both, &[]), "work_mem is taken back");
+        assert!(!go_along(&there, &both, &[path]));
+        assert!(
+            !go_along(&there, &wanted, &[]),
+            "a.b is not PostgreSQL's own"
+        );
+        assert!(go_along(&None, &wanted, &[]));
+        let strict = ["log_statement", "pgaudit.log", "plpgsql.variable_conflict"];
+        let acts = ["role", "statement_timeout", "default_transaction_isolation"];
+        for name in strict.into_iter().chain(acts) {
             let other = settings(&[(name, "1")]);
             assert!(!go_along(&there, &other, &[]), "{name}");
             assert!(!go_along(&other, &None, &[]), "{name}");

@@ -18,7 +18,8 @@ const WELCOME: &str = " R(0) S(server_version=17.0) S(client_encoding=UTF8) \
     S(DateStyle=ISO, MDY) S(TimeZone=GMT) S(standard_conforming_strings=on) S(application_name=)";
 
 /// What goes around a client's settings, where its first messages follow at once.
-const SETTINGS_BEGIN: &str = " P(,BEGIN) B() E P(,SELECT pg_catalog.set_config";
+const SETTINGS_BEGIN: &str =
+    " P(,BEGIN ISOLATION LEVEL READ COMMITTED) B() E P(,SELECT pg_catalog.set_config";
 const SETTINGS_END: &str = " B() E P(,COMMIT) B() E";
 
 impl World {
