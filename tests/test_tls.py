@@ -1701,6 +1701,27 @@ def test_changed_settings_replace_servers(make_howdah, tls_postgres, authority):
         assert client.value("select pg_backend_pid()") == kept
 
 
+def test_changed_files_replace_servers(make_howdah, tls_postgres, scratch, authority):
+    """So does another text in a file that servers are verified by, under the same name."""
+    trusted = os.path.join(machine.folder(scratch, "trusted"), "authorities.pem")
+    with open(authority.certificate, encoding="ascii") as own:
+        text = own.read()
+    with open(trusted, "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(trusted, 0o644)
+    howdah = make_howdah(postgres=tls_postgres, server_tls_sslmode="verify-ca",
+                         server_tls_ca_file=trusted)
+    with howdah.connect() as client:
+        pid = client.value("select pg_backend_pid()")
+        howdah.reload()
+        assert client.value("select pg_backend_pid()") == pid
+        with open(trusted, "a", encoding="ascii") as file:
+            file.write(text)
+        howdah.reload()
+        machine.wait_until(lambda: client.value("select pg_backend_pid()") != pid,
+                           "another server")
+
+
 # Both -------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("workers", [1, 2])
