@@ -1,7 +1,7 @@
 //! The connection layer: clients and servers over a [`Driver`].
 //!
 //! It knows which connection of the driver is which peer, queues what is to be sent, ends
-//! connections in the three ways of [`Close`], and tells what happened in the decisions' words.
+//! connections in the ways of [`Close`], and tells what happened in the decisions' words.
 //!
 //! **Sending.** Bytes are copied into the peer's output: a queue of blocks from a pool of this
 //! worker. [`Sockets::flush`], once a turn, hands the first block of each peer to the driver; the
@@ -272,7 +272,6 @@ impl<D: Driver> Sockets<D> {
 
     /// Ends a connection; `Closed` answers, and nothing else is told of this peer any more.
     pub fn close(&mut self, peer: Peer, how: Close) {
-        let limit = Time(self.now.0 + CLOSE_LIMIT);
         let Some((key, connection)) = self.table.find(peer) else {
             return;
         };
@@ -282,10 +281,12 @@ impl<D: Driver> Sockets<D> {
             how => how,
         };
         match how {
-            Close::Flush | Close::Await if !connection.flags.broken && !connecting => {
+            Close::Flush | Close::Await | Close::Part
+                if !connection.flags.broken && !connecting =>
+            {
                 connection.stage = Stage::Flushing(how);
-                self.limits.push(Reverse((limit, key)));
                 self.progress(key);
+                self.limit_ending(key, CLOSE_LIMIT);
             }
             _ => self.begin_close(key),
         }
@@ -616,7 +617,6 @@ impl<D: Driver> Sockets<D> {
 
     /// Takes the next step of a connection that is ending or leaving, if nothing holds it.
     fn progress(&mut self, key: Key) {
-        let limit = Time(self.now.0 + LINGER_LIMIT);
         let Some(connection) = self.table.get(key) else {
             return;
         };
@@ -629,6 +629,7 @@ impl<D: Driver> Sockets<D> {
                 self.driver.detach(key);
             }
             Stage::Flushing(_) if connection.flags.ended => self.begin_close(key),
+            Stage::Flushing(Close::Part) if !connection.flags.secure => self.begin_close(key),
             Stage::Flushing(how) => {
                 if connection.flags.secure && self.say_close(key) {
                     return;
@@ -637,8 +638,8 @@ impl<D: Driver> Sockets<D> {
                     return;
                 };
                 connection.stage = Stage::Lingering;
-                if how == Close::Flush {
-                    self.limits.push(Reverse((limit, key)));
+                if how != Close::Await {
+                    self.limit_ending(key, LINGER_LIMIT);
                 }
                 self.driver.shutdown(key);
                 self.driver.receive(key, true);
@@ -780,6 +781,16 @@ impl<D: Driver> Sockets<D> {
             }
             let taken = self.sessions.begin_waiting(key);
             self.taken(key, taken);
+        }
+    }
+
+    /// A connection that is ending still must have ended so many nanoseconds from now.
+    fn limit_ending(&mut self, key: Key, after: u64) {
+        if let Some(connection) = self.table.get(key)
+            && matches!(connection.stage, Stage::Flushing(_) | Stage::Lingering)
+        {
+            let limit = Time(self.now.0 + after);
+            self.limits.push(Reverse((limit, key)));
         }
     }
 

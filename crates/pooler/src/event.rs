@@ -130,6 +130,9 @@ pub enum Close {
     /// Send what is queued, shut down our side, await the peer's end of file (within a few
     /// seconds), then close: PostgreSQL has then really let go of the session.
     Await,
+    /// Send what is queued (within a few seconds), then close at once: the peer has said goodbye, so
+    /// nothing of it is left unread.
+    Part,
     /// Drop what is queued and close at once.
     Abort,
 }

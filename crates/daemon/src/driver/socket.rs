@@ -130,6 +130,25 @@ impl SocketOptions {
     pub fn apply(&self, socket: impl AsFd) -> Result<(), Errno> {
         let fd = socket.as_fd();
         sockopt::set_tcp_nodelay(fd, true)?;
+        if self.keepalive {
+            sockopt::set_socket_keepalive(fd, true)?;
+        }
+        self.apply_values(fd)
+    }
+
+    /// Applies those options to a listening socket that the connections it accepts take over from
+    /// it: two system calls less for each of them. The others can't be taken back, as a reload may
+    /// want it.
+    pub(super) fn hand_down(&self, listener: &OwnedFd, address: &Address) {
+        if let Address::Tcp(..) = address {
+            // The socket is usable without them.
+            let _ = sockopt::set_tcp_nodelay(listener, true);
+            let _ = sockopt::set_socket_keepalive(listener, self.keepalive);
+        }
+    }
+
+    /// Applies the options that are numbers.
+    fn apply_values(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.buffer > 0 {
             sockopt::set_socket_send_buffer_size(fd, self.buffer)?;
             sockopt::set_socket_recv_buffer_size(fd, self.buffer)?;
@@ -138,7 +157,6 @@ impl SocketOptions {
             sockopt::set_tcp_user_timeout(fd, self.user_timeout)?;
         }
         if self.keepalive {
-            sockopt::set_socket_keepalive(fd, true)?;
             let seconds = |n: u32| Duration::from_secs(n.into());
             if self.keepcnt > 0 {
                 sockopt::set_tcp_keepcnt(fd, self.keepcnt)?;
@@ -288,7 +306,8 @@ fn unix_peer(socket: &OwnedFd) -> Result<UnixPeer, Errno> {
     })
 }
 
-/// Prepares an accepted socket. An error means the peer is gone already.
+/// Prepares an accepted socket, whose listener has handed its options down. An error means the peer
+/// is gone already.
 pub(super) fn finish_accept(
     socket: &OwnedFd,
     listener: &Address,
@@ -302,11 +321,17 @@ pub(super) fn finish_accept(
         },
         Address::Tcp(..) => {
             // The socket is usable without them.
-            let _ = options.apply(socket);
+            let _ = options.apply_values(socket.as_fd());
             let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+            let local = match listener {
+                Address::Tcp(ip, port) if !ip.is_unspecified() => {
+                    Address::Tcp(ip.to_canonical(), *port)
+                }
+                _ => tcp_name(rustix::net::getsockname(socket)?)?,
+            };
             Ends {
                 remote: tcp_name(remote)?,
-                local: tcp_name(rustix::net::getsockname(socket)?)?,
+                local,
                 unix_peer: None,
             }
         }
@@ -322,10 +347,66 @@ fn tcp_name(name: SocketAddrAny) -> Result<Address, Errno> {
     let v6 = SocketAddrV6::try_from(name)?;
     Ok(Address::Tcp(IpAddr::V6(*v6.ip()).to_canonical(), v6.port()))
 }
+
 /// Whether the other side has ended its direction of the stream, or all of it.
 pub(super) fn hung_up(socket: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
     let zero = Timespec::default();
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     poll(&mut polled, Some(&zero)).is_ok() && polled[0].revents().intersects(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    fn listener(ip: [u8; 4]) -> (Address, OwnedFd) {
+        let socket = TcpListener::bind((Ipv4Addr::from(ip), 0)).unwrap();
+        let name = socket.local_addr().unwrap();
+        (Address::Tcp(name.ip(), name.port()), socket.into())
+    }
+
+    fn accept(listener: &OwnedFd, to: [u8; 4]) -> (TcpStream, OwnedFd) {
+        let Address::Tcp(_, port) = tcp_name(rustix::net::getsockname(listener).unwrap()).unwrap()
+        else {
+            panic!("a TCP socket");
+        };
+        let stream = TcpStream::connect((Ipv4Addr::from(to), port)).unwrap();
+        (stream, rustix::net::accept(listener).unwrap())
+    }
+
+    #[test]
+    fn what_a_listener_hands_down_reaches_whom_it_accepts() {
+        let (address, listener) = listener([127, 0, 0, 1]);
+        for keepalive in [true, false, true] {
+            let options = SocketOptions {
+                keepalive,
+                keepidle: 77,
+                ..SocketOptions::default()
+            };
+            options.hand_down(&listener, &address);
+            let (_stream, socket) = accept(&listener, [127, 0, 0, 1]);
+            finish_accept(&socket, &address, &options).unwrap();
+            assert!(sockopt::tcp_nodelay(&socket).unwrap());
+            assert_eq!(sockopt::socket_keepalive(&socket).unwrap(), keepalive);
+            let idle = sockopt::tcp_keepidle(&socket).unwrap();
+            assert_eq!(idle == Duration::from_secs(77), keepalive);
+        }
+    }
+
+    #[test]
+    fn the_ends_of_who_comes_in_are_known() {
+        for (ip, to) in [
+            ([127, 0, 0, 1], [127, 0, 0, 1]),
+            ([0, 0, 0, 0], [127, 0, 0, 2]),
+        ] {
+            let (address, listener) = listener(ip);
+            let (stream, socket) = accept(&listener, to);
+            let ends = finish_accept(&socket, &address, &SocketOptions::default()).unwrap();
+            let name = |name: SocketAddr| Address::Tcp(name.ip(), name.port());
+            assert_eq!(ends.local, name(stream.peer_addr().unwrap()));
+            assert_eq!(ends.remote, name(stream.local_addr().unwrap()));
+        }
+    }
 }

@@ -55,6 +55,8 @@ pub struct Uring {
     listeners: Vec<Listening>,
     options: SocketOptions,
     connections: Vec<Connection>,
+    /// Who closes while a receive is under way. Entries may be out of date.
+    closing: Vec<Key>,
     /// Whose receive ended for want of buffers, oldest first. Entries may be out of date.
     starved: VecDeque<Key>,
     /// Completions of the kernel's that were not looked at yet.
@@ -99,6 +101,8 @@ struct Connection {
     receive: Receive,
     /// Receiving is switched on.
     wanted: bool,
+    /// The peer has ended its direction of the stream, or all of it.
+    ended: bool,
     /// Index into `sends`, or `NONE`.
     sending: u32,
     connecting: Option<Box<Address>>,
@@ -166,6 +170,7 @@ impl Uring {
             listeners: listeners.collect(),
             options: SocketOptions::default(),
             connections: Vec::new(),
+            closing: Vec::new(),
             starved: VecDeque::new(),
             arrived: Vec::new(),
             cursor: 0,
@@ -177,8 +182,17 @@ impl Uring {
             },
             polling: Polling::new(Duration::ZERO),
         };
+        driver.hand_options_down();
         driver.watch_bell();
         Ok(driver)
+    }
+
+    fn hand_options_down(&self) {
+        for listening in &self.listeners {
+            if let Some(socket) = &listening.socket {
+                self.options.hand_down(socket, &listening.address);
+            }
+        }
     }
 
     /// Polls for up to `limit` before a wait sleeps, where that is likely to be worth it: see
@@ -409,6 +423,18 @@ impl Uring {
         self.settle(key);
     }
 
+    /// Ends the receives of connections that close. Those that the peer has ended meanwhile are closed
+    /// already: their sockets need no more than that.
+    fn end_closing(&mut self) {
+        let mut closing = std::mem::take(&mut self.closing);
+        for key in closing.drain(..) {
+            if let Some(connection) = self.get(key) {
+                connection.shut_down();
+            }
+        }
+        self.closing = closing;
+    }
+
     /// Completes a detach or close if nothing is under way any more.
     fn settle(&mut self, key: Key) {
         let Some(connection) = self.get(key) else {
@@ -423,10 +449,7 @@ impl Uring {
         match connection.purpose {
             Purpose::Unused | Purpose::InUse => {}
             Purpose::Closing => {
-                if let Some(socket) = connection.socket.take() {
-                    // The peer shall hear of it even if a forked process held the socket too.
-                    let _ = rustix::net::shutdown(&socket, Shutdown::Both);
-                }
+                connection.socket = None;
                 connection.purpose = Purpose::Unused;
                 self.ready.push_back(Completion::Closed { key });
             }
@@ -449,8 +472,17 @@ impl Connection {
             purpose: Purpose::Unused,
             receive: Receive::Off,
             wanted: false,
+            ended: false,
             sending: NONE,
             connecting: None,
+        }
+    }
+
+    /// Ends both directions of the stream, and so a receive. The peer hears of it even if another
+    /// process has the socket, too, as in a takeover.
+    fn shut_down(&self) {
+        if let (Some(socket), false) = (&self.socket, self.ended) {
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
     }
 }
@@ -485,6 +517,7 @@ impl Driver for Uring {
         self.cursor = 0;
         self.buffers.refill();
         self.feed_starved();
+        self.end_closing();
         let busy = !self.ready.is_empty()
             || !self.arrived.is_empty()
             || !self.starved.is_empty()
@@ -570,6 +603,7 @@ impl Driver for Uring {
 
     fn set_options(&mut self, options: SocketOptions) {
         self.options = options;
+        self.hand_options_down();
     }
 
     fn connect(&mut self, key: Key, address: &Address) {
@@ -681,7 +715,16 @@ impl Driver for Uring {
         connection.purpose = Purpose::Closing;
         connection.wanted = false;
         let (sending, connecting) = (connection.sending != NONE, connection.connecting.is_some());
-        self.stop_receive(key);
+        match connection.receive {
+            // The end of the stream may be among what has arrived: see `end_closing`.
+            Receive::Armed | Receive::Stopping => self.closing.push(key),
+            Receive::Off | Receive::Starved => {
+                connection.receive = Receive::Off;
+                if !connecting {
+                    connection.shut_down();
+                }
+            }
+        }
         if sending {
             self.cancel(Tag::new(SEND, key));
         }

@@ -77,6 +77,65 @@ pub(crate) fn abort_closes_at_once<D: Make>() {
     );
 }
 
+pub(crate) fn parting_awaits_no_end_of_the_stream<D: Make>() {
+    let closed = Rc::new(RefCell::new(0));
+    let seen = closed.clone();
+    let words = pattern(0, 3_000_000);
+    let said = words.clone();
+    let decisions = scripted(move |event, out| match event {
+        Event::Received(..) => {
+            for part in said.chunks(100_000) {
+                out.send(CLIENT, part);
+            }
+            out.push(Action::Close {
+                peer: CLIENT,
+                how: Close::Part,
+            });
+        }
+        Event::Closed { .. } => *seen.borrow_mut() += 1,
+        Event::Accepted(_) | Event::Congested(_) | Event::Drained(_) => {}
+        other => panic!("told after close: {other:?}"),
+    });
+    let mut stage = Stage::<_, D>::new(decisions);
+    let mut stream = stage.connect();
+    assert_eq!(write_some(&mut stream, b"X"), 1);
+    let mut got = Vec::new();
+    // Though our side of the stream stays open.
+    stage.until("closed", |_| {
+        let _ = read_some(&mut stream, &mut got);
+        *closed.borrow() == 1
+    });
+    assert!(stage.worker.sockets().is_empty());
+    stage.turn();
+    assert_eq!(stage.worker.next_deadline(), None, "nothing is left to end");
+    stage.until("the end", |_| read_some(&mut stream, &mut got).is_none());
+    assert!(got == words);
+}
+
+pub(crate) fn parting_with_the_end_of_the_stream_at_hand<D: Make>() {
+    const ROUNDS: u32 = 20;
+    let closed = Rc::new(RefCell::new(0));
+    let seen = closed.clone();
+    let decisions = scripted(move |event, out| match event {
+        Event::Received(..) => {
+            let (peer, how) = (CLIENT, Close::Part);
+            out.push(Action::Close { peer, how });
+        }
+        Event::Closed { .. } => *seen.borrow_mut() += 1,
+        Event::Accepted(_) => {}
+        other => panic!("told after close: {other:?}"),
+    });
+    let mut stage = Stage::<_, D>::new(decisions);
+    for round in 1..=ROUNDS {
+        let mut stream = stage.connect();
+        stage.until("accepted", |stage| stage.worker.sockets().len() == 1);
+        assert_eq!(write_some(&mut stream, b"X"), 1);
+        drop(stream);
+        stage.until("closed", |_| *closed.borrow() == round);
+        assert!(stage.worker.sockets().is_empty());
+    }
+}
+
 pub(crate) fn await_waits_for_the_end_of_the_stream<D: Make>() {
     let (upstream, address) = upstream();
     let closed = Rc::new(RefCell::new(Vec::new()));

@@ -28,6 +28,8 @@ suite! {
     ending:
         flush_delivers_everything
         abort_closes_at_once
+        parting_awaits_no_end_of_the_stream
+        parting_with_the_end_of_the_stream_at_hand
         await_waits_for_the_end_of_the_stream
         end_of_file_and_reset_are_told_apart
         a_hang_up_is_found_while_receiving_is_off

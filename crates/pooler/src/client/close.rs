@@ -51,10 +51,10 @@ impl Pooler {
         if let Fault::Config(why) = &fault {
             self.note_client(Level::Error, id, why, out);
         }
-        let how = if matches!(fault, Fault::ClientGone(_)) {
-            Close::Abort
-        } else {
-            Close::Flush
+        let how = match fault {
+            Fault::ClientGone(_) => Close::Abort,
+            Fault::ClientClosed => Close::Part,
+            _ => Close::Flush,
         };
         if !quiet || self.config.globals.log_disconnections {
             self.note_leaving(id, &fault.to_string(), fault.level(), out);

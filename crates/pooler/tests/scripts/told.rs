@@ -46,6 +46,7 @@ impl World {
                 let how = match how {
                     Close::Flush => "close",
                     Close::Await => "close, await",
+                    Close::Part => "part",
                     Close::Abort => "abort",
                 };
                 self.tell(&format!("{name} {how}"));

@@ -26,8 +26,11 @@ struct Row {
     reply: fn() -> Vec<u8>,
 }
 
+/// The row in which each transaction has a client of its own.
+const LOGIN: &str = "login";
+
 /// The rows, as `./bench decisions` shows them.
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     Row {
         name: "simple",
         request: || query("select 1"),
@@ -57,6 +60,12 @@ const ROWS: [Row; 6] = [
         name: "prepared",
         request: || execute("s"),
         reply: || [bound(), ready()].concat(),
+    },
+    // The transaction, and the login and the farewell of a client that comes for it.
+    Row {
+        name: LOGIN,
+        request: || query("select 1"),
+        reply: || [rows(1), ready()].concat(),
     },
 ];
 
@@ -184,7 +193,13 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     let (commit, committed) = (query("commit"), [complete("COMMIT"), ready()].concat());
     let in_block = reply.ends_with(b"T");
     for _ in 0..times {
+        if row.name == LOGIN {
+            world.let_in("d")?;
+        }
         world.transaction(&request, &reply)?;
+        if row.name == LOGIN {
+            world.leave()?;
+        }
         if in_block {
             world.transaction(&commit, &committed)?;
         }
@@ -200,6 +215,8 @@ struct World {
     out: Out,
     client: Option<ClientId>,
     server: Option<ServerId>,
+    /// Who was to be closed last.
+    closing: Option<Peer>,
     /// Bytes that the client and the server were sent by the event at hand.
     sent: [usize; 2],
     /// Answers for metrics.
@@ -222,6 +239,7 @@ impl World {
             out: Out::default(),
             client: None,
             server: None,
+            closing: None,
             sent: [0; 2],
             surveyed: 0,
         })
@@ -235,13 +253,13 @@ impl World {
         let length = (names.len() as u32 + 4).to_be_bytes();
         let startup = [&length[..], names.as_bytes()].concat();
         self.happen(Event::Received(Peer::Client(client), &startup));
-        self.settle();
         Ok(())
     }
 
     /// The first client of a pool, for whom a server is opened.
     fn log_in(&mut self, database: &str) -> Result<(), String> {
         self.let_in(database)?;
+        self.settle();
         let server = self.server.ok_or("no server is opened")?;
         self.happen(Event::Connected(server, Ok(ends(2))));
         let mut welcome = message(b'R', &[0; 4]);
@@ -262,6 +280,21 @@ impl World {
             0 => Err("the client is not let in".into()),
             _ => Ok(()),
         }
+    }
+
+    /// The client says goodbye.
+    fn leave(&mut self) -> Result<(), String> {
+        let client = Peer::Client(self.client.ok_or("the client is gone")?);
+        self.closing = None;
+        self.happen(Event::Received(client, &message(b'X', b"")));
+        if self.closing != Some(client) {
+            return Err("a client that says goodbye is not closed".into());
+        }
+        self.happen(Event::Closed {
+            peer: client,
+            gone: true,
+        });
+        Ok(())
     }
 
     fn transaction(&mut self, request: &[u8], reply: &[u8]) -> Result<(), String> {
@@ -294,6 +327,7 @@ impl World {
             match action {
                 Action::Adopt(id) => self.client = Some(id),
                 Action::Connect(id, ..) => self.server = Some(id),
+                Action::Close { peer, .. } => self.closing = Some(peer),
                 Action::Send(peer, range) | Action::Relay(peer, range) => {
                     let side = usize::from(matches!(peer, Peer::Server(_)));
                     self.sent[side] += range.len();

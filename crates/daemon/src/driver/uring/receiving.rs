@@ -130,6 +130,7 @@ impl Uring {
             return;
         };
         connection.wanted = false;
+        connection.ended = true;
         if connection.purpose == Purpose::Detaching {
             connection.purpose = Purpose::InUse;
         }
