@@ -837,6 +837,67 @@ def test_values_of_sequences(pool, postgres, size):
 
 
 @POOLS
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_last_clients_numbers_are_its_own(pool, postgres, size, workers):
+    """A first question behind an INSERT in autocommit, as drivers put it (`lastInsertId`), on servers
+    that others have used."""
+    postgres.sql("drop table if exists numbered; create table numbered (id serial, a text)")
+    postgres.sql("alter sequence numbered_id_seq restart with 5000")
+    questions = [("select lastval()", ()), ("select currval($1)", ("numbered_id_seq",))]
+    for sql, values in questions:
+        # A new process each: nobody has asked before.
+        howdah = pool(size, workers=workers)
+        disturb_numbers(howdah, size)
+        with howdah.connect() as client:
+            mine = client.value("insert into numbered (a) values ('x') returning id")
+            assert extended(client, sql, values) == [[mine.encode()]]
+        with howdah.connect() as client:
+            client.rows("create temp table kept ()")
+            mine = client.value("insert into numbered (a) values ('x') returning id")
+            assert extended(client, sql, values) == [[mine.encode()]]
+    disturb_numbers(howdah, size)
+    if workers > 1:
+        # Each counts such questions for itself.
+        return
+    # Somebody has asked, so no client has others' numbers, whatever it has run.
+    clients = [howdah.connect() for _ in range(size)]
+    for client in clients:
+        client.rows("begin; select 1")
+    for client in clients:
+        assert client.error(query("select lastval()"))["C"] == "55000"
+    for client in clients:
+        client.close()
+
+
+def disturb_numbers(howdah, count):
+    """Others draw numbers on each server: two on each, one behind the other."""
+    for _ in range(2):
+        others = [howdah.connect() for _ in range(count)]
+        for other in others:
+            other.rows("begin; select nextval('numbered_id_seq')")
+        for other in others:
+            other.rows("commit")
+            other.close()
+
+
+def test_a_question_for_numbers_on_another_server(pool, postgres):
+    """PostgreSQL's error, never another's number; from then on the client's own server is preferred."""
+    postgres.sql("drop table if exists numbered; create table numbered (id serial, a text)")
+    howdah = pool(2)
+    disturb_numbers(howdah, 2)
+    with howdah.connect() as client, howdah.connect() as other, howdah.connect() as third:
+        client.rows("insert into numbered (a) values ('x')")
+        other.rows("begin")
+        assert client.error(query("select lastval()"))["C"] == "55000"
+        other.rows("commit")
+        client.rows("discard all")
+        mine = third.value("insert into numbered (a) values ('x') returning id")
+        # The other server is the one used last, by its own last client.
+        other.rows("select 1")
+        assert third.value("select lastval()") == mine
+
+
+@POOLS
 def test_values_of_sequences_by_the_extended_protocol(pool, postgres, size):
     """The first question may be a message of its group, as with most drivers."""
     postgres.sql("create sequence if not exists counted start 1000")

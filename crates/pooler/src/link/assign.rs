@@ -48,7 +48,8 @@ impl Pooler {
         standby::tell(client_id, client, server, out);
         let watched = pool.terms.watched;
         let max = self.config.globals.max_prepared_statements as usize;
-        let forgets = server.takes_numbers(client.number, client.asks_numbers());
+        let asked_for = client.asks_numbers() || pool.asks_numbers(now);
+        let forgets = server.takes_numbers(client.number, asked_for);
         let ready = !forgets && is_aligned(client, server) || {
             let reported = pool.welcome.as_ref().map(|welcome| &*welcome.parameters);
             let goes = pool.terms.mode != PoolMode::Session && !forgets && client.needs_no_answer();

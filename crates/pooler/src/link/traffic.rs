@@ -233,6 +233,7 @@ impl Pooler {
         let counts = upstream.counts;
         pool.count_parses(counts.client_parses, counts.server_parses, counts.binds);
         if counts.sequences {
+            pool.notes_question_for_numbers(self.now);
             self.ask_leave(id, crate::mail::PinWish::Knows, out);
         }
         Some(flow)

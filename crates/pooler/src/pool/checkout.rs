@@ -99,17 +99,26 @@ impl Pooler {
     }
 
     /// Takes the idle server that was used last, or one of some others that has the client's settings and
-    /// need not be tested.
+    /// need not be tested. Where clients ask for values of sequences: one that the client used last, which
+    /// has its numbers.
     fn take_fit(&mut self, pool_id: PoolId, client: ClientId) -> Option<ServerId> {
         let client = self.clients.at(client);
-        let idle = &mut self.pools.at_mut(pool_id).idle;
+        let pool = self.pools.at_mut(pool_id);
+        let servers = &self.servers;
+        let used_last =
+            |id| (servers.get(id)).is_some_and(|server| server.was_used_last_by(client.number));
+        let own_numbers = pool.asks_numbers(self.now) && pool.idle.latest(LOOKED_AT).any(used_last);
+        let idle = &mut pool.idle;
         let newest = self.servers.get(idle.newest()?);
-        if newest.is_some_and(|server| has_settings(client, server)) {
+        if !own_numbers && newest.is_some_and(|server| has_settings(client, server)) {
             return idle.take_newest();
         }
         let (servers, tested) = (&self.servers, self.tested_since());
-        let fit =
-            |server: &server::Server| server.since() >= tested && has_settings(client, server);
+        let has = |server: &server::Server| match own_numbers {
+            true => server.was_used_last_by(client.number),
+            false => has_settings(client, server),
+        };
+        let fit = |server: &server::Server| server.since() >= tested && has(server);
         let fit = |id| servers.get(id).is_some_and(fit);
         self.pools.at_mut(pool_id).idle.take_fit(LOOKED_AT, fit)
     }

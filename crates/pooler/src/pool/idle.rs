@@ -26,6 +26,11 @@ impl Idle {
         self.servers.iter().copied()
     }
 
+    /// Those `most` that were laid aside last, the last one in front.
+    pub fn latest(&self, most: usize) -> impl Iterator<Item = ServerId> {
+        self.servers.iter().rev().take(most).copied()
+    }
+
     /// A server is laid aside.
     pub fn lay_aside(&mut self, id: ServerId) {
         self.servers.push_back(id);
@@ -45,8 +50,7 @@ impl Idle {
     /// Takes the first that is fit of those `most` that were laid aside last, the last one in front; or,
     /// if none is, the last one.
     pub fn take_fit(&mut self, most: usize, fit: impl Fn(ServerId) -> bool) -> Option<ServerId> {
-        let latest = self.servers.iter().rev().take(most);
-        let behind = latest.copied().position(fit).unwrap_or(0);
+        let behind = self.latest(most).position(fit).unwrap_or(0);
         let last = self.servers.len().checked_sub(1)?;
         self.servers.remove(last - behind)
     }

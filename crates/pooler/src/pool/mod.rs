@@ -43,6 +43,9 @@ use crate::statement::SchemaId;
 use crate::stats::Stats;
 use crate::times::Times;
 
+/// For how long a question for values of sequences says that there will be more, in nanoseconds.
+const NUMBERS_ASKED_NS: u64 = 600_000_000_000;
+
 /// One worker's share of a pool.
 #[derive(Debug)]
 pub struct Pool {
@@ -72,6 +75,8 @@ pub struct Pool {
     clients: u32,
     /// How many of its clients keep a server between transactions.
     pinned: u32,
+    /// When a client last asked for values of sequences.
+    numbers_asked: Option<Time>,
     /// Clients wait for its listening connection.
     pub(crate) wants_listener: bool,
     /// The Broker was told that clients wait, and has not answered with a permit.
@@ -131,6 +136,7 @@ impl Pool {
             testing: 0,
             clients: 0,
             pinned: 0,
+            numbers_asked: None,
             wants_listener: false,
             need: false,
             told_age: 0,
@@ -437,6 +443,17 @@ impl Pool {
     /// Servers are given out.
     pub fn gives(&self) -> bool {
         !self.paused && !self.held
+    }
+
+    /// A client has asked for values of sequences.
+    pub(crate) fn notes_question_for_numbers(&mut self, now: Time) {
+        self.numbers_asked = Some(now);
+    }
+
+    /// Clients here ask for values of sequences: no client gets a server with others' values.
+    pub(crate) fn asks_numbers(&self, now: Time) -> bool {
+        let asked = self.numbers_asked;
+        asked.is_some_and(|asked| now.0.saturating_sub(asked.0) < NUMBERS_ASKED_NS)
     }
 
     /// Clients wait for a server, or for the first.

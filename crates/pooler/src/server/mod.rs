@@ -432,18 +432,37 @@ impl Server {
     }
 
     /// It goes to a client. True if other clients' values of sequences must be forgotten on it,
-    /// which is so if the client has asked for such.
+    /// which is so if such are `asked_for` here, and the client was not the last to use the server.
     pub(crate) fn takes_numbers(&mut self, client: u64, asked_for: bool) -> bool {
-        let foreign = match self.numbers {
+        let (foreign, alone) = match self.numbers {
+            Numbers::Nobody => (false, true),
+            Numbers::Of(other) => (other != client, other == client),
+            Numbers::Several { last, .. } => (last != client, false),
+        };
+        let forgets = foreign && asked_for;
+        self.numbers = match alone || forgets {
+            true => Numbers::Of(client),
+            false => Numbers::Several {
+                last: client,
+                again: !foreign,
+            },
+        };
+        forgets
+    }
+
+    /// Its client keeps it, and nobody else uses it before the client's next transaction.
+    pub(crate) fn stays_with_client(&mut self) {
+        if let Numbers::Several { again, .. } = &mut self.numbers {
+            *again = true;
+        }
+    }
+
+    /// This client was the last to use it.
+    pub(crate) fn was_used_last_by(&self, client: u64) -> bool {
+        match self.numbers {
             Numbers::Nobody => false,
-            Numbers::Of(other) => other != client,
-            Numbers::Several => true,
-        };
-        self.numbers = match foreign && !asked_for {
-            true => Numbers::Several,
-            false => Numbers::Of(client),
-        };
-        foreign && asked_for
+            Numbers::Of(last) | Numbers::Several { last, .. } => last == client,
+        }
     }
 
     /// It has the values of sequences of this client alone.

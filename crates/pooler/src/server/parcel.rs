@@ -110,7 +110,10 @@ impl Pooler {
             set,
             status: parcel.status,
             numbers: match parcel.served {
-                true => Numbers::Several,
+                true => Numbers::Several {
+                    last: 0,
+                    again: false,
+                },
                 false => Numbers::Nobody,
             },
             key: parcel.key,

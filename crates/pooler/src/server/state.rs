@@ -95,8 +95,13 @@ pub enum Numbers {
     Nobody,
     /// Those of the client with this number in the console.
     Of(u64),
-    /// Those of several clients.
-    Several,
+    /// Those of several clients, of which this one is the last.
+    Several {
+        /// Its number in the console.
+        last: u64,
+        /// The transaction before the one under way was the client's, too.
+        again: bool,
+    },
 }
 
 impl Trial {

@@ -66,6 +66,7 @@ impl Pooler {
             }
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
+                server.stays_with_client();
                 self.rest_pinned(client_id);
                 return true;
             }

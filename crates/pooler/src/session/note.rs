@@ -222,8 +222,8 @@ impl Upstream<'_> {
     }
 
     /// `currval` or `lastval` is about to run: values that other clients' `nextval` left on the server
-    /// are forgotten. (Not where the open transaction may have drawn values itself: the two can't be
-    /// told apart.)
+    /// are forgotten. (Not where the client's transaction before this one was the server's last, or the
+    /// open one may have drawn values itself: others' values and its own can't be told apart.)
     fn forget_numbers(&mut self) {
         const FORGET: &[u8] = b"DISCARD SEQUENCES";
         let number = self.client.number;
@@ -232,7 +232,8 @@ impl Upstream<'_> {
         };
         let rests = server.link.rests() && server.status == Status::Idle;
         let fresh = server.link.has_drawn_nothing() && server.not_failed();
-        if server.numbers() != Numbers::Several || !rests && !fresh {
+        let others = matches!(server.numbers(), Numbers::Several { again: false, .. });
+        if !others || !rests && !fresh {
             return;
         }
         server.set_numbers_of(number);
