@@ -1,6 +1,7 @@
 //! A blocking session with PostgreSQL or a pooler, as small as measuring needs it.
 
 pub mod copy;
+pub mod rows;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -222,6 +223,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 

@@ -4,15 +4,20 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Certificate, Contender, Shape};
 use crate::machine::Machine;
 use crate::postgres::{OPEN_USER, Postgres, USER};
+use crate::process::Task;
 
 /// Servers of the pool.
 const POOL: usize = 20;
+
+/// For how much longer than asked the load may take.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How the load is played.
 #[derive(Clone, Copy, Debug)]
@@ -99,20 +104,21 @@ fn play(
     choice: Choice,
 ) -> io::Result<Vec<Row>> {
     let url = |port| format!("postgres://{OPEN_USER}@127.0.0.1:{port}/{USER}");
-    let output = machine
-        .command(load)
+    let mut command = machine.command(load);
+    command
         .args(["--json", "--prepare", "--show", "0"])
         .args(["--url", &url(port), "--prepare-url", &url(postgres.port())])
         .args(["--clients", &choice.clients.to_string()])
-        .args(["--seconds", &choice.seconds.to_string()])
-        .output()?;
+        .args(["--seconds", &choice.seconds.to_string()]);
+    // It gives up by itself on replies that never come; the rest is for the preparation and the checks.
+    let patience = Duration::from_secs(choice.seconds) + PATIENCE;
+    let done = Task::start(&mut command, machine.folder(), patience)?.finish()?;
     // 1 means that there were differences.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        let words = String::from_utf8_lossy(&output.stderr);
-        let last = words.lines().last().unwrap_or("no word");
+    if !matches!(done.code, Some(0 | 1)) {
+        let last = done.errors.lines().last().unwrap_or("no word");
         return Err(io::Error::other(format!("the load could not run: {last}")));
     }
-    read(&output.stdout).map_err(|why| io::Error::other(format!("the load's answer: {why}")))
+    read(&done.out).map_err(|why| io::Error::other(format!("the load's answer: {why}")))
 }
 
 /// The checks at the end are no behaviours of clients.

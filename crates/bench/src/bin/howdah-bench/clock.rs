@@ -34,6 +34,9 @@ impl Clock {
     }
 }
 
+/// ESRCH: there is no such thread.
+const ENDED: i32 = 3;
+
 /// Counts the processor time of some threads from its making on.
 pub struct TaskClock(Vec<Counter>);
 
@@ -41,13 +44,17 @@ impl TaskClock {
     /// For all these threads, and those that they start; none where the kernel refuses: it wants
     /// root, CAP_PERFMON, or `kernel.perf_event_paranoid` of 1 or less.
     pub fn of(threads: impl IntoIterator<Item = u32>) -> Option<TaskClock> {
-        let counters = threads.into_iter().map(|thread| {
+        let counters = threads.into_iter().filter_map(|thread| {
             let mut builder = Builder::new(Software::TASK_CLOCK);
             builder.observe_pid(thread as i32).any_cpu().inherit(true);
             builder.exclude_kernel(false).exclude_hv(false);
-            let mut counter = builder.build().ok()?;
-            counter.enable().ok()?;
-            Some(counter)
+            let counter = builder.build();
+            let counter = counter.and_then(|mut counter| counter.enable().map(|()| counter));
+            match counter {
+                // A thread that ended since it was listed uses nothing from now on.
+                Err(error) if error.raw_os_error() == Some(ENDED) => None,
+                counter => Some(counter.ok()),
+            }
         });
         let counters = counters.collect::<Option<Vec<_>>>()?;
         (!counters.is_empty()).then_some(TaskClock(counters))

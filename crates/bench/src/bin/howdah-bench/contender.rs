@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::in_path;
 use crate::machine::{Machine, free_port, succeed};
 use crate::postgres::{OPEN_USER, Postgres, USER};
@@ -179,6 +181,15 @@ pub fn find(named: &[Named], howdah: &Path, machine: &Machine) -> io::Result<Vec
     Ok(contenders)
 }
 
+/// The beginning of bytes' SHA-256, in hexadecimal digits.
+pub fn fingerprint(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// The first line of what a program says to `--version`.
 fn version(machine: &Machine, program: &Path) -> String {
     let output = machine.command(program).arg("--version").output();
@@ -220,6 +231,19 @@ impl Shape {
 }
 
 impl Contender {
+    /// What tells its build from others: its program and its config, and for PostgreSQL itself nothing.
+    ///
+    /// # Errors
+    /// The program can't be read.
+    pub fn build(&self) -> io::Result<Option<String>> {
+        if self.version.is_empty() {
+            return Ok(None);
+        }
+        let config = fingerprint(self.config.as_bytes());
+        let program = fingerprint(&std::fs::read(&self.program)?);
+        Ok(Some(format!("program {program} with config {config}")))
+    }
+
     /// Starts it, and waits until it lets a client through to PostgreSQL.
     ///
     /// # Errors
@@ -239,9 +263,11 @@ impl Contender {
                 "not played: its config names no host for servers over unix sockets",
             ));
         }
-        let server_host = match shape.unix {
-            true => machine.folder().display().to_string(),
-            false => "127.0.0.1".to_owned(),
+        let folder = machine.folder().display();
+        let server_host = match (shape.unix, self.kind) {
+            (false, _) => "127.0.0.1".to_owned(),
+            (true, Kind::Odyssey) => format!("unix://{folder}"),
+            (true, _) => folder.to_string(),
         };
         let port = free_port()?;
         let users = machine.write("open-userlist.txt", &format!("\"{OPEN_USER}\" \"\"\n"))?;

@@ -4,23 +4,35 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::check;
 use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
-use crate::crowd::read_waits;
+use crate::crowd::{forget_waits, read_waits, settled};
 use crate::design::{Cell, Design, Player};
-use crate::load::{Load, Way};
+use crate::load::{Load, Reading, Way, worked_beside};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
 use crate::process::{Process, established, wait_until};
-use crate::record::{CellRecord, Figures, Record, Run};
+use crate::record::{Figures, Record, Run};
 use crate::run::progress;
+use crate::schedule::{Progress, Schedule, Step};
 use crate::sessions;
 use crate::target::Running;
 
 /// PostgreSQL itself takes no more clients than this; see its `max_connections`.
 const MOST_DIRECT: usize = 1000;
+
+/// Transactions of each client whose answers are compared before a run, and after.
+const CHECKED_BEFORE: usize = 20;
+const CHECKED_AFTER: usize = 5;
+
+/// Clients that have been there before memory without clients is looked at.
+const GONE: usize = 40;
+
+/// Runs of up to so many seconds log each transaction; longer ones as many as fit, drawn at random.
+const LOGGED_SECONDS: u64 = 60;
 
 /// What is played, where, and for how long.
 pub struct Contest<'a> {
@@ -38,6 +50,8 @@ pub struct Contest<'a> {
     pub rounds: usize,
     /// Seconds for each run.
     pub seconds: u64,
+    /// See [`Way::patience`].
+    pub patience: Duration,
     /// Where the record is kept.
     pub file: PathBuf,
 }
@@ -61,53 +75,28 @@ impl Contest<'_> {
                 "the limit of {limit} descriptors is too low for some cells\n"
             ));
         }
-        self.lay_out(record);
-        let total = self.cells.len() * self.rounds * self.contenders.len();
-        let (began, mut done, mut skipped) = (Instant::now(), 0, 0);
-        for round in 0..self.rounds {
-            for (number, cell) in self.cells.iter().enumerate() {
-                // One shape at a time: idle poolers keep servers, and so memory and sessions.
-                let mut started = Started::new();
-                let mut order: Vec<_> = self.contenders.iter().collect();
-                let first = (round + number) % order.len();
-                order.rotate_left(first);
-                for contender in order {
-                    done += 1;
-                    if record.cells[number].has(contender.kind.name(), round) {
-                        skipped += 1;
-                        continue;
-                    }
-                    let outcome = self.one(cell, contender, &mut started, record);
-                    let left = remaining(began, done - skipped, total - done);
-                    self.tell(cell, contender, round, &outcome, (done, total, left));
-                    record.cells[number].runs.push(Run {
-                        contender: contender.kind.name().to_owned(),
-                        round,
-                        outcome,
-                    });
-                    record.save(&self.file)?;
-                }
+        let names: Vec<_> = self.contenders.iter().map(|one| one.kind.name()).collect();
+        let schedule = Schedule {
+            cells: &self.cells,
+            names: &names,
+            rounds: self.rounds,
+            file: &self.file,
+        };
+        // One shape at a time: idle poolers keep servers, and so memory and sessions.
+        let (mut visit, mut started) = (None, Started::new());
+        let run = |step: Step<'_>, record: &Record| {
+            if visit.replace(step.visit) != Some(step.visit) {
+                started.clear();
             }
-        }
-        Ok(())
-    }
-
-    /// Gives every cell of the design its place in the record.
-    fn lay_out(&self, record: &mut Record) {
-        let mut earlier = std::mem::take(&mut record.cells);
-        for cell in &self.cells {
-            let key = cell.key();
-            let known = earlier.iter().position(|known| known.key == key);
-            record.cells.push(match known {
-                Some(index) => earlier.swap_remove(index),
-                None => CellRecord {
-                    key,
-                    group: cell.group.clone(),
-                    row: cell.row(),
-                    runs: Vec::new(),
-                },
-            });
-        }
+            let contender = &self.contenders[step.contender];
+            self.one(step.cell, contender, &mut started, record)
+        };
+        schedule.play(
+            record,
+            run,
+            |step, outcome, how_far| self.tell(step, outcome, how_far),
+            |warning| progress(&format!("{warning}\n")),
+        )
     }
 
     fn one(
@@ -123,10 +112,22 @@ impl Contest<'_> {
         if contender.kind == Kind::PostgreSql && cell.shape.databases > 1 {
             return Err("not played: to PostgreSQL they are one database".to_owned());
         }
-        let outcome = self.measure(cell, contender, started, record);
+        let mut outcome = self.measure(cell, contender, started, record);
+        let name = (contender.kind, cell.shape);
+        if let (Err(error), Some(running)) = (&outcome, started.get_mut(&name)) {
+            // A moment for a pooler that is about to be gone.
+            wait_until(Duration::from_millis(200), || running.has_ended());
+            if let Some(end) = running.end() {
+                outcome = Err(io::Error::other(format!(
+                    "the pooler ended: {end}; clients saw: {error}"
+                )));
+            }
+            // What is left of a failure is no place for the next run.
+            started.remove(&name);
+        }
         if cell.shape.databases > 1 {
             // PostgreSQL has room for the servers of one such pooler at a time.
-            started.remove(&(contender.kind, cell.shape));
+            started.remove(&name);
             let port = self.postgres.port();
             wait_until(Duration::from_secs(10), || established(port) == 0);
         }
@@ -153,7 +154,55 @@ impl Contest<'_> {
         if cell.player == Player::Sessions {
             return sessions::play(cell, running, self.seconds);
         }
-        let load = self.load(cell, running.port(), record)?;
+        if cell.clients == 0 {
+            return self.without_clients(cell, running);
+        }
+        let (load, sampled) = self.load(cell, running.port(), record)?;
+        self.verify(cell, &load, running, CHECKED_BEFORE)?;
+        let prefix = prefix(running.port());
+        forget_waits(self.machine.folder(), &prefix)?;
+        let mut storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
+        let reading = load.run(self.machine, self.postgres, running)?;
+        storm.as_mut().map(worked_beside).transpose()?;
+        drop(storm);
+        let waits = read_waits(self.machine.folder(), &prefix)?;
+        let logged = waits.as_ref().map_or(0, |waits| waits.count);
+        if sampled == 1.0 && logged < reading.transactions {
+            return Err(io::Error::other(format!(
+                "pgbench logged {logged} of {} transactions: is the disk full?",
+                reading.transactions
+            )));
+        }
+        self.verify(cell, &load, running, CHECKED_AFTER)?;
+        Ok(Figures {
+            waits: waits.as_ref().map(|waits| waits.percentiles),
+            sampled: waits.as_ref().map(|_| sampled),
+            fairness: waits
+                .filter(|_| sampled == 1.0)
+                .and_then(|waits| waits.fairness),
+            ..figures(&reading)
+        })
+    }
+
+    /// Memory behind the first clients: they, and their servers, have been there.
+    fn without_clients(&self, cell: &Cell, running: &Running) -> io::Result<Figures> {
+        let some = Cell {
+            clients: GONE,
+            ..cell.clone()
+        };
+        let load = self.way(&some)?;
+        self.verify(&some, &load, running, CHECKED_BEFORE)?;
+        if running.process().is_some() {
+            wait_until(self.patience, || established(running.port()) == 0);
+        }
+        Ok(Figures {
+            resident: running.process().map(settled),
+            ..Figures::default()
+        })
+    }
+
+    /// Compares answers: pgbench's, and those of the shape that the cell has.
+    fn verify(&self, cell: &Cell, load: &Load, running: &Running, times: usize) -> io::Result<()> {
         let checking = Load {
             way: Way {
                 script: Some(self.machine.write("checking.sql", cell.script.checking())?),
@@ -162,20 +211,8 @@ impl Contest<'_> {
             flags: Vec::new(),
             ..load.clone()
         };
-        checking.verify(self.machine, self.postgres, running)?;
-        let storm = cell.storm.then(|| self.storm(&load, running)).transpose()?;
-        let reading = load.run(self.machine, self.postgres, running)?;
-        drop(storm);
-        let waits = read_waits(self.machine.folder(), &prefix(running.port()))?;
-        let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
-        Ok(Figures {
-            tps: reading.tps,
-            cpu: by(Clock::Task).map(|(cpu, _)| cpu),
-            account: by(Clock::Account).map(|(cpu, _)| cpu),
-            resident: reading.resident,
-            waits: waits.as_ref().map(|waits| waits.percentiles),
-            fairness: waits.and_then(|waits| waits.fairness),
-        })
+        checking.verify(self.machine, self.postgres, running, times)?;
+        check::shape(cell.script, running.address(), cell.clients)
     }
 
     /// Clients that log in and out over TLS until the value is dropped.
@@ -194,21 +231,26 @@ impl Contest<'_> {
         storm.beside(self.machine, self.postgres, running)
     }
 
-    fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<Load> {
+    /// The load of a cell, and the part of its transactions that is logged.
+    fn load(&self, cell: &Cell, port: u16, record: &Record) -> io::Result<(Load, f64)> {
+        let mut load = self.way(cell)?;
+        load.flags = vec!["-l".to_owned(), format!("--log-prefix={}", prefix(port))];
+        let mut sampled = 1.0;
+        if let Some(part) = cell.rate {
+            let capacity = self.capacity(record)?;
+            load.flags.push(format!("--rate={:.0}", capacity * part));
+        } else if self.seconds > LOGGED_SECONDS {
+            sampled = LOGGED_SECONDS as f64 / self.seconds as f64;
+            load.flags.push(format!("--sampling-rate={sampled}"));
+        }
+        Ok((load, sampled))
+    }
+
+    fn way(&self, cell: &Cell) -> io::Result<Load> {
         let script = match cell.script.text() {
             Some(text) => Some(self.machine.write("constant.sql", text)?),
             None => None,
         };
-        let mut flags = vec![
-            "-l".to_owned(),
-            format!("--log-prefix={}", prefix(port)),
-            "--sampling-rate=0.1".to_owned(),
-        ];
-        if let Some(part) = cell.rate {
-            let capacity = capacity(record)?;
-            flags.pop();
-            flags.push(format!("--rate={:.0}", capacity * part));
-        }
         Ok(Load {
             way: Way {
                 user: OPEN_USER,
@@ -216,22 +258,31 @@ impl Contest<'_> {
                 script,
                 reconnect: cell.reconnect,
                 tls: cell.tls,
+                patience: self.patience,
             },
             protocol: cell.protocol,
             clients: cell.clients,
             seconds: self.seconds,
-            flags,
+            flags: Vec::new(),
         })
     }
 
-    fn tell(
-        &self,
-        cell: &Cell,
-        contender: &Contender,
-        round: usize,
-        outcome: &Result<Figures, String>,
-        (done, total, left): (usize, usize, Duration),
-    ) {
+    /// What 100 % is, in all rounds: the first run without a rate, PgBouncer's, or else Howdah's, or else
+    /// of the pooler that comes first.
+    fn capacity(&self, record: &Record) -> io::Result<f64> {
+        let free = self.cells.iter().find(|cell| cell.rate.is_none());
+        let free = free.and_then(|cell| record.cell(&cell.key()));
+        let poolers = self.contenders.iter().map(|contender| contender.kind);
+        capacity(
+            free.map_or(&[], |cell| &cell.runs),
+            poolers.filter(|kind| *kind != Kind::PostgreSql),
+        )
+        .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
+    }
+
+    fn tell(&self, step: Step<'_>, outcome: &Result<Figures, String>, how_far: Progress) {
+        let Step { cell, round, .. } = step;
+        let Progress { done, total, left } = how_far;
         let figures = match outcome {
             Ok(figures) => {
                 let cpu = figures.cpu.or(figures.account);
@@ -246,7 +297,7 @@ impl Contest<'_> {
             round + 1,
             cell.group,
             cell.row(),
-            contender.kind,
+            self.contenders[step.contender].kind,
         );
         // A terminal shows one line that changes; a file keeps what failed, and every line.
         progress(&match (io::stderr().is_terminal(), outcome) {
@@ -260,20 +311,31 @@ fn prefix(port: u16) -> String {
     format!("waits-{port}")
 }
 
-/// What 100 % is: the median of PgBouncer's run without a rate, or else of the first pooler's.
-fn capacity(record: &Record) -> io::Result<f64> {
-    let free = record.cells.first();
-    let poolers = [Kind::PgBouncer, Kind::Howdah];
-    let mut told = poolers.iter().filter_map(|kind| {
-        let spread = free?.spread(kind.name(), |figures| Some(figures.tps));
-        Some(spread.ok()??.middle)
-    });
-    told.next()
-        .ok_or_else(|| io::Error::other("no capacity is known: the run without a rate failed"))
+/// What a run of pgbench tells.
+fn figures(reading: &Reading) -> Figures {
+    let by = |wanted| reading.cpu.filter(|(_, clock)| *clock == wanted);
+    Figures {
+        tps: reading.tps,
+        cpu: by(Clock::Task).map(|(cpu, _)| cpu),
+        account: by(Clock::Account).map(|(cpu, _)| cpu),
+        resident: reading.resident,
+        ..Figures::default()
+    }
 }
 
-fn remaining(began: Instant, done: usize, left: usize) -> Duration {
-    began.elapsed() / done.max(1) as u32 * left as u32
+/// See [`Contest::capacity`].
+fn capacity(runs: &[Run], poolers: impl Iterator<Item = Kind>) -> Option<f64> {
+    let mut order = vec![Kind::PgBouncer, Kind::Howdah];
+    order.extend(poolers);
+    let rounds = runs.iter().map(|run| run.round).max()? + 1;
+    let each = (0..rounds).flat_map(|round| order.iter().map(move |kind| (round, kind.name())));
+    let mut told = each.filter_map(|(round, name)| {
+        let run = runs
+            .iter()
+            .find(|run| run.round == round && run.contender == name)?;
+        Some(run.outcome.as_ref().ok()?.tps)
+    });
+    told.next()
 }
 
 fn minutes(time: Duration) -> String {
@@ -284,11 +346,12 @@ fn minutes(time: Duration) -> String {
 ///
 /// # Errors
 /// There is a file, but no record of this design in it.
-pub fn resume(design: Design, file: &Path) -> io::Result<Record> {
-    if !file.exists() {
+pub fn resume(design: Design, file: &Path, fresh: bool) -> io::Result<Record> {
+    if fresh || !file.exists() {
         return Ok(Record::default());
     }
-    let record = Record::load(file)?;
+    let record = Record::load(file)
+        .map_err(|error| io::Error::other(format!("{error}; say another --out, or --fresh")))?;
     if record.design != design.name() {
         return Err(io::Error::other(format!(
             "{} is a record of {:?}, not of {:?}",
@@ -300,9 +363,80 @@ pub fn resume(design: Design, file: &Path) -> io::Result<Record> {
     Ok(record)
 }
 
+/// Runs of this stamp may be added to a record.
+///
+/// # Errors
+/// It has runs of other builds, lengths, configs or machines.
+pub fn same_builds(
+    record: &Record,
+    stamp: &BTreeMap<String, String>,
+    file: &Path,
+) -> io::Result<()> {
+    let differs = record.differs_from(stamp);
+    if differs.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{} holds runs that do not go together with those of now: {}. Say another --out to keep it, or \
+         --fresh to begin anew in its place",
+        file.display(),
+        differs.join("; ")
+    )))
+}
+
 /// How long it will take, without logins and pauses.
 pub fn estimate(cells: usize, rounds: usize, contenders: usize, seconds: u64) -> String {
     minutes(Duration::from_secs(
         (cells * rounds * contenders) as u64 * (seconds + 1),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str, round: usize, tps: Option<f64>) -> Run {
+        let figures = |tps| Figures {
+            tps,
+            ..Figures::default()
+        };
+        Run {
+            contender: name.into(),
+            round,
+            outcome: tps.map(figures).ok_or_else(|| "it died".into()),
+        }
+    }
+
+    #[test]
+    fn capacity_is_the_first_runs_and_anybodys() {
+        let others = || [Kind::Odyssey, Kind::PgCat].into_iter();
+        let mut runs = vec![
+            run("postgresql", 0, Some(9.0)),
+            run("pgcat", 0, Some(1.0)),
+            run("odyssey", 0, None),
+        ];
+        assert_eq!(capacity(&runs, others()), Some(1.0));
+        runs.push(run("howdah", 0, Some(5.0)));
+        assert_eq!(capacity(&runs, others()), Some(5.0));
+        runs.push(run("pgbouncer", 1, Some(3.0)));
+        assert_eq!(capacity(&runs, others()), Some(5.0), "of the first round");
+        assert_eq!(capacity(&[], others()), None);
+    }
+
+    #[test]
+    fn another_build_is_told_with_the_remedy() {
+        let stamp = |value: &str| BTreeMap::from([("howdah".to_owned(), value.to_owned())]);
+        let mut record = Record::default();
+        let file = Path::new("record.json");
+        same_builds(&record, &stamp("a"), file).unwrap();
+        record.stamp = stamp("a");
+        same_builds(&record, &stamp("a"), file).unwrap();
+        let error = same_builds(&record, &stamp("b"), file)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("howdah was a, and is b") && error.contains("--fresh"),
+            "{error}"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,7 @@ pub fn active(
     seconds: u64,
 ) -> io::Result<Waits> {
     let prefix = format!("transactions-{}", target.port());
-    let sampled = "--sampling-rate=0.2".to_owned();
-    let flags = vec!["-l".to_owned(), sampled, format!("--log-prefix={prefix}")];
+    let flags = vec!["-l".to_owned(), format!("--log-prefix={prefix}")];
     let load = Load {
         way: Way::default(),
         protocol: Protocol::Simple,
@@ -54,6 +53,7 @@ pub fn active(
         seconds,
         flags,
     };
+    forget_waits(machine.folder(), &prefix)?;
     let reading = load.run(machine, postgres, target)?;
     let percentiles = read_waits(machine.folder(), &prefix)?;
     let percentiles =
@@ -69,12 +69,33 @@ pub fn active(
 pub struct Logged {
     /// Milliseconds at the [`PERCENTILES`].
     pub percentiles: [f64; 5],
-    /// Transactions of the client that was served least, as a part of the median client's.
+    /// Transactions of the client that was served least, as a part of the median client's; this says
+    /// something only if all transactions were logged.
     pub fairness: Option<f64>,
+    /// How many transactions were logged.
+    pub count: u64,
 }
 
 /// A client's number of logged transactions says something from here on.
 const ENOUGH: usize = 50;
+
+/// pgbench's logs: the prefix, a process, and perhaps a thread.
+fn logs(folder: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
+    let prefix = format!("{prefix}.");
+    let entries = fs::read_dir(folder)?.flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    Ok(ours.map(|entry| entry.path()).collect())
+}
+
+/// Removes what a run that failed has left of such logs.
+///
+/// # Errors
+/// A log can't be removed.
+pub fn forget_waits(folder: &Path, prefix: &str) -> io::Result<()> {
+    logs(folder, prefix)?
+        .into_iter()
+        .try_for_each(fs::remove_file)
+}
 
 /// How long transactions took and whose they were, by pgbench's logs of this prefix, which are
 /// removed; none if nothing was logged.
@@ -84,21 +105,24 @@ const ENOUGH: usize = 50;
 pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
     let mut waits = Vec::new();
     let mut clients: BTreeMap<usize, usize> = BTreeMap::new();
-    for entry in fs::read_dir(folder)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
-            let log = fs::read_to_string(entry.path())?;
-            for line in log.lines() {
-                // client, transaction, microseconds, ...
-                let mut words = line.split(' ');
-                let client = words.next().and_then(|word| word.parse().ok());
-                let time = words.nth(1).and_then(|word| word.parse::<f64>().ok());
-                if let (Some(client), Some(time)) = (client, time) {
-                    waits.push(time / 1000.0);
-                    *clients.entry(client).or_default() += 1;
-                }
-            }
-            fs::remove_file(entry.path())?;
+    for path in logs(folder, prefix)? {
+        let log = fs::read_to_string(&path)?;
+        if !(log.is_empty() || log.ends_with('\n')) {
+            return Err(io::Error::other(
+                "pgbench's log of transactions is cut off: is the disk full?",
+            ));
         }
+        for line in log.lines() {
+            // client, transaction, microseconds, ...
+            let mut words = line.split(' ');
+            let client = words.next().and_then(|word| word.parse().ok());
+            let time = words.nth(1).and_then(|word| word.parse::<f64>().ok());
+            if let (Some(client), Some(time)) = (client, time) {
+                waits.push(time / 1000.0);
+                *clients.entry(client).or_default() += 1;
+            }
+        }
+        fs::remove_file(&path)?;
     }
     waits.sort_by(f64::total_cmp);
     let Some(last) = waits.len().checked_sub(1) else {
@@ -111,6 +135,7 @@ pub fn read_waits(folder: &Path, prefix: &str) -> io::Result<Option<Logged>> {
     let fairness = served.len() > 2 && middle >= ENOUGH;
     Ok(Some(Logged {
         percentiles: [at(0.5), at(0.95), at(0.99), at(0.999), at(1.0)],
+        count: waits.len() as u64,
         fairness: fairness.then(|| served[0] as f64 / middle as f64),
     }))
 }
@@ -222,7 +247,7 @@ fn prepared_transaction() -> Vec<u8> {
 }
 
 /// Resident memory once it has stopped changing, for at most ten seconds.
-fn settled(pooler: &Process) -> u64 {
+pub fn settled(pooler: &Process) -> u64 {
     let mut last = pooler.resident_kilobytes();
     let mut since = Instant::now();
     wait_until(Duration::from_secs(10), || {
@@ -254,4 +279,42 @@ pub fn login_cpu(target: &Running, pooler: &Process, logins: usize) -> io::Resul
     (0..logins).try_for_each(|_| log_in())?;
     all_gone();
     Ok((meter.nanoseconds()? - before) as f64 / 1000.0 / logins as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_one_prefix_are_read_and_go() {
+        let folder = std::env::temp_dir().join(format!("waits-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        write("waits-543.7", "0 0 1000 0 1 2\n1 0 3000 0 1 2\n");
+        write("waits-543.7.1", "2 0 2000 0 1 2\n");
+        write("waits-5432.8", "0 0 999000 0 1 2\n");
+        let told = read_waits(&folder, "waits-543").unwrap().unwrap();
+        assert_eq!((told.count, told.percentiles[4]), (3, 3.0));
+        assert_eq!(told.percentiles[0], 2.0);
+        assert_eq!(told.fairness, None, "too few");
+        assert_eq!(read_waits(&folder, "waits-543").unwrap(), None);
+        write("waits-543.9", "0 0 1000 0 1 2\n1 0 30");
+        let error = read_waits(&folder, "waits-543").unwrap_err().to_string();
+        assert!(error.contains("cut off"), "{error}");
+        forget_waits(&folder, "waits-543").unwrap();
+        assert_eq!(read_waits(&folder, "waits-543").unwrap(), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn fairness_is_the_least_served_clients() {
+        let folder = std::env::temp_dir().join(format!("fair-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let served = [(0, 100), (1, 100), (2, 60)];
+        let lines = served.map(|(client, times)| format!("{client} 0 1000 0 1 2\n").repeat(times));
+        fs::write(folder.join("w.1"), lines.concat()).unwrap();
+        let told = read_waits(&folder, "w").unwrap().unwrap();
+        assert_eq!(told.fairness, Some(0.6));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -16,13 +16,13 @@ pub enum Design {
     Classic,
     /// PgDog's: a pool of 10, 1 to 100 clients, one thread and several
     Threads,
-    /// A community's: scale 50, extended protocol, 16 to 512 clients
+    /// A community's: scale 50 (--quick: 10), extended protocol, 16 to 512 clients
     Scaling,
     /// Cost of a login: reconnecting for each transaction, plain and over TLS
     Login,
     /// Waiting times at a fixed rate, 50 to 100 % of what PgBouncer (or the first pooler) can do
     Latency,
-    /// Memory of a pooler with 1 to 10,000 nearly idle clients, plain and over TLS, and after large results
+    /// Memory of a pooler with 0 to 10,000 nearly idle clients, plain and over TLS, and after large results
     Memory,
     /// Other shapes of work: writes, pipelines, large rows, many rows, servers over unix sockets
     Shapes,
@@ -218,7 +218,7 @@ impl Design {
                  worker thread and several"
             }
             Self::Scaling => {
-                "a community's: pgbench -S at scale 50 (here: 10), extended protocol, 16 to 512 \
+                "a community's: pgbench -S at scale 50 (--quick: 10), extended protocol, 16 to 512 \
                  clients in powers of two, two pgbench threads"
             }
             Self::Login => {
@@ -231,7 +231,8 @@ impl Design {
             }
             Self::Memory => {
                 "resident memory of the pooler with 1, 1,000 and 10,000 clients that do one small \
-                 transaction and then nothing, plain and over TLS, and that fetch 256 KB each"
+                 transaction and then nothing, plain and over TLS, and that fetch 256 KB each; with 0 \
+                 after 40 clients have been there, whose servers stay"
             }
             Self::Shapes => {
                 "40 clients and other work: a block that writes, ten statements in a pipeline, a row \
@@ -259,6 +260,14 @@ impl Design {
             (_, false) => 30,
             (Self::Latency, true) => 6,
             (_, true) => 2,
+        }
+    }
+
+    /// The scale of pgbench's tables.
+    pub fn scale(self, quick: bool) -> u32 {
+        match (self, quick) {
+            (Self::Scaling, false) => 50,
+            _ => 10,
         }
     }
 
@@ -410,7 +419,7 @@ fn latency(workers: usize) -> Vec<Cell> {
 
 fn memory(choice: Choice, workers: usize) -> Vec<Cell> {
     let shape = Shape::new(40, workers);
-    let numbers = [1, 1000, 10_000];
+    let numbers = [0, 1, 1000, 10_000];
     let numbers = numbers.into_iter().filter(|n| *n <= choice.most_clients);
     let kinds = [
         ("idle", Script::Idle, false),
@@ -507,6 +516,12 @@ mod tests {
             most_clients: 10_000,
         };
         assert_eq!(Design::Matrix.cells(choice).len(), 50);
+    }
+
+    #[test]
+    fn the_communitys_design_has_its_scale() {
+        assert_eq!(Design::Scaling.scale(false), 50);
+        assert_eq!(Design::Scaling.scale(true), 10);
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::postgres::{Postgres, USER};
-use crate::process::{Process, descriptors, wait_until};
+use crate::process::{Done, Process, Task, descriptors, wait_until};
 use crate::target::Running;
 
 /// How pgbench talks.
@@ -53,7 +53,15 @@ pub struct Way {
     pub reconnect: bool,
     /// Uses TLS.
     pub tls: bool,
+    /// How much longer than its time it may take, with this for each client besides, until it counts
+    /// as hung.
+    pub patience: Duration,
 }
+
+/// See [`Way::patience`].
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// For each client, which is to log in first.
+const PATIENCE_EACH: Duration = Duration::from_millis(20);
 
 impl Default for Way {
     /// As the default table has it.
@@ -64,6 +72,7 @@ impl Default for Way {
             script: None,
             reconnect: false,
             tls: false,
+            patience: PATIENCE,
         }
     }
 }
@@ -86,6 +95,8 @@ pub struct Load {
 /// What one run gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
+    /// Transactions in all.
+    pub transactions: u64,
     /// Transactions per second, logins not included.
     pub tps: f64,
     /// pgbench's mean latency in milliseconds.
@@ -114,22 +125,15 @@ impl Load {
     ) -> io::Result<Reading> {
         let mut command = self.command(machine, postgres, target);
         command.args(["-T", &self.seconds.to_string()]);
-        command
-            .args(&self.flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut pgbench = command.spawn()?;
+        command.args(&self.flags);
+        let mut pgbench = Task::start(&mut command, machine.folder(), self.bound(self.seconds))?;
         let usage = target
             .process()
             .map(|process| self.watch(&mut pgbench, process));
-        let output = pgbench.wait_with_output()?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let report = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || errors.contains("aborted") {
-            let cause = errors.lines().find(|line| line.contains("error"));
-            return Err(io::Error::other(
-                cause.unwrap_or("pgbench failed").to_owned(),
-            ));
+        let done = pgbench.finish()?;
+        let report = String::from_utf8_lossy(&done.out);
+        if let Some(cause) = complaint(&done) {
+            return Err(io::Error::other(cause));
         }
         let failed = number_after(&report, "number of failed transactions:").unwrap_or(0.0);
         if failed > 0.0 {
@@ -147,6 +151,7 @@ impl Load {
         let latency = number_after(&report, "latency average =").ok_or_else(missing)?;
         let usage = usage.transpose()?;
         Ok(Reading {
+            transactions: number_after(&report, "actually processed:").unwrap_or(0.0) as u64,
             tps,
             latency,
             cpu: usage
@@ -154,6 +159,11 @@ impl Load {
                 .map(|usage| (usage.share * 1e6 / tps, usage.clock)),
             resident: usage.map(|usage| usage.resident),
         })
+    }
+
+    /// How long a run of so many seconds may take.
+    fn bound(&self, seconds: u64) -> Duration {
+        Duration::from_secs(seconds) + self.way.patience + PATIENCE_EACH * self.clients as u32
     }
 
     /// A pgbench that does this; for how long is to be added.
@@ -186,11 +196,13 @@ impl Load {
         target: &Running,
     ) -> io::Result<Process> {
         let mut command = self.command(machine, postgres, target);
-        command.args(["-T", &(self.seconds + 60).to_string()]);
+        // For longer than what it stands beside may take. The log tells every second how much was done.
+        let seconds = self.bound(self.seconds).as_secs() + 60;
+        command.args(["-P", "1", "-T", &seconds.to_string()]);
         Process::start(&mut command, &machine.folder().join("beside.log"))
     }
 
-    /// Runs a few transactions whose script fails at a wrong answer.
+    /// Runs a few transactions of each client, whose script fails at a wrong answer.
     ///
     /// # Errors
     /// An answer is wrong, or none comes.
@@ -199,30 +211,28 @@ impl Load {
         machine: &Machine,
         postgres: &Postgres,
         target: &Running,
+        transactions: usize,
     ) -> io::Result<()> {
         let load = Load {
             clients: self.clients.min(100),
             ..self.clone()
         };
         let mut command = load.command(machine, postgres, target);
-        command.args(["-t", "20"]);
-        let output = command.output()?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() && !errors.contains("aborted") {
-            return Ok(());
+        command.args(["-t", &transactions.to_string()]);
+        let task = Task::start(&mut command, machine.folder(), load.bound(0))?;
+        match complaint(&task.finish()?) {
+            None => Ok(()),
+            Some(cause) => Err(io::Error::other(format!("answers are not right: {cause}"))),
         }
-        let cause = errors.lines().find(|line| line.contains("error"));
-        let cause = cause.unwrap_or("pgbench failed");
-        Err(io::Error::other(format!("answers are not right: {cause}")))
     }
 
-    fn watch(&self, pgbench: &mut Child, pooler: &Process) -> io::Result<Usage> {
-        let patience = Duration::from_secs(30) + Duration::from_millis(20) * self.clients as u32;
+    fn watch(&self, pgbench: &mut Task, pooler: &Process) -> io::Result<Usage> {
+        let patience = self.way.patience / 2 + PATIENCE_EACH * self.clients as u32;
         // Standard input, output and errors, and a socket per client. Who reconnects has one now and
         // then: all of the run counts.
         let sockets = if self.way.reconnect { 0 } else { self.clients };
         let (process, all) = (pgbench.id(), sockets as u64 + 3);
-        let mut ended = || !matches!(pgbench.try_wait(), Ok(None));
+        let mut ended = || pgbench.is_over();
         let all_are_there = || descriptors(process) >= all;
         wait_until(patience, || all_are_there() || ended());
         let (mut first, mut last) = (None, None);
@@ -266,6 +276,41 @@ struct Usage {
     resident: u64,
 }
 
+/// Why a pgbench that ended did not do its work; none if it did. It goes on without a client that gets an
+/// error, and only then ends with a failure.
+fn complaint(done: &Done) -> Option<String> {
+    if done.code == Some(0) && !done.errors.contains("aborted") {
+        return None;
+    }
+    let cause = done.errors.lines().find(|line| line.contains("error"));
+    let last = || done.errors.lines().last();
+    Some(cause.or_else(last).unwrap_or("pgbench failed").to_owned())
+}
+
+/// Whether what [`Load::beside`] started worked all the time, and did something.
+///
+/// # Errors
+/// It ended early, or did not do one transaction; then its words are in the error.
+pub fn worked_beside(beside: &mut Process) -> io::Result<()> {
+    if let Some(end) = beside.end() {
+        return Err(io::Error::other(format!("the load beside it ended: {end}")));
+    }
+    match did_something(&beside.words()) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "the load beside it did nothing: {}",
+            beside.last_words()
+        ))),
+    }
+}
+
+/// By lines like `progress: 1.0 s, 712.4 tps, lat ...`.
+fn did_something(log: &str) -> bool {
+    let lines = log.lines().filter(|line| line.starts_with("progress:"));
+    let mut rates = lines.filter_map(|line| number_after(line, " s,"));
+    rates.any(|rate| rate > 0.0)
+}
+
 fn number_after(text: &str, label: &str) -> Option<f64> {
     let (_, rest) = text.split_once(label)?;
     let rest = rest.trim_start();
@@ -278,6 +323,28 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_was_lost_is_a_complaint() {
+        let done = |code, errors: &str| Done {
+            code: Some(code),
+            out: Vec::new(),
+            errors: errors.into(),
+        };
+        assert_eq!(complaint(&done(0, "")), None);
+        let lost = "pgbench: error: client 3 script 0 aborted in command 1\nfatal: sum\n";
+        assert!(complaint(&done(0, lost)).unwrap().contains("client 3"));
+        assert_eq!(complaint(&done(1, "killed\n")).unwrap(), "killed");
+        assert_eq!(complaint(&done(1, "")).unwrap(), "pgbench failed");
+    }
+
+    #[test]
+    fn a_storm_without_a_login_is_none() {
+        let line = |tps| format!("progress: 1.0 s, {tps} tps, lat 1.2 ms stddev 0.1, 0 failed\n");
+        assert!(did_something(&[line("0.0"), line("712.4")].concat()));
+        assert!(!did_something(&line("0.0")));
+        assert!(!did_something("pgbench (15.20)\nerror: 1 s, 3 tps\n"));
+    }
 
     #[test]
     fn numbers_are_found_behind_their_labels() {

@@ -1,6 +1,7 @@
 //! `howdah-bench`: what Howdah costs, against PostgreSQL itself, the floor and PgBouncer.
 
 mod answers;
+mod check;
 mod clock;
 mod compiled;
 mod contender;
@@ -17,13 +18,16 @@ mod process;
 mod record;
 mod report;
 mod run;
+mod schedule;
 mod sessions;
 mod target;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -57,7 +61,7 @@ enum What {
     Classic(DesignFlags),
     /// PgDog's: a pool of 10, 1 to 100 clients, one worker thread and several
     Threads(DesignFlags),
-    /// A community's: extended protocol, 16 to 512 clients
+    /// A community's: extended protocol, 16 to 512 clients, scale 50 (--quick: 10)
     Scaling(DesignFlags),
     /// What a login costs, plain and over TLS
     Login(DesignFlags),
@@ -115,10 +119,17 @@ struct DesignFlags {
     /// No cells with more clients than this
     #[arg(long, default_value_t = 10_000)]
     most_clients: usize,
-    /// The folder for record.json, report.md and report.html; a record that is there already is
-    /// gone on with [default: target/bench/DESIGN]
+    /// The folder for record.json, report.md and report.html; a record of the same builds, configs and
+    /// lengths that is there already is gone on with, failed runs again [default: target/bench/DESIGN]
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Begins anew in place of a record that is there already
+    #[arg(long)]
+    fresh: bool,
+    /// For how many seconds longer than its time a run may take, and a fiftieth of a second for each
+    /// client, until it counts as hung
+    #[arg(long, default_value_t = load::PATIENCE.as_secs())]
+    patience: u64,
     /// The folder of initdb, postgres and pgbench [default: the newest that is found]
     #[arg(long)]
     pg_bin: Option<PathBuf>,
@@ -340,9 +351,9 @@ const OVERVIEW_CLIENTS: &str = "40";
 /// Plays a design and writes its report, also when the record can't be completed.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
-    if flags.rounds == 0 || seconds == 0 || flags.most_clients == 0 {
+    if flags.rounds == 0 || seconds == 0 || flags.most_clients == 0 || flags.patience == 0 {
         return Err(io::Error::other(
-            "--rounds, --secs and --most-clients begin at 1",
+            "--rounds, --secs, --most-clients and --patience begin at 1",
         ));
     }
     let default = || Path::new("target/bench").join(design.name());
@@ -350,9 +361,13 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     std::fs::create_dir_all(&out)
         .map_err(|error| io::Error::other(format!("{}: {error}", out.display())))?;
     let file = out.join("record.json");
-    let mut record = contest::resume(design, &file)?;
+    let mut record = contest::resume(design, &file, flags.fresh)?;
     let machine = Machine::new()?;
     let contenders = contenders(&flags.pooler, &flags.only, &machine)?;
+    let tools = postgres::tools(flags.pg_bin.as_deref())?;
+    let scale = design.scale(flags.quick);
+    let stamp = stamp(&contenders, &tools, seconds, scale)?;
+    contest::same_builds(&record, &stamp, &file)?;
     let cells = design.cells(Choice {
         quick: flags.quick,
         workers: flags.workers,
@@ -371,12 +386,9 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         let (count, estimate) = whole(design, flags, contenders.len());
         eprintln!("without --quick: {count} cells, about {estimate} and the logins");
     }
-    let postgres = Postgres::start(&machine, flags.pg_bin.as_deref(), 10, Some(&certificate))?;
+    let postgres = Postgres::start(&machine, Some(&tools), scale, Some(&certificate))?;
     describe(&mut record, design, &postgres, &contenders);
-    record.facts.push((
-        "length".to_owned(),
-        format!("{} rounds of {seconds} s", flags.rounds),
-    ));
+    record.stamp.extend(stamp);
     let contest = Contest {
         cells,
         contenders: &contenders,
@@ -385,18 +397,44 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         postgres: &postgres,
         rounds: flags.rounds,
         seconds,
+        patience: Duration::from_secs(flags.patience),
         file,
     };
     let played = contest.play(&mut record);
     let report = page::markdown(&record);
-    std::fs::write(out.join("report.md"), &report)?;
-    std::fs::write(out.join("report.html"), page::html(&record))?;
-    if let Some(overview) = page::overview(&record, OVERVIEW_CLIENTS) {
-        std::fs::write(out.join("overview.svg"), overview)?;
-    }
     println!("{report}");
+    let mut pages = vec![("report.md", report), ("report.html", page::html(&record))];
+    pages.extend(page::overview(&record, OVERVIEW_CLIENTS).map(|svg| ("overview.svg", svg)));
+    let written = pages.into_iter().try_for_each(|(name, text)| {
+        let path = out.join(name);
+        std::fs::write(&path, text).map_err(|error| {
+            io::Error::other(format!("{} can't be written: {error}", path.display()))
+        })
+    });
     eprintln!("\n{}", out.join("report.html").display());
-    played
+    played.and(written)
+}
+
+/// What must be the same in all runs of a record.
+fn stamp(
+    contenders: &[Contender],
+    tools: &Path,
+    seconds: u64,
+    scale: u32,
+) -> io::Result<BTreeMap<String, String>> {
+    let file = |path: PathBuf| Ok::<_, io::Error>(contender::fingerprint(&std::fs::read(path)?));
+    let mut stamp = BTreeMap::from([
+        ("machine".to_owned(), machine::describe()),
+        ("bench".to_owned(), file(std::env::current_exe()?)?),
+        ("PostgreSQL".to_owned(), file(tools.join("postgres"))?),
+        ("seconds of a run".to_owned(), seconds.to_string()),
+        ("scale".to_owned(), scale.to_string()),
+    ]);
+    for contender in contenders {
+        let build = contender.build()?;
+        stamp.extend(build.map(|build| (contender.kind.name().to_owned(), build)));
+    }
+    Ok(stamp)
 }
 
 /// What a quick run leaves out: how many cells the design has, and how long they take.
@@ -432,25 +470,37 @@ fn contenders(pooler: &[Named], only: &[String], machine: &Machine) -> io::Resul
     Ok(found)
 }
 
+/// Tells of the design and of all who took part, now or in an earlier part of the contest.
 fn describe(record: &mut Record, design: Design, postgres: &Postgres, contenders: &[Contender]) {
     record.design = design.name().to_owned();
     record.about = design.about().to_owned();
-    record.facts = vec![
+    let mut facts = vec![
         ("machine".to_owned(), machine::describe()),
         ("PostgreSQL".to_owned(), postgres.version().to_owned()),
     ];
-    record.contenders = Vec::new();
-    record.configs = Vec::new();
-    for contender in contenders {
-        let name = contender.kind.name().to_owned();
-        if !contender.version.is_empty() {
-            record.facts.push((name.clone(), contender.version.clone()));
-            record
-                .configs
-                .push((name.clone(), contender.config.clone()));
+    let (mut names, mut configs) = (Vec::new(), Vec::new());
+    for kind in contender::Kind::ALL {
+        let name = kind.name();
+        if let Some(now) = contenders.iter().find(|contender| contender.kind == kind) {
+            if !now.version.is_empty() {
+                facts.push((name.to_owned(), now.version.clone()));
+                configs.push((name.to_owned(), now.config.clone()));
+            }
+        } else if record.contenders.iter().any(|earlier| earlier == name) {
+            let of = |pairs: &[(String, String)]| {
+                let pair = pairs.iter().find(|(whose, _)| whose == name);
+                pair.cloned()
+            };
+            facts.extend(of(&record.facts));
+            configs.extend(of(&record.configs));
+        } else {
+            continue;
         }
-        record.contenders.push(name);
+        names.push(name.to_owned());
     }
+    record.facts = facts;
+    record.contenders = names;
+    record.configs = configs;
 }
 
 fn against(before: &Path, now: &Path) -> io::Result<()> {
@@ -461,11 +511,7 @@ fn against(before: &Path, now: &Path) -> io::Result<()> {
             before.design, now.design
         )));
     }
-    let (table, moved) = page::against(&now, &before);
-    match moved {
-        0 => println!("nothing moved beyond the spread"),
-        _ => println!("{table}\n{moved} figures moved beyond the spread"),
-    }
+    println!("{}", page::against(&now, &before));
     Ok(())
 }
 

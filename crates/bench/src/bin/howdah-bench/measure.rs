@@ -298,6 +298,7 @@ mod tests {
 
     fn reading(tps: f64, cpu: f64) -> Result<Reading, String> {
         Ok(Reading {
+            transactions: 0,
             tps,
             latency: 1.0,
             cpu: Some((cpu, Clock::Task)),

@@ -10,6 +10,8 @@ struct Shown {
     /// Which way is better.
     better: &'static str,
     figure: fn(&Figures) -> Option<f64>,
+    /// It comes of the pooler's processor time.
+    is_cpu: bool,
     digits: usize,
     most_is_best: bool,
 }
@@ -19,6 +21,7 @@ const TPS: Shown = Shown {
     better: "more is better",
     figure: |figures| Some(figures.tps),
     digits: 0,
+    is_cpu: false,
     most_is_best: true,
 };
 
@@ -27,6 +30,7 @@ const CPU: Shown = Shown {
     better: "less is better",
     figure: |figures| figures.cpu.or(figures.account),
     digits: 1,
+    is_cpu: true,
     most_is_best: false,
 };
 
@@ -35,6 +39,7 @@ const CORES: Shown = Shown {
     better: "less is better at the same rate",
     figure: |figures| Some(figures.cpu.or(figures.account)? * figures.tps / 1e6),
     digits: 2,
+    is_cpu: true,
     most_is_best: false,
 };
 
@@ -43,6 +48,7 @@ const MEDIAN: Shown = Shown {
     better: "less is better",
     figure: |figures| Some(figures.waits?[0]),
     digits: 2,
+    is_cpu: false,
     most_is_best: false,
 };
 
@@ -51,7 +57,20 @@ const TAIL: Shown = Shown {
     better: "less is better",
     figure: |figures| Some(figures.waits?[2]),
     digits: 2,
+    is_cpu: false,
     most_is_best: false,
+};
+
+const HIGH: Shown = Shown {
+    title: "Waiting time, 95th percentile, milliseconds",
+    figure: |figures| Some(figures.waits?[1]),
+    ..TAIL
+};
+
+const FAR_TAIL: Shown = Shown {
+    title: "Waiting time, 99.9th percentile, milliseconds",
+    figure: |figures| Some(figures.waits?[3]),
+    ..TAIL
 };
 
 const LONGEST: Shown = Shown {
@@ -59,6 +78,7 @@ const LONGEST: Shown = Shown {
     better: "less is better",
     figure: |figures| Some(figures.waits?[4]),
     digits: 1,
+    is_cpu: false,
     most_is_best: false,
 };
 
@@ -67,6 +87,7 @@ const FAIRNESS: Shown = Shown {
     better: "more is better",
     figure: |figures| Some(figures.fairness? * 100.0),
     digits: 0,
+    is_cpu: false,
     most_is_best: true,
 };
 
@@ -75,7 +96,15 @@ const RESIDENT: Shown = Shown {
     better: "less is better",
     figure: |figures| Some(figures.resident? as f64 / 1024.0),
     digits: 1,
+    is_cpu: false,
     most_is_best: false,
+};
+
+/// What [`per_client`] makes of [`RESIDENT`].
+const PER_CLIENT: Shown = Shown {
+    title: "Pooler's memory beyond that without clients, bytes per client",
+    digits: 0,
+    ..RESIDENT
 };
 
 const MEGABYTES: Shown = Shown {
@@ -90,19 +119,20 @@ const CPU_OF_MEGABYTES: Shown = Shown {
 };
 
 /// What a report shows, in this order.
-const ALL: [&Shown; 8] = [
-    &TPS, &CPU, &CORES, &MEDIAN, &TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
+const ALL: [&Shown; 10] = [
+    &TPS, &CPU, &CORES, &MEDIAN, &HIGH, &TAIL, &FAR_TAIL, &LONGEST, &FAIRNESS, &RESIDENT,
 ];
 
 impl Record {
     /// What the report of this design shows. The first two, or all of fewer, are plotted.
     fn shown(&self) -> &'static [&'static Shown] {
         match self.design.as_str() {
-            "memory" => &[&RESIDENT],
+            "memory" => &[&RESIDENT, &PER_CLIENT],
             "copy" => &[&MEGABYTES, &CPU_OF_MEGABYTES, &CORES, &RESIDENT],
             "pools" => &[&CPU, &RESIDENT, &TPS, &CORES],
             "latency" => &[
-                &MEDIAN, &TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS, &RESIDENT,
+                &MEDIAN, &TAIL, &HIGH, &FAR_TAIL, &LONGEST, &TPS, &CPU, &CORES, &FAIRNESS,
+                &RESIDENT,
             ],
             _ => &ALL,
         }
@@ -116,18 +146,87 @@ enum Told {
     Figure(Spread),
 }
 
-fn told(cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
-    match cell.spread(contender, shown.figure) {
+/// Fills a cell of a table. In memory per client, `record` has the row without clients, too.
+fn told(record: &Record, cell: &CellRecord, contender: &str, shown: &Shown) -> Told {
+    if shown.is_cpu && clocks(cell, contender).is_none() {
+        return Told::Failed("rounds by two clocks, which do not go together".to_owned());
+    }
+    let spread = cell.spread(contender, shown.figure);
+    let spread = match shown.title == PER_CLIENT.title {
+        true => spread.map(|spread| per_client(record, cell, contender, spread?)),
+        false => spread,
+    };
+    match spread {
         Ok(Some(spread)) => Told::Figure(spread),
         Ok(None) => Told::Nothing,
         Err(cause) => Told::Failed(cause),
     }
 }
 
+/// Bytes by megabytes, less what the same pooler has without clients. Of rows with so few clients it would
+/// say nothing.
+fn per_client(
+    record: &Record,
+    cell: &CellRecord,
+    contender: &str,
+    spread: Spread,
+) -> Option<Spread> {
+    let clients: f64 = cell.row.parse().ok().filter(|clients| *clients >= 100.0)?;
+    let mut bare = record.cells_of(&cell.group).filter(|cell| cell.row == "0");
+    let bare = bare
+        .next()?
+        .spread(contender, RESIDENT.figure)
+        .ok()??
+        .middle;
+    let each = |megabytes: f64| (megabytes - bare) * 1024.0 * 1024.0 / clients;
+    Some(Spread {
+        middle: each(spread.middle),
+        least: each(spread.least),
+        most: each(spread.most),
+        rounds: spread.rounds,
+    })
+}
+
+/// Whether a contender's processor time in a cell is by the scheduler's account; none if some rounds are by
+/// it, and some by the task clock.
+fn clocks(cell: &CellRecord, contender: &str) -> Option<bool> {
+    let runs = cell.runs.iter().filter(|run| run.contender == contender);
+    let figures = runs.filter_map(|run| run.outcome.as_ref().ok());
+    let mut accounts = figures.filter_map(|figures| match (figures.cpu, figures.account) {
+        (Some(_), _) => Some(false),
+        (None, Some(_)) => Some(true),
+        (None, None) => None,
+    });
+    let first = accounts.next().unwrap_or(false);
+    accounts.all(|account| account == first).then_some(first)
+}
+
+/// Figures that are by the scheduler's account have this behind them.
+const BY_ACCOUNT: &str = "\u{2020}";
+
+/// A figure with its mark, if it has one.
+fn marked(cell: &CellRecord, contender: &str, shown: &Shown, spread: Spread) -> String {
+    let by_account = shown.is_cpu && clocks(cell, contender) == Some(true);
+    let mark = if by_account { BY_ACCOUNT } else { "" };
+    format!("{}{mark}", number(spread.middle, shown.digits))
+}
+
+/// What a table's title says behind which way is better.
+fn remark(record: &Record, shown: &Shown) -> &'static str {
+    let names = || record.contenders.iter();
+    let by_account = |cell: &CellRecord| names().any(|name| clocks(cell, name) == Some(true));
+    match shown.is_cpu && record.cells.iter().any(by_account) {
+        true => {
+            "; \u{2020} by the scheduler's account, which is not exact: the kernel refused the task clock"
+        }
+        false => "",
+    }
+}
+
 /// The contender with the best figure of a row; PostgreSQL itself is not in the race.
 fn best<'a>(record: &'a Record, cell: &CellRecord, shown: &Shown) -> Option<&'a str> {
     let poolers = record.contenders.iter().skip(1);
-    let figures = poolers.filter_map(|name| match told(cell, name, shown) {
+    let figures = poolers.filter_map(|name| match told(record, cell, name, shown) {
         Told::Figure(spread) => Some((name.as_str(), spread.middle)),
         _ => None,
     });
@@ -177,17 +276,48 @@ fn failures(record: &Record) -> Vec<String> {
     lines
 }
 
-/// The clock, where the better one was not to be had.
-fn clock_note(record: &Record) -> &'static str {
-    let runs = record.cells.iter().flat_map(|cell| &cell.runs);
-    let mut fine = runs.filter_map(|run| run.outcome.as_ref().ok());
-    match fine.any(|figures| figures.cpu.is_none() && figures.account.is_some()) {
-        true => {
-            "CPU is user and system time by the scheduler's account in some cells: this kernel \
-             refused the task clock of performance events"
-        }
-        false => "CPU is the task clock of the pooler's whole process tree, logins not included",
-    }
+/// What holds for all tables.
+fn notes(record: &Record) -> Vec<String> {
+    let runs = || record.cells.iter().flat_map(|cell| &cell.runs);
+    let mut notes = Vec::new();
+    let rounds = runs().map(|run| run.round + 1).max().unwrap_or(0);
+    let seconds = record.stamp.get("seconds of a run");
+    let each = seconds.map_or(String::new(), |seconds| format!(" of {seconds} s"));
+    notes.push(match rounds {
+        1 => format!("length: one round{each}, so there is no spread"),
+        _ => format!(
+            "length: {rounds} rounds{each}; \u{b1} is half the way from the least round to the most, in \
+             percent of the median"
+        ),
+    });
+    notes.extend(
+        record
+            .stamp
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}")),
+    );
+    notes.push(
+        "CPU is the task clock of the pooler's whole process tree from the end of logins; where each \
+         transaction has a login, that is part of it"
+            .to_owned(),
+    );
+    let figures = runs().filter_map(|run| run.outcome.as_ref().ok());
+    let sampled = figures
+        .filter_map(|figures| figures.sampled)
+        .reduce(f64::min);
+    notes.extend(sampled.map(|part| match part >= 1.0 {
+        true => "waiting times and fairness are of all transactions".to_owned(),
+        false => format!(
+            "waiting times are of a sample of {:.0} % of all transactions, also the longest",
+            part * 100.0
+        ),
+    }));
+    notes.push(
+        "answers were compared before and after each run, in its own shape; in between, errors and \
+         clients that were lost fail the cell"
+            .to_owned(),
+    );
+    notes
 }
 
 /// As Markdown.
@@ -196,9 +326,13 @@ pub fn markdown(record: &Record) -> String {
     for (name, value) in &record.facts {
         let _ = writeln!(text, "- {name}: {value}");
     }
-    let _ = writeln!(text, "- {}\n", clock_note(record));
+    for note in notes(record) {
+        let _ = writeln!(text, "- {note}");
+    }
+    text.push('\n');
     for shown in record.shown() {
-        let _ = writeln!(text, "## {} ({})\n", shown.title, shown.better);
+        let remark = remark(record, shown);
+        let _ = writeln!(text, "## {} ({}{remark})\n", shown.title, shown.better);
         for group in record.groups() {
             let _ = writeln!(text, "**{group}**\n");
             let _ = writeln!(text, "| clients | {} |", record.contenders.join(" | "));
@@ -206,15 +340,8 @@ pub fn markdown(record: &Record) -> String {
             for cell in record.cells_of(group) {
                 let best = best(record, cell, shown);
                 let line = record.contenders.iter().map(|name| {
-                    let text = match told(cell, name, shown) {
-                        Told::Nothing => "".to_owned(),
-                        Told::Failed(_) => "-".to_owned(),
-                        Told::Figure(spread) => number(spread.middle, shown.digits),
-                    };
-                    match best == Some(name) {
-                        true => format!("**{text}**"),
-                        false => text,
-                    }
+                    let is_best = best == Some(name);
+                    in_markdown(record, cell, name, shown, is_best)
                 });
                 let line: Vec<_> = line.collect();
                 let _ = writeln!(text, "| {} | {} |", cell.row, line.join(" | "));
@@ -232,6 +359,27 @@ pub fn markdown(record: &Record) -> String {
     text
 }
 
+/// What a cell of a table in Markdown says.
+fn in_markdown(
+    record: &Record,
+    cell: &CellRecord,
+    name: &str,
+    shown: &Shown,
+    is_best: bool,
+) -> String {
+    let spread = match told(record, cell, name, shown) {
+        Told::Nothing => return String::new(),
+        Told::Failed(_) => return "-".to_owned(),
+        Told::Figure(spread) => spread,
+    };
+    let bold = if is_best { "**" } else { "" };
+    let text = format!("{bold}{}{bold}", marked(cell, name, shown, spread));
+    match spread.rounds {
+        1 => text,
+        _ => format!("{text} \u{b1}{:.0}%", wobble(spread) / 2.0),
+    }
+}
+
 const STYLE: &str = include_str!("page.css");
 
 /// As one HTML page that needs nothing else.
@@ -247,7 +395,10 @@ pub fn html(record: &Record) -> String {
     for (name, value) in &record.facts {
         let _ = write!(page, "<li><b>{}</b> {}</li>", escaped(name), escaped(value));
     }
-    let _ = write!(page, "<li>{}</li></ul>", clock_note(record));
+    for note in notes(record) {
+        let _ = write!(page, "<li>{}</li>", escaped(&note));
+    }
+    page.push_str("</ul>");
     page.push_str("<p class=legend>");
     for (index, name) in record.contenders.iter().enumerate() {
         let _ = write!(page, "<span><i class=c{index}></i>{}</span>", escaped(name));
@@ -292,14 +443,15 @@ fn table(record: &Record, group: &str, shown: &Shown) -> String {
         .map(|name| format!("<th>{}", escaped(name)))
         .collect();
     let mut text = format!(
-        "<details{}><summary>{} <small>({})</small></summary><table><tr><th>clients{head}",
+        "<details{}><summary>{} <small>({}{})</small></summary><table><tr><th>clients{head}",
         if std::ptr::eq(shown, record.shown()[0]) {
             " open"
         } else {
             ""
         },
         shown.title,
-        shown.better
+        shown.better,
+        escaped(remark(record, shown))
     );
     for cell in record.cells_of(group) {
         let best = best(record, cell, shown);
@@ -310,13 +462,16 @@ fn table(record: &Record, group: &str, shown: &Shown) -> String {
             } else {
                 ""
             };
-            let _ = match told(cell, name, shown) {
+            let _ = match told(record, cell, name, shown) {
                 Told::Nothing => write!(text, "<td>"),
                 Told::Failed(cause) => write!(text, "<td title=\"{}\">-", escaped(&cause)),
+                Told::Figure(spread) if spread.rounds == 1 => {
+                    write!(text, "<td{class}>{}", marked(cell, name, shown, spread))
+                }
                 Told::Figure(spread) => write!(
                     text,
                     "<td{class}>{} <small>&plusmn;{:.0}%</small>",
-                    number(spread.middle, shown.digits),
+                    marked(cell, name, shown, spread),
                     wobble(spread) / 2.0
                 ),
             };
@@ -345,7 +500,7 @@ fn plot(record: &Record, group: &str, shown: &Shown) -> String {
 /// Bars by cell and contender, each with a line from its smallest to its largest round. Each cell has
 /// a name; what stands behind a comma in it goes on a second line.
 fn bars(record: &Record, cells: &[(&str, &CellRecord)], shown: &Shown) -> String {
-    let spread = |cell, name| match told(cell, name, shown) {
+    let spread = |cell, name| match told(record, cell, name, shown) {
         Told::Figure(spread) => Some(spread),
         _ => None,
     };
@@ -469,42 +624,100 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// What moved between two records beyond the spread of both, as Markdown; and how many cells did.
-pub fn against(now: &Record, before: &Record) -> (String, usize) {
-    let mut text = String::from(
-        "| cell | contender | figure | before | now | change |\n|---|---|---|---:|---:|---:|\n",
-    );
-    let mut moved = 0;
+/// What became of a figure between two records.
+enum Change {
+    /// Beyond the spread of both.
+    Moved,
+    /// Apart, but a single round on either side: that may be chance.
+    Apart,
+    /// It failed before.
+    Mended,
+    /// It fails now.
+    Broke,
+}
+
+/// What moved between two records beyond the spread of both, as Markdown, and how much did.
+pub fn against(now: &Record, before: &Record) -> String {
+    let mut tables = String::new();
+    let (mut moved, mut apart, mut mended, mut broke) = (0, 0, 0, 0);
     for cell in &now.cells {
-        let Some(earlier) = before.cells.iter().find(|earlier| earlier.key == cell.key) else {
+        let Some(earlier) = before.cell(&cell.key) else {
             continue;
         };
         for name in &now.contenders {
             for shown in now.shown().iter().take(2) {
-                let (Told::Figure(new), Told::Figure(old)) =
-                    (told(cell, name, shown), told(earlier, name, shown))
-                else {
+                let old = told(before, earlier, name, shown);
+                let new = told(now, cell, name, shown);
+                let Some((change, line)) = changed(&old, &new, shown.digits) else {
                     continue;
                 };
-                // Apart means that no round of one is within the rounds of the other.
-                if new.least <= old.most && old.least <= new.most {
-                    continue;
-                }
-                moved += 1;
+                *match change {
+                    Change::Moved => &mut moved,
+                    Change::Apart => &mut apart,
+                    Change::Mended => &mut mended,
+                    Change::Broke => &mut broke,
+                } += 1;
                 let _ = writeln!(
-                    text,
-                    "| {}, {} | {name} | {} | {} | {} | {:+.0} % |",
-                    cell.group,
-                    cell.row,
-                    shown.title,
-                    number(old.middle, shown.digits),
-                    number(new.middle, shown.digits),
-                    (new.middle / old.middle - 1.0) * 100.0
+                    tables,
+                    "| {}, {} | {name} | {} | {line} |",
+                    cell.group, cell.row, shown.title
                 );
             }
         }
     }
-    (text, moved)
+    if tables.is_empty() {
+        return "nothing moved beyond the spread".to_owned();
+    }
+    let mut text = format!(
+        "| cell | contender | figure | before | now | change |\n|---|---|---|---:|---:|---:|\n\
+         {tables}\n{moved} figures moved beyond the spread"
+    );
+    for (count, what) in [
+        (broke, "fail now and did not before"),
+        (mended, "do not fail now and did before"),
+        (
+            apart,
+            "are apart, but of a single round, which has no spread: this may be chance",
+        ),
+    ] {
+        if count > 0 {
+            let _ = write!(text, "\n{count} {what}");
+        }
+    }
+    text
+}
+
+/// The change, and the last three columns of its line; none if there is nothing to tell.
+fn changed(old: &Told, new: &Told, digits: usize) -> Option<(Change, String)> {
+    match (old, new) {
+        (Told::Figure(old), Told::Failed(cause)) => {
+            let cause = cause.replace('|', "/");
+            let line = format!("{} | failed | {cause}", number(old.middle, digits));
+            Some((Change::Broke, line))
+        }
+        (Told::Failed(cause), Told::Figure(new)) => {
+            let cause = cause.replace('|', "/");
+            let line = format!("failed | {} | was: {cause}", number(new.middle, digits));
+            Some((Change::Mended, line))
+        }
+        (Told::Figure(old), Told::Figure(new)) => {
+            // Apart means that no round of one is within the rounds of the other.
+            if new.least <= old.most && old.least <= new.most {
+                return None;
+            }
+            let by = (new.middle / old.middle - 1.0) * 100.0;
+            let line = format!(
+                "{} | {} | {by:+.0} %",
+                number(old.middle, digits),
+                number(new.middle, digits)
+            );
+            match old.rounds.min(new.rounds) {
+                1 => Some((Change::Apart, format!("{line}, single rounds"))),
+                _ => Some((Change::Moved, line)),
+            }
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -551,7 +764,10 @@ mod tests {
     #[test]
     fn the_best_is_marked_and_failures_have_their_reason() {
         let text = markdown(&record(&[1000.0, 1200.0]));
-        assert!(text.contains("| 1 |  | **1,100** | 900 | - |"), "{text}");
+        assert!(
+            text.contains("| 1 |  | **1,100** \u{b1}9% | 900 | - |"),
+            "{text}"
+        );
         assert!(text.contains("- odyssey, simple, 1: it <died>"), "{text}");
     }
 
@@ -571,11 +787,91 @@ mod tests {
 
     #[test]
     fn only_what_is_beyond_the_spread_has_moved() {
-        let (_, moved) = against(&record(&[1000.0, 1200.0]), &record(&[1100.0]));
-        assert_eq!(moved, 0);
-        let (text, moved) = against(&record(&[1000.0, 1200.0]), &record(&[2000.0, 2200.0]));
-        assert_eq!(moved, 1);
+        let text = against(&record(&[1000.0, 1200.0]), &record(&[1100.0]));
+        assert_eq!(text, "nothing moved beyond the spread");
+        let text = against(&record(&[1000.0, 1200.0]), &record(&[2000.0, 2200.0]));
+        assert!(text.contains("1 figures moved"), "{text}");
         assert!(text.contains("-48 %"), "{text}");
+    }
+
+    #[test]
+    fn single_rounds_never_move_beyond_the_spread() {
+        let text = against(&record(&[1000.0]), &record(&[2000.0, 2200.0]));
+        assert!(text.contains("0 figures moved beyond"), "{text}");
+        assert!(
+            text.contains("1 are apart, but of a single round"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_fails_now_is_told() {
+        let (fine, mut broken) = (record(&[1000.0, 1100.0]), record(&[1000.0, 1100.0]));
+        broken.cells[0].runs[0].outcome = Err("it hangs".into());
+        let text = against(&broken, &fine);
+        assert!(text.contains("| 1,050 | failed | it hangs |"), "{text}");
+        assert!(text.contains("2 fail now"), "{text}");
+        let text = against(&fine, &broken);
+        assert!(
+            text.contains("| failed | 1,050 | was: it hangs |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_median_is_never_of_two_clocks() {
+        let mut record = record(&[1000.0, 1100.0]);
+        assert!(!markdown(&record).contains(BY_ACCOUNT));
+        let account = |figures: &mut Figures| {
+            figures.account = figures.cpu.take();
+        };
+        let runs = &mut record.cells[0].runs;
+        account(runs[0].outcome.as_mut().unwrap());
+        let cell = &record.cells[0];
+        assert!(matches!(
+            told(&record, cell, "howdah", &CPU),
+            Told::Failed(_)
+        ));
+        assert!(matches!(
+            told(&record, cell, "howdah", &TPS),
+            Told::Figure(_)
+        ));
+        account(record.cells[0].runs[1].outcome.as_mut().unwrap());
+        let text = markdown(&record);
+        assert!(text.contains("20.0\u{2020}"), "{text}");
+        assert!(
+            text.contains("less is better; \u{2020} by the scheduler's"),
+            "{text}"
+        );
+        assert!(!text.contains("more is better; \u{2020}"), "{text}");
+    }
+
+    #[test]
+    fn memory_per_client_is_beyond_that_without_clients() {
+        let cell = |row: &str, resident| CellRecord {
+            key: row.into(),
+            group: "idle".into(),
+            row: row.into(),
+            runs: vec![Run {
+                contender: "howdah".into(),
+                round: 0,
+                outcome: Ok(Figures {
+                    resident: Some(resident),
+                    ..Figures::default()
+                }),
+            }],
+        };
+        let record = Record {
+            design: "memory".into(),
+            contenders: vec!["howdah".into()],
+            cells: vec![cell("0", 1000), cell("1", 1010), cell("1000", 3000)],
+            ..Record::default()
+        };
+        let told = |cell| told(&record, cell, "howdah", &PER_CLIENT);
+        assert!(
+            matches!(told(&record.cells[2]), Told::Figure(each) if each.middle.round() == 2048.0)
+        );
+        assert!(matches!(told(&record.cells[1]), Told::Nothing));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Postgres {
         scale: u32,
         certificate: Option<&Certificate>,
     ) -> io::Result<Self> {
-        let tools = tools.map_or_else(find_tools, |path| Ok(path.to_owned()))?;
+        let tools = self::tools(tools)?;
         let data = machine.folder().join("data");
         let password = machine.write("password", PASSWORD)?;
         let mut initdb = machine.command(tools.join("initdb"));
@@ -167,6 +167,25 @@ fn query(session: &mut Session, text: &str) -> io::Result<usize> {
     session.read_until_ready()
 }
 
+/// The folder of PostgreSQL's programs: this one, or the newest.
+///
+/// # Errors
+/// A program is missing.
+pub fn tools(named: Option<&Path>) -> io::Result<PathBuf> {
+    let Some(folder) = named else {
+        return find_tools();
+    };
+    match TOOLS.iter().find(|tool| !folder.join(tool).exists()) {
+        None => Ok(folder.to_owned()),
+        Some(missing) => Err(io::Error::other(format!(
+            "there is no {}",
+            folder.join(missing).display()
+        ))),
+    }
+}
+
+const TOOLS: [&str; 3] = ["initdb", "postgres", "pgbench"];
+
 /// The folder of the newest PostgreSQL that has all we need.
 fn find_tools() -> io::Result<PathBuf> {
     let mut folders: Vec<(u32, PathBuf)> = Vec::new();
@@ -185,11 +204,7 @@ fn find_tools() -> io::Result<PathBuf> {
         .map(|(_, folder)| folder)
         .rev()
         .chain(std::env::split_paths(&path));
-    let complete = |folder: &PathBuf| {
-        ["initdb", "postgres", "pgbench"]
-            .iter()
-            .all(|tool| folder.join(tool).exists())
-    };
+    let complete = |folder: &PathBuf| TOOLS.iter().all(|tool| folder.join(tool).exists());
     found.into_iter().find(complete).ok_or_else(|| {
         io::Error::other("no initdb, postgres and pgbench found; name their folder with --pg-bin")
     })

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -41,12 +42,25 @@ impl Process {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// How it ended, and its last words; none while it runs.
+    pub fn end(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        Some(match self.last_words() {
+            words if words.is_empty() => format!("{status}, without a word"),
+            words => format!("{status}; it wrote: {words}"),
+        })
+    }
+
+    /// All that it wrote so far.
+    pub fn words(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// The last lines it wrote.
     pub fn last_words(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
         // Some write a page a line.
         let short = |line: &str| line.chars().take(200).collect::<String>();
+        let text = self.words();
         let lines: Vec<_> = text.lines().map(short).collect();
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
@@ -115,6 +129,96 @@ impl Drop for Process {
             }
             wait_until(Duration::from_secs(patience), || self.has_ended());
         }
+    }
+}
+
+/// A program with an end: what it writes is kept, and it is killed when it takes too long.
+pub struct Task {
+    child: Child,
+    deadline: Instant,
+    patience: Duration,
+    out: PathBuf,
+    errors: PathBuf,
+}
+
+/// What a [`Task`] came to.
+pub struct Done {
+    /// Its exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// What it wrote.
+    pub out: Vec<u8>,
+    /// Its errors.
+    pub errors: String,
+}
+
+impl Task {
+    /// Starts it; it may take so long. What it writes goes to files in `folder`: a pipe that nobody reads
+    /// would hold it up.
+    ///
+    /// # Errors
+    /// It can't be started, or there is no room for its words.
+    pub fn start(command: &mut Command, folder: &Path, patience: Duration) -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let (out, errors) = (
+            folder.join(format!("task-{number}.out")),
+            folder.join(format!("task-{number}.errors")),
+        );
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(&out)?)
+            .stderr(fs::File::create(&errors)?)
+            .spawn()
+            .map_err(|error| io::Error::other(format!("{command:?}: {error}")))?;
+        Ok(Self {
+            child,
+            deadline: Instant::now() + patience,
+            patience,
+            out,
+            errors,
+        })
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it is gone, or its time is over.
+    pub fn is_over(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= self.deadline
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It took too long, and was killed.
+    pub fn finish(mut self) -> io::Result<Done> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        wait_until(left, || self.is_over());
+        let Some(status) = self.child.try_wait()? else {
+            return Err(io::Error::other(format!(
+                "it hangs: answers were still awaited after {:.0} s",
+                self.patience.as_secs_f64()
+            )));
+        };
+        let errors = fs::read(&self.errors)?;
+        Ok(Done {
+            code: status.code(),
+            out: fs::read(&self.out)?,
+            errors: String::from_utf8_lossy(&errors).into_owned(),
+        })
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = fs::remove_file(&self.out);
+        let _ = fs::remove_file(&self.errors);
     }
 }
 
@@ -211,5 +315,70 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bo
             return false;
         }
         sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn run(script: &str, patience: Duration) -> io::Result<Done> {
+        Task::start(&mut shell(script), &std::env::temp_dir(), patience)?.finish()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_task_that_hangs_is_killed_and_told() {
+        let error = run("exec sleep 1000", Duration::from_millis(50))
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("it hangs"), "{error}");
+    }
+
+    #[test]
+    fn a_task_may_write_more_than_a_pipe_holds() {
+        let done = run("yes error | head -c 300000 >&2; echo out; exit 3", LONG).unwrap();
+        assert_eq!((done.code, &*done.out), (Some(3), &b"out\n"[..]));
+        assert_eq!(done.errors.len(), 300_000);
+    }
+
+    #[test]
+    fn a_process_that_ended_says_how() {
+        let log = std::env::temp_dir().join(format!("ended-{}.log", std::process::id()));
+        let mut process = Process::start(&mut shell("echo no room; exit 7"), &log).unwrap();
+        assert!(wait_until(LONG, || process.has_ended()));
+        let end = process.end().unwrap();
+        assert!(end.contains("7") && end.contains("no room"), "{end}");
+        fs::remove_file(&log).unwrap();
+    }
+
+    #[test]
+    fn time_of_children_that_come_and_go_counts() {
+        let log = std::env::temp_dir().join(format!("meter-{}.log", std::process::id()));
+        // Waits until the meter is there; then children burn, one after the other.
+        let go = log.with_extension("go");
+        let burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let script = format!(
+            "until [ -e {go} ]; do sleep 0.01; done; for n in 1 2 3; do sh -c '{burn}'; done; echo done; exec sleep 100",
+            go = go.display()
+        );
+        let process = Process::start(&mut shell(&script), &log).unwrap();
+        let mut meter = process.meter();
+        let before = meter.nanoseconds().unwrap();
+        fs::write(&go, "").unwrap();
+        assert!(wait_until(LONG, || process.words().contains("done")));
+        let used = meter.nanoseconds().unwrap() - before;
+        // Where the kernel refuses the task clock, the account forgets who is gone.
+        let counts = meter.clock() == Clock::Task;
+        assert!(!counts || used > 3_000_000, "{used} ns");
+        drop(process);
+        let _ = (fs::remove_file(&log), fs::remove_file(&go));
     }
 }

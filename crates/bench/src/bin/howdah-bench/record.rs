@@ -1,5 +1,6 @@
 //! What a contest has measured so far, as a file that a later run goes on with.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -15,6 +16,9 @@ pub struct Record {
     pub about: String,
     /// Machine, versions, lengths: name and value.
     pub facts: Vec<(String, String)>,
+    /// What must be the same in all runs, so that they may stand in one record: name and value.
+    #[serde(default)]
+    pub stamp: BTreeMap<String, String>,
     /// The contenders' names, in the order of the columns.
     pub contenders: Vec<String>,
     /// Each contender's config, with the words that are filled in.
@@ -62,9 +66,12 @@ pub struct Figures {
     /// Milliseconds at the 50th, 95th, 99th, 99.9th percentile, and the longest.
     pub waits: Option<[f64; 5]>,
     /// Transactions of the client that was served least, as a part of the median client's; none of
-    /// few clients or few transactions.
+    /// few clients or few transactions, or where not all transactions were logged.
     #[serde(default)]
     pub fairness: Option<f64>,
+    /// The part of all transactions that `waits` were taken from.
+    #[serde(default)]
+    pub sampled: Option<f64>,
 }
 
 /// The middle of a cell's rounds, and how far they are apart.
@@ -76,6 +83,8 @@ pub struct Spread {
     pub least: f64,
     /// The largest.
     pub most: f64,
+    /// How many figures there are. One alone has no spread.
+    pub rounds: usize,
 }
 
 impl Spread {
@@ -92,6 +101,7 @@ impl Spread {
             middle,
             least,
             most,
+            rounds: figures.len(),
         })
     }
 }
@@ -114,10 +124,23 @@ impl CellRecord {
         Ok(figures.and_then(Spread::of))
     }
 
-    /// Whether this run was done by an earlier part of the contest.
+    /// Whether an earlier part of the contest has done this run. One that failed is to be done again.
     pub fn has(&self, contender: &str, round: usize) -> bool {
         let mut runs = self.runs.iter();
-        runs.any(|run| run.contender == contender && run.round == round)
+        runs.any(|run| run.is(contender, round) && run.outcome.is_ok())
+    }
+
+    /// Notes a run in place of an earlier one of the same contender and round.
+    pub fn note(&mut self, run: Run) {
+        self.runs
+            .retain(|earlier| !earlier.is(&run.contender, run.round));
+        self.runs.push(run);
+    }
+}
+
+impl Run {
+    fn is(&self, contender: &str, round: usize) -> bool {
+        self.contender == contender && self.round == round
     }
 }
 
@@ -126,7 +149,7 @@ impl Record {
     pub fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();
         for cell in &self.cells {
-            if groups.last() != Some(&cell.group.as_str()) {
+            if !groups.contains(&cell.group.as_str()) {
                 groups.push(&cell.group);
             }
         }
@@ -136,6 +159,46 @@ impl Record {
     /// The cells of a group.
     pub fn cells_of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a CellRecord> {
         self.cells.iter().filter(move |cell| cell.group == group)
+    }
+
+    /// The cell of this key.
+    pub fn cell(&self, key: &str) -> Option<&CellRecord> {
+        self.cells.iter().find(|cell| cell.key == key)
+    }
+
+    /// The cell of this key; it must have been laid out.
+    pub fn cell_mut(&mut self, key: &str) -> Option<&mut CellRecord> {
+        self.cells.iter_mut().find(|cell| cell.key == key)
+    }
+
+    /// Gives each of these cells a place, in their order. Those that are there already stay where they
+    /// are, and so do others that are not asked for now.
+    pub fn lay_out(&mut self, cells: impl IntoIterator<Item = CellRecord>) {
+        let mut next = 0;
+        for cell in cells {
+            let known = self.cells.iter().position(|known| known.key == cell.key);
+            let at = known.unwrap_or(next);
+            if known.is_none() {
+                self.cells.insert(at, cell);
+            }
+            next = at + 1;
+        }
+    }
+
+    /// What forbids that runs with `stamp` are added: each name whose value is another one here. A
+    /// pooler that only one of both knows is no hindrance.
+    pub fn differs_from(&self, stamp: &BTreeMap<String, String>) -> Vec<String> {
+        let played = self.cells.iter().any(|cell| !cell.runs.is_empty());
+        if played && self.stamp.is_empty() {
+            return vec!["it does not say of which builds it is".to_owned()];
+        }
+        let told = self
+            .stamp
+            .iter()
+            .filter_map(|(name, here)| Some((name, here, stamp.get(name)?)));
+        told.filter(|(_, here, now)| here != now)
+            .map(|(name, here, now)| format!("{name} was {here}, and is {now}"))
+            .collect()
     }
 
     /// Reads what [`Record::save`] wrote.
@@ -157,8 +220,12 @@ impl Record {
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         let new = path.with_extension("new");
-        fs::write(&new, text)?;
-        fs::rename(&new, path)
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        written.map_err(|error| {
+            // What was written of it takes room on a full disk.
+            let _ = fs::remove_file(&new);
+            io::Error::other(format!("{} can't be written: {error}", path.display()))
+        })
     }
 }
 
@@ -197,7 +264,72 @@ mod tests {
         let cell = cell(vec![Ok(fine), Err("it died".into())]);
         let tps = cell.spread("howdah", |figures| Some(figures.tps));
         assert_eq!(tps, Err("it died".into()));
-        assert!(cell.has("howdah", 1) && !cell.has("howdah", 2));
+    }
+
+    #[test]
+    fn a_failed_run_is_done_again_and_replaced() {
+        let mut cell = cell(vec![Ok(Figures::default()), Err("it died".into())]);
+        assert!(cell.has("howdah", 0) && !cell.has("howdah", 1) && !cell.has("howdah", 2));
+        cell.note(Run {
+            contender: "howdah".into(),
+            round: 1,
+            outcome: Ok(Figures::default()),
+        });
+        assert!(cell.has("howdah", 1));
+        assert_eq!(cell.runs.len(), 2);
+        let tps = cell.spread("howdah", |figures| Some(figures.tps));
+        assert_eq!(tps.unwrap().unwrap().rounds, 2);
+    }
+
+    #[test]
+    fn fewer_cells_leave_the_others_where_they_are() {
+        let named = |key: &str| CellRecord {
+            key: key.into(),
+            ..cell(Vec::new())
+        };
+        let keys = |record: &Record| -> Vec<String> {
+            record.cells.iter().map(|cell| cell.key.clone()).collect()
+        };
+        let mut record = Record::default();
+        record.lay_out(["1", "40", "500"].map(named));
+        record.cells[1] = CellRecord {
+            key: "40".into(),
+            ..cell(vec![Ok(Figures::default())])
+        };
+        record.lay_out(["1", "500"].map(named));
+        assert_eq!(keys(&record), ["1", "40", "500"]);
+        record.lay_out(["1", "40", "120", "500", "10000"].map(named));
+        assert_eq!(keys(&record), ["1", "40", "120", "500", "10000"]);
+        assert_eq!(record.cells[1].runs.len(), 1, "its run stays");
+    }
+
+    #[test]
+    fn runs_of_other_builds_do_not_go_together() {
+        let stamp = |values: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            values.iter().map(owned).collect()
+        };
+        let mut record = Record {
+            cells: vec![cell(vec![Ok(Figures::default())])],
+            ..Record::default()
+        };
+        let now = stamp(&[("seconds", "2"), ("howdah", "aa"), ("pgcat", "cc")]);
+        assert_eq!(record.differs_from(&now).len(), 1, "an old record");
+        record.stamp = stamp(&[("seconds", "2"), ("howdah", "aa"), ("odyssey", "bb")]);
+        assert_eq!(record.differs_from(&now), [""; 0]);
+        record.stamp = stamp(&[("seconds", "30"), ("howdah", "ab")]);
+        assert_eq!(
+            record.differs_from(&now),
+            ["howdah was ab, and is aa", "seconds was 30, and is 2"]
+        );
+        assert_eq!(Record::default().differs_from(&now), [""; 0]);
+    }
+
+    #[test]
+    fn a_record_that_has_no_room_says_so() {
+        let error = Record::default().save(Path::new("/dev/full/record.json"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("record.json can't be written"), "{error}");
     }
 
     #[test]

@@ -378,6 +378,7 @@ fn reading_json(run: &Result<Reading, String>) -> Value {
             latency,
             cpu,
             resident,
+            ..
         }) => json!({
             "tps": tps, "latency_ms": latency, "cpu_us": cpu.map(|(cpu, _)| cpu),
             "clock": cpu.map(|(_, clock)| clock.name()), "resident_kb": resident }),

@@ -14,7 +14,6 @@ use howdah_bench::session::copy::copy_data;
 use howdah_bench::session::message;
 
 use crate::clock::Clock;
-use crate::crowd::ask;
 use crate::design::{Cell, Script};
 use crate::postgres::OPEN_USER;
 use crate::process::{Meter, Process, wait_until};
@@ -145,8 +144,7 @@ impl Progress {
             cpu: by(Clock::Task),
             account: by(Clock::Account),
             resident: running.process().map(Process::resident_kilobytes),
-            waits: None,
-            fairness: None,
+            ..Figures::default()
         })
     }
 }
@@ -199,7 +197,6 @@ impl Crew<'_> {
         let sessions = clients.map(|client| self.open(client, &mut credentials));
         let mut sessions = sessions.collect::<io::Result<Vec<_>>>()?;
         self.progress.ready.fetch_add(1, Relaxed);
-        let question = message(b'Q', b"select 7\0");
         let data = copy_data(LINES, LINE, LINES_EACH);
         let at_once = match self.cell.script {
             Script::CopyIn | Script::CopyOut => 1,
@@ -215,7 +212,7 @@ impl Crew<'_> {
                         let (bytes, said) = session.copy_out(COPY_OUT)?;
                         right((bytes, &*said) == (LINES * LINE, "COPY 1000"))?;
                     }
-                    _ => ask(wave, &question)?,
+                    _ => ask_each(wave)?,
                 }
                 self.progress.done.fetch_add(wave.len() as u64, Relaxed);
                 if self.progress.ends.load(Relaxed) {
@@ -225,6 +222,18 @@ impl Crew<'_> {
         }
         sessions.into_iter().try_for_each(Session::terminate)
     }
+}
+
+/// All ask, each for a number that no neighbour asks for, before the first answer is read.
+fn ask_each(wave: &mut [Session]) -> io::Result<()> {
+    for (number, session) in wave.iter_mut().enumerate() {
+        session.send(&message(b'Q', format!("select {number}\0").as_bytes()))?;
+    }
+    for (number, session) in wave.iter_mut().enumerate() {
+        let rows = session.read_rows()?;
+        right(matches!(&rows[..], [row] if *row == [number.to_string()]))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

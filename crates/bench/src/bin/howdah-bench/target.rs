@@ -184,6 +184,11 @@ impl Running {
         self.process.as_ref()
     }
 
+    /// How the pooler ended, and its last words; none while it runs.
+    pub fn end(&mut self) -> Option<String> {
+        self.process.as_mut()?.end()
+    }
+
     /// Whether the pooler is gone.
     pub fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::has_ended)
