@@ -237,7 +237,7 @@ impl Pooler {
         let key = PoolKey::new(name, self.pool_user(&database, user));
         let pool_id = self.pool_for(key, &database);
         self.pools.at_mut(pool_id).client_enters();
-        self.clients.get_mut(id)?.pool = Some(pool_id);
+        self.clients.at_mut(id).joins(pool_id);
         Some(pool_id)
     }
 }

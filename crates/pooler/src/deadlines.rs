@@ -65,7 +65,7 @@ impl Pooler {
             return;
         };
         let client = self.clients.at_mut(id);
-        self.timers.arm(Peer::Client(id), at, &mut client.timer);
+        client.comes_up(&mut self.timers, id, at);
     }
 
     /// Makes sure that a linked client comes up before any deadline that may begin to count while
@@ -75,7 +75,7 @@ impl Pooler {
         let Some(pool) = client.pool else { return };
         let shortest = self.pools.at(pool).terms.shortest;
         let at = Time(self.now.0.saturating_add(shortest));
-        self.timers.arm(Peer::Client(id), at, &mut client.timer);
+        client.comes_up(&mut self.timers, id, at);
     }
 
     /// Likewise for a server.
@@ -84,7 +84,7 @@ impl Pooler {
             return;
         };
         let server = self.servers.at_mut(id);
-        self.timers.arm(Peer::Server(id), at, &mut server.timer);
+        server.comes_up(&mut self.timers, id, at);
     }
 
     /// A client's entry has come up: it may be an old one, or corrected since.

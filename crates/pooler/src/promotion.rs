@@ -33,7 +33,8 @@ impl Pooler {
 
     /// Returns whether that is news.
     fn set_standby(&mut self, pool_id: PoolId, standby: bool) -> bool {
-        let Some(welcome) = &mut self.pools.at_mut(pool_id).welcome else {
+        let pool = self.pools.at_mut(pool_id);
+        let Some(welcome) = &pool.welcome else {
             return false;
         };
         if among(&welcome.parameters).is_none_or(|known| known == standby) {
@@ -45,7 +46,9 @@ impl Pooler {
                 *value = word(standby).into();
             }
         }
+        let mut welcome = welcome.clone();
         welcome.parameters = Arc::from(parameters);
+        pool.learns_welcome(welcome);
         true
     }
 }

@@ -42,21 +42,14 @@ impl Pooler {
         };
         let (to, pool): (Address, _) = (ends.remote.clone(), server.pool);
         server.cancel_begins();
-        let host = server.host.clone();
         let errand = Errand {
             target,
             askers: asker.into_iter().collect(),
             sent: false,
             asked: false,
         };
-        let carrier = self.servers.insert(|_| {
-            let mut carrier = Server::blank(pool, seeded, now);
-            carrier.number = number;
-            carrier.to = crate::place::whole(&to).into();
-            carrier.carries(errand);
-            carrier.host = host;
-            carrier
-        });
+        let carrier = server.carrier(errand, &to, seeded, now).numbered(number);
+        let carrier = self.servers.insert(|_| carrier);
         self.pools.at_mut(pool).server_enters();
         out.push(Action::Connect(carrier, to));
         self.watch_server(carrier);

@@ -119,9 +119,8 @@ impl Pooler {
     /// that was cancelled: the rest of its COPY, which PostgreSQL would have passed over by now,
     /// and a Sync, which it would have answered.
     fn pass_over(id: ClientId, client: &mut client::Client, out: &mut Out) {
-        let inbox = &mut client.inbox;
-        while inbox.at_boundary()
-            && let Some(Ok(header)) = inbox.first()
+        while client.inbox.at_boundary()
+            && let Some(Ok(header)) = client.inbox.first()
         {
             match header.tag {
                 tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {}
@@ -131,7 +130,7 @@ impl Pooler {
             if header.tag == tag::SYNC {
                 out.send_with(Peer::Client(id), |buf| write::ready(buf, Status::Idle));
             }
-            inbox.skip_first();
+            client.inbox.skip_first();
         }
     }
 

@@ -170,10 +170,7 @@ impl Pooler {
             .is_some_and(|server| server.link.will_answer());
         // A COPY that it has begun would wait for its rows.
         if !owes {
-            let why = client
-                .parting
-                .take()
-                .map_or(Fault::ClientClosed, |why| *why);
+            let why = client.told_at_end();
             self.disconnect(id, why, out);
         }
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::console::ConsoleSession;
 use crate::effect::Effects;
-use crate::event::{Ends, ServerId, Time, WorkerId};
+use crate::event::{ClientId, Ends, Peer, ServerId, Time, WorkerId};
 use crate::inbox::Inbox;
 use crate::ledger::{Change, NameOp};
 use crate::limits;
@@ -31,6 +31,7 @@ use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
 use crate::statement::{Names, Statement};
+use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
@@ -339,6 +340,12 @@ impl Client {
         self.old_key.take()
     }
 
+    /// What its session has besides, if it has anything.
+    #[inline]
+    pub(crate) fn session_if_any(&mut self) -> Option<&mut crate::session::Session> {
+        self.session.as_deref_mut()
+    }
+
     /// What its session has besides; it gets one where it has none.
     pub(crate) fn session_mut(&mut self) -> &mut crate::session::Session {
         self.session.get_or_insert_default()
@@ -348,6 +355,12 @@ impl Client {
     fn parts(&mut self, why: crate::fault::Fault) {
         self.leaving = true;
         self.parting = Some(Box::new(why));
+    }
+
+    /// What it is told at its end.
+    fn told_at_end(&mut self) -> crate::fault::Fault {
+        let why = self.parting.take();
+        why.map_or(crate::fault::Fault::ClientClosed, |why| *why)
     }
 
     /// Whether its send queue is empty was asked, and is not told yet.
@@ -363,6 +376,12 @@ impl Client {
     /// Its send queue is empty.
     pub(crate) fn was_flushed(&mut self) {
         self.unread = false;
+    }
+
+    /// It comes up in the timers no later than `at`.
+    #[inline]
+    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ClientId, at: Time) {
+        timers.arm(Peer::Client(id), at, &mut self.timer);
     }
 
     /// Its entry in the timers has come up.

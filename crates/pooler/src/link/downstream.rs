@@ -171,9 +171,7 @@ impl Downstream<'_> {
                 if self.server.inquiry.is_some() && header.total() <= limits::HELD_MESSAGE =>
             {
                 let row = whole(chunk, header)?.to_vec();
-                if let Some(inquiry) = &mut self.server.inquiry {
-                    inquiry.row = Some(row);
-                }
+                self.server.tells_row(row);
                 self.passing(chunk, header)
             }
             tag::NOTIFICATION if self.server.listens() => {
@@ -315,7 +313,7 @@ impl Downstream<'_> {
         // What breaks a COPY by Execute is skipped with it, but for what a Sync stands before: if
         // the COPY had failed already, that was not eaten, and all behind it is answered.
         let broken = begun.breaks && (simple || begun.eaten > 0);
-        let copy = &mut self.server.link.copy;
+        let copy = self.server.link.copy_mut();
         copy.begin(begun.eaten as u32, ended, broken);
         let stays = self
             .client
@@ -437,10 +435,7 @@ impl Downstream<'_> {
             self.server.link.rests_at_ready();
         }
         if status == Status::Idle && !self.server.link.portals.is_empty() {
-            // Portals end with their transaction.
-            let over = self.server.link.ledger.groups_over();
-            let portals = &mut self.server.link.portals;
-            portals.retain(|p| p.group.wrapping_sub(over) < u32::MAX / 2);
+            self.server.link.drop_portals();
         }
         Ok(())
     }
@@ -462,7 +457,7 @@ impl Downstream<'_> {
             }
             b"DEALLOCATE ALL" | b"DISCARD ALL" => match &mut self.client {
                 Some((_, client)) => {
-                    if let (b"DISCARD ALL", Some(session)) = (command, &mut client.session) {
+                    if let (b"DISCARD ALL", Some(session)) = (command, client.session_if_any()) {
                         session.pending.discarded = true;
                     }
                     forget_all(client, self.server)

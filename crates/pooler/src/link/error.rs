@@ -145,7 +145,7 @@ impl Downstream<'_> {
             return;
         };
         let listens = client.listens();
-        let Some(session) = &mut client.session else {
+        let Some(session) = client.session_if_any() else {
             return;
         };
         session.pending.fails();

@@ -290,9 +290,9 @@ impl Upstream<'_> {
         };
         self.linked().link.binds(bound);
         if let Some((_, server)) = &mut self.server
-            && let (Some(check), Some(statement)) = (&mut server.check, &found.statement)
+            && let Some(statement) = &found.statement
         {
-            check.note(statement.text());
+            server.notes_for_check(statement.text());
         }
         let effects = found.statement.as_ref().and_then(|s| s.effects.as_deref());
         let resets = found.statement.as_ref().map(|s| &s.first.resets);

@@ -23,7 +23,7 @@ impl Upstream<'_> {
         }
         let leave = self.client.leave();
         if leave == Some(Leave::Refused) {
-            let session = self.client.session.as_mut();
+            let session = self.client.session_if_any();
             session.and_then(|session| session.ticket.take());
             return Ok(Verdict::Refused);
         }

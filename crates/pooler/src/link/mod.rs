@@ -183,6 +183,18 @@ impl Link {
         }
     }
 
+    /// A transaction is over, and its portals with it.
+    fn drop_portals(&mut self) {
+        let over = self.ledger.groups_over();
+        let stays = |portal: &Portal| portal.group.wrapping_sub(over) < u32::MAX / 2;
+        self.portals.retain(stays);
+    }
+
+    /// The COPY that is open, if one is.
+    fn copy_mut(&mut self) -> &mut Copy {
+        &mut self.copy
+    }
+
     /// What is parsed from now on may be something else outside of the transaction.
     pub(crate) fn doubts_meaning(&mut self) {
         self.changes.private = true;

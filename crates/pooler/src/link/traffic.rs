@@ -345,9 +345,8 @@ impl Pooler {
     fn queries_ended(&mut self, id: ServerId, client: Option<ClientId>, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let pool = self.pools.at_mut(server.pool);
-        let ledger = &mut server.link.ledger;
         let mut remarkable = Vec::new();
-        while let Some((query, run_ns)) = ledger.next_ended(self.now) {
+        while let Some((query, run_ns)) = server.link.ledger.next_ended(self.now) {
             let failed = query.sqlstate.is_some();
             let ended = Ended::new(&query, run_ns, failed);
             if self.queries.counts(pool, &query, &ended) {

@@ -308,7 +308,7 @@ impl Upstream<'_> {
     /// While PostgreSQL reads a COPY it ignores Flush and Sync, and fails at anything that is not
     /// part of the COPY.
     fn during_copy(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
-        let copy = &mut self.linked().link.copy;
+        let copy = self.linked().link.copy_mut();
         match header.tag {
             tag::COPY_DATA | tag::FLUSH => {}
             tag::SYNC => copy.eat(),
@@ -367,8 +367,9 @@ impl Upstream<'_> {
         if !first.as_ref().is_some_and(First::draws_no_numbers) {
             self.linked().link.works();
         }
-        if let Some(check) = &mut self.linked().check {
-            check.note(&chunk.rest()[HEADER..chunk.rest().len().min(header.total())]);
+        if self.linked().check.is_some() {
+            let text = &chunk.rest()[HEADER..chunk.rest().len().min(header.total())];
+            self.linked().notes_for_check(text);
         }
         let mut entry = self.query_entry();
         if self.watch.is_some() {

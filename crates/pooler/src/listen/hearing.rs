@@ -429,7 +429,7 @@ impl Pooler {
             }
         }
         if client.hush() == Hush::Passes
-            && let Some(session) = &mut client.session
+            && let Some(session) = client.session_if_any()
             && let Some(own) = &mut session.channels
         {
             own.forget_tentative();

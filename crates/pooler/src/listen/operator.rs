@@ -87,8 +87,7 @@ impl Pooler {
         }
         self.listeners_wish(pool, true);
         let pool_of = self.pools.at_mut(pool);
-        pool_of.scram_keys = wish.keys.or(pool_of.scram_keys.take());
-        pool_of.found_secret = wish.secret.or(pool_of.found_secret.take());
+        pool_of.learn_login(wish.keys, wish.secret, true);
         self.need(pool, out);
     }
 
@@ -104,7 +103,7 @@ impl Pooler {
     }
 
     fn listeners_wish(&mut self, pool: PoolId, wants: bool) {
-        self.pools.at_mut(pool).wants_listener = wants;
+        self.pools.at_mut(pool).listener_wanted(wants);
     }
 
     /// A listening connection is to the same place as a client's server, and speaks its encoding.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::config::nanos;
 use crate::deadlines::idle_deadline;
-use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
+use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
@@ -108,10 +108,9 @@ impl Pooler {
         let used_last =
             |id| (servers.get(id)).is_some_and(|server| server.was_used_last_by(client.number));
         let own_numbers = pool.asks_numbers(self.now) && pool.idle.latest(LOOKED_AT).any(used_last);
-        let idle = &mut pool.idle;
-        let newest = self.servers.get(idle.newest()?);
+        let newest = self.servers.get(pool.idle.newest()?);
         if !own_numbers && newest.is_some_and(|server| has_settings(client, server)) {
-            return idle.take_newest();
+            return pool.idle.take_newest();
         }
         let (servers, tested) = (&self.servers, self.tested_since());
         let has = |server: &server::Server| match own_numbers {
@@ -198,7 +197,7 @@ impl Pooler {
         server.lies_idle();
         pool.idle.lay_aside(id);
         let (at, _) = idle_deadline(server, pool);
-        self.timers.arm(Peer::Server(id), at, &mut server.timer);
+        server.comes_up(&mut self.timers, id, at);
     }
 
     /// A free server goes to whoever wants it most: it is closed because its pool has too many, or to

@@ -325,6 +325,16 @@ impl Pool {
         self.welcome = Some(welcome);
     }
 
+    /// How many servers this worker may keep, as the Broker says.
+    pub(crate) fn may_keep(&mut self, keep: u32) {
+        self.keep = keep;
+    }
+
+    /// Clients wait for its listening connection, or none do any more.
+    pub(crate) fn listener_wanted(&mut self, wanted: bool) {
+        self.wants_listener = wanted;
+    }
+
     /// Its servers are others now, and may greet otherwise.
     pub(crate) fn forgets_welcome(&mut self) {
         self.welcome = None;

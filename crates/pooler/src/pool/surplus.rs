@@ -15,7 +15,7 @@ impl Pooler {
         let Some(id) = self.pools.find(key) else {
             return;
         };
-        self.pools.at_mut(id).keep = keep;
+        self.pools.at_mut(id).may_keep(keep);
         while self.has_surplus(id)
             && let Some(oldest) = self.oldest_idle(id)
         {

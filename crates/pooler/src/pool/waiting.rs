@@ -27,8 +27,8 @@ impl Pooler {
     /// The client that has waited longest; those that have left are passed over.
     /// So are those who want a server of their own, but they stay in line.
     pub(super) fn next_waiter(&mut self, pool_id: PoolId) -> Option<ClientId> {
-        let waiting = &mut self.pools.at_mut(pool_id).waiting;
-        waiting.take_next(|id| match self.clients.get(id) {
+        let pool = self.pools.at_mut(pool_id);
+        pool.waiting.take_next(|id| match self.clients.get(id) {
             Some(client) if client.waits_for_its_own() => Turn::Stays,
             Some(client) if client.waits() => Turn::Served,
             _ => Turn::Gone,

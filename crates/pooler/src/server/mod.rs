@@ -34,10 +34,11 @@ use crate::known::Lookup;
 use crate::link::Link;
 use crate::params::Params;
 use crate::pool::key::{PoolId, PoolKey};
-use crate::session::Shelf;
 use crate::session::inquiry::Inquiry;
 use crate::session::settings::Maybe;
+use crate::session::{Session, Shelf, Suspect};
 use crate::statement::{ServerSet, Statement};
+use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
 
@@ -485,9 +486,46 @@ impl Server {
         self.inquiry = Some(Box::new(inquiry));
     }
 
+    /// It answers the inquiry by this row.
+    pub(crate) fn tells_row(&mut self, row: Vec<u8>) {
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.row = Some(row);
+        }
+    }
+
+    /// It answers the inquiry by an error.
+    pub(crate) fn refuses_inquiry(&mut self, cancelled: bool) {
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.failed = true;
+            inquiry.cancelled = cancelled;
+        }
+    }
+
+    /// What it is asked when it could not answer the last time, if it is asked again.
+    pub(crate) fn asks_once_more(&mut self) -> Option<Vec<u8>> {
+        self.inquiry.as_mut()?.once_more()
+    }
+
+    /// What it was asked about its client's session is answered: both know what is set there.
+    pub(crate) fn tells_settings(
+        &mut self,
+        own: &mut Session,
+        answers: &[(Suspect, Option<Box<[u8]>>)],
+    ) {
+        own.learn(&mut self.session, answers);
+    }
+
     /// What it was asked about its client's session is answered.
     pub(crate) fn take_inquiry(&mut self) -> Option<Box<Inquiry>> {
         self.inquiry.take()
+    }
+
+    /// Its client runs this text, which the check at the end wants to know.
+    #[inline]
+    pub(crate) fn notes_for_check(&mut self, text: &[u8]) {
+        if let Some(check) = &mut self.check {
+            check.note(text);
+        }
     }
 
     /// What its client has run is checked now.
@@ -537,6 +575,12 @@ impl Server {
     /// The server is closed so that PostgreSQL has room for a server of that worker's pool.
     pub(crate) fn makes_room(&mut self, worker: WorkerId, pool: Arc<PoolKey>) {
         self.makes_room_for = Some((worker, pool));
+    }
+
+    /// It comes up in the timers no later than `at`.
+    #[inline]
+    pub(crate) fn comes_up(&mut self, timers: &mut Timers, id: ServerId, at: Time) {
+        timers.arm(Peer::Server(id), at, &mut self.timer);
     }
 
     /// Its entry in the timers has come up.
@@ -620,9 +664,20 @@ impl Server {
         }
     }
 
-    /// The connection carries a CancelRequest.
-    pub(crate) fn carries(&mut self, errand: Errand) {
-        self.state = State::Cancel(Box::new(errand));
+    /// A connection to the same place that carries a CancelRequest for this one.
+    pub(crate) fn carrier(&self, errand: Errand, to: &Address, seeded: Seeded, now: Time) -> Self {
+        Server {
+            state: State::Cancel(Box::new(errand)),
+            to: crate::place::whole(to).into(),
+            host: self.host.clone(),
+            ..Server::blank(self.pool, seeded, now)
+        }
+    }
+
+    /// Its number in the console.
+    pub(crate) fn numbered(mut self, number: u64) -> Self {
+        self.number = number;
+        self
     }
 
     /// It goes to another worker.

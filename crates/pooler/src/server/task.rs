@@ -63,10 +63,7 @@ impl Pooler {
                 self.disconnect(client, Fault::ServerGone, out);
             }
             State::Preparing(_) if server.inquiry.is_some() => {
-                if let Some(inquiry) = &mut server.inquiry {
-                    inquiry.failed = true;
-                    inquiry.cancelled = sqlstate == "57014";
-                }
+                server.refuses_inquiry(sqlstate == "57014");
             }
             State::Preparing(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);

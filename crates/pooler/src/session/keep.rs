@@ -33,7 +33,7 @@ impl Pooler {
     ) -> bool {
         let now = self.now;
         let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
-        let Some(session) = &mut client.session else {
+        let Some(session) = &client.session else {
             return false;
         };
         if client.leaving {
@@ -78,7 +78,7 @@ impl Pooler {
             &server.params,
             client.asked.as_deref(),
         );
-        session.asked = now;
+        client.session_mut().asked = now;
         if inquiry.is_empty() {
             self.learn_session(client_id, id, Some(Answer::default()), out);
             return self.session_keeps(client_id, id, out);
@@ -103,7 +103,7 @@ impl Pooler {
     /// PostgreSQL has answered what was asked of a session.
     pub(crate) fn inquired(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        if let Some(sql) = server.inquiry.as_mut().and_then(|i| i.once_more()) {
+        if let Some(sql) = server.asks_once_more() {
             return server.runs_for_us(id, &sql, out);
         }
         let (Some(client_id), Some(inquiry)) = (server.prepares(), server.take_inquiry()) else {
@@ -135,7 +135,7 @@ impl Pooler {
             .as_mut()
             .map(|answer| std::mem::take(&mut answer.back));
         let (client, server) = (self.clients.at_mut(client_id), self.servers.at_mut(id));
-        let Some(session) = &mut client.session else {
+        let Some(session) = client.session_if_any() else {
             return;
         };
         let before = session.pinned;
@@ -193,7 +193,7 @@ impl Pooler {
     pub(crate) fn session_leaves(&mut self, client_id: ClientId, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         let client = self.clients.at_mut(client_id);
-        let Some(session) = &mut client.session else {
+        let Some(session) = client.session_if_any() else {
             return;
         };
         if session.pinned.any(Kinds::STAYS) || session.pending.kinds.any(Kinds::STAYS) {
@@ -308,7 +308,7 @@ fn settle(
     match answer {
         Some(answer) => {
             let before = session.settings.clone();
-            session.learn(&mut server.session, &answer.settings);
+            server.tells_settings(session, &answer.settings);
             session.pinned = answer.left.and(sticks).and(listens);
             if answer.rights && !has_same_rights(&before, &session.settings) {
                 // What another role has set, its own rights can't set elsewhere.

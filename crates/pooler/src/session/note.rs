@@ -69,7 +69,7 @@ impl Upstream<'_> {
 
     /// More of a Query or Parse that is too long to be held.
     pub(crate) fn note_piece(&mut self, piece: &[u8]) -> Result<(), Flow> {
-        let session = self.client.session.as_mut();
+        let session = self.client.session_if_any();
         let Some(pieces) = session.and_then(|session| session.pieces.as_mut()) else {
             return Ok(());
         };
@@ -81,7 +81,7 @@ impl Upstream<'_> {
     }
 
     fn note_end(&mut self) -> Result<(), Flow> {
-        let session = self.client.session.as_mut();
+        let session = self.client.session_if_any();
         let pieces = session.and_then(|session| session.pieces.take());
         let found = pieces.map(|pieces| pieces.end()).unwrap_or_default();
         self.client.forgets_blank_session();

@@ -98,7 +98,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = gone!(self.clients.get_mut(id));
-        let asked = client.session.as_mut().and_then(|s| s.ticket.as_mut());
+        let asked = client.session_if_any().and_then(|s| s.ticket.as_mut());
         let Some(asked) = asked.filter(|t| t.number == ticket && t.state == Leave::Asked) else {
             return;
         };
@@ -138,7 +138,7 @@ impl Pooler {
     /// A client keeps no server any more, and waits for no leave to.
     pub(crate) fn give_leave_back(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        let Some(session) = &mut client.session else {
+        let Some(session) = client.session_if_any() else {
             return;
         };
         let Some(ticket) = session.ticket.take() else {
