@@ -34,6 +34,9 @@ def test_every_machine_is_there():
                 "place-not-kept           tests                \n"
                 "cancel-lost              NOT NOTICED          \n",
      "4 mutations: seeds noticed 1, tests 1; NOT NOTICED: cancel-lost"),
+    ("decisions", "instructions of the decision ring per transaction (less is better)\n"
+                  "simple                   3664\nsimple-101-rows          5463\n\n",
+     "simple 3664, simple-101-rows 5463"),
     ("fuzz", "== messages\nstat::number_of_executed_units: 77\n== ldap\nx\n"
              "stat::number_of_executed_units: 5\n", "messages 77, ldap 5"),
 ])

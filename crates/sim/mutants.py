@@ -138,6 +138,11 @@ def save_record(record):
     RECORD.write_text("{\n" + text + "\n}\n")
 
 
+def write_page():
+    """docs/proof.md shows what the record says."""
+    subprocess.run([ROOT / "prove", "--page"], cwd=ROOT, check=False)
+
+
 def is_equal(name):
     return name.startswith("equal-")
 
@@ -188,6 +193,7 @@ def import_log(options):
         note(record, name, outcome, options.runs, commit)
         many += 1
     save_record(record)
+    write_page()
     print(f"{many} mutations of {commit}")
 
 
@@ -289,6 +295,8 @@ def run_patches(options):
             note(record, patch.stem, outcome, options.runs, commit)
             save_record(record)
         missed += (outcome is None) != is_equal(patch.stem)
+    if commit:
+        write_page()
     return missed
 
 

@@ -12,6 +12,7 @@ from typing import Callable, NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RECORDS = os.path.join(ROOT, "docs", "proof.json")
+MUTATIONS = os.path.join(ROOT, "crates", "sim", "mutations", "noticed.json")
 PAGE = os.path.join(ROOT, "docs", "proof.md")
 BEGIN, END = "<!-- ./prove writes from here -->\n", "<!-- to here -->\n"
 
@@ -42,6 +43,27 @@ def noticed(output):
     missed = [name for name in silent if not name.startswith("equal-")]
     said = f"{len(rows)} mutations: seeds noticed {len(rows) - tests - len(silent)}, tests {tests}"
     return said + (f"; NOT NOTICED: {', '.join(missed)}" if missed else "")
+
+
+def seen_of_mutations():
+    """The row of the mutations, which are played in pieces: what mutants.py has kept of each."""
+    with open(MUTATIONS) as file:
+        record = json.load(file)
+    by = [seen.get("checker") for seen in record.values()]
+    seeds = sum(checker not in (None, "tests") for checker in by)
+    equal = [name for name in record if name.startswith("equal-")]
+    missed = sorted(name for name in record if "missed" in record[name] and name not in equal)
+    commits = sorted({seen.get("missed_by", seen["commit"]) for seen in record.values()})
+    there = len([name for name in os.listdir(os.path.dirname(MUTATIONS)) if name.endswith(".patch")])
+    said = (f"{len(record)} of {there} mutations: seeds noticed {seeds}, tests {by.count('tests')}"
+            + (f"; NOT NOTICED: {', '.join(missed)}" if missed else ""))
+    return f"{', '.join(commits)}: `./sim mutants --resume`", said
+
+
+def instructions(output):
+    """Of each row of the decisions."""
+    rows = re.findall(r"^([a-z0-9-]+) +(\d+)$", output, re.M)
+    return ", ".join(f"{row} {count}" for row, count in rows)
 
 
 def fuzzed(output):
@@ -85,6 +107,9 @@ MACHINES = [
             last(r"\d+ (passed|failed)")),
     Machine("soak", "the same for long, with a fault every three seconds; memory and descriptors "
             "stay flat", ["./soak"], ["--minutes", "20"], last(r"^(No fault|Howdah failed|PROBLEM)")),
+    Machine("decisions", "no row of `./bench decisions` needs over 1 % more instructions than "
+            "`crates/bench/decisions.json` says (needs valgrind)", ["./bench", "decisions"],
+            ["--bounds"], instructions),
     Machine("fuzz", "any bytes, settings, logins, SQL: with coverage and AddressSanitizer",
             ["fuzz/run", "all"], ["60"], fuzzed),
 ]
@@ -153,7 +178,9 @@ def table():
     all_records = records()
     for machine in MACHINES:
         record = all_records.get(machine.name)
-        if record:
+        if machine.name == "mutants" and os.path.exists(MUTATIONS):
+            ran, said = seen_of_mutations()
+        elif record:
             state = record["commit"] + (" and changes" if record["changed"] else "")
             ran = (f"{record['date']}, {state}: `{record['command']}`, "
                    f"{duration(record['seconds'])}")

@@ -5,7 +5,12 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
+
+/// What each row may need, as `./bench decisions --keep` wrote it.
+const BOUNDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/decisions.json");
+/// Another compiler or allocator moves a row by so many thousandths without a change of ours.
+const SPREAD: u64 = 10;
 
 /// Transactions of the short and the long run of a row; what is between them is what counts, so
 /// that start and login do not.
@@ -57,10 +62,7 @@ fn collected(words: &str) -> Option<u64> {
 /// For people, or for machines.
 pub fn shown(counts: &[(String, u64)], as_json: bool) -> String {
     if as_json {
-        let counts = counts
-            .iter()
-            .map(|(row, count)| (row.clone(), json!(count)));
-        return json!({ "instructions": counts.collect::<serde_json::Map<_, _>>() }).to_string();
+        return as_value(counts).to_string();
     }
     let mut text =
         String::from("instructions of the decision ring per transaction (less is better)\n");
@@ -68,6 +70,53 @@ pub fn shown(counts: &[(String, u64)], as_json: bool) -> String {
         text.push_str(&format!("{row:<20} {count:>8}\n"));
     }
     text
+}
+
+fn as_value(counts: &[(String, u64)]) -> Value {
+    let rows = counts
+        .iter()
+        .map(|(row, count)| (row.clone(), json!(count)));
+    json!({ "instructions": rows.collect::<Map<_, _>>() })
+}
+
+/// Writes the bounds.
+///
+/// # Errors
+/// The file can't be written.
+pub fn keep(counts: &[(String, u64)]) -> io::Result<()> {
+    std::fs::write(BOUNDS, format!("{:#}\n", as_value(counts)))
+}
+
+/// Compares with the bounds.
+///
+/// # Errors
+/// A row needs more than it may, or has no bound, or the file can't be read.
+pub fn hold(counts: &[(String, u64)]) -> io::Result<()> {
+    let text = std::fs::read_to_string(BOUNDS)
+        .map_err(|error| io::Error::other(format!("{BOUNDS}: {error}")))?;
+    let bounds: Value = serde_json::from_str(&text)?;
+    let above = above(counts, &bounds["instructions"]);
+    match above.is_empty() {
+        true => Ok(()),
+        false => Err(io::Error::other(above.join("; "))),
+    }
+}
+
+/// The rows that need more than they may.
+fn above(counts: &[(String, u64)], bounds: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (row, count) in counts {
+        match bounds[row.as_str()].as_u64() {
+            None => found.push(format!("{row} has no bound: ./bench decisions --keep")),
+            Some(bound) if count * 1000 > bound * (1000 + SPREAD) => {
+                found.push(format!(
+                    "{row} needs {count} instructions, and needed {bound}"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -86,5 +135,27 @@ mod tests {
         let counts = [("simple".to_owned(), 4_054)];
         assert!(shown(&counts, false).contains("simple                   4054"));
         assert_eq!(shown(&counts, true), r#"{"instructions":{"simple":4054}}"#);
+    }
+    #[test]
+    fn a_row_above_its_bound_by_more_than_a_hundredth_is_told() {
+        let bounds = json!({"simple": 1_000, "prepared": 2_000});
+        let counts = |simple, prepared| {
+            let rows = [("simple", simple), ("prepared", prepared)];
+            rows.map(|(row, count)| (row.to_owned(), count))
+        };
+        assert!(above(&counts(1_010, 1), &bounds).is_empty());
+        let told = above(&counts(1_011, 2_021), &bounds);
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[0], "simple needs 1011 instructions, and needed 1000");
+    }
+
+    #[test]
+    fn every_row_has_a_bound() {
+        let text = std::fs::read_to_string(BOUNDS).unwrap();
+        let bounds: Value = serde_json::from_str(&text).unwrap();
+        let rows = bounds["instructions"].as_object().unwrap();
+        assert_eq!(rows.len(), 6, "a new row: ./bench decisions --keep");
+        let none = [("of another name".to_owned(), 1)];
+        assert_eq!(above(&none, &bounds["instructions"]).len(), 1);
     }
 }

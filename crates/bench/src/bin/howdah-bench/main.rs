@@ -84,6 +84,12 @@ enum What {
         /// For machines
         #[arg(long)]
         json: bool,
+        /// Fails if a row needs over 1 % more than crates/bench/decisions.json says
+        #[arg(long)]
+        bounds: bool,
+        /// Writes that file
+        #[arg(long, conflicts_with = "bounds")]
+        keep: bool,
     },
     /// Tells what moved between two records of a design, beyond the spread of both
     Against {
@@ -241,9 +247,13 @@ fn main() -> ExitCode {
             println!("\n{passed} of {rows} rows pass");
         }),
         Some(What::Against { before, now }) => against(before, now),
-        Some(What::Decisions { json }) => {
-            decisions::count().map(|counts| println!("{}", decisions::shown(&counts, *json)))
-        }
+        Some(What::Decisions { json, bounds, keep }) => decisions::count().and_then(|counts| {
+            println!("{}", decisions::shown(&counts, *json));
+            if *keep {
+                decisions::keep(&counts)?;
+            }
+            bounds.then(|| decisions::hold(&counts)).unwrap_or(Ok(()))
+        }),
         Some(What::Answers(flags)) => ask(flags),
         Some(What::Tls(flags)) => measure_tls(flags),
         Some(What::Matrix(flags)) => play(Design::Matrix, flags),
