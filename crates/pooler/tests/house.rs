@@ -20,7 +20,7 @@ const SILENT_LOOK_UPS: usize = 0;
 /// How many methods of `Pooler` call each other in the largest circle.
 const LARGEST_CIRCLE: usize = 2;
 /// Lines of the longest file.
-const LONGEST: usize = 910;
+const LONGEST: usize = 920;
 
 /// What each part must not name, beyond what its manifest already keeps out.
 const UNKNOWN: [(&str, &[&str]); 5] = [
