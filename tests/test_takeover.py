@@ -499,8 +499,8 @@ def test_other_versions_are_refused(make_howdah, system_programs):
     howdah = make_howdah()
     with howdah.connect() as client:
         for command, said in [
-            ("TAKEOVER 99", "takeover version 99 is not known, this process has 7"),
-            ("TAKEOVER", "takeover version (none) is not known, this process has 7"),
+            ("TAKEOVER 99", "takeover version 99 is not known, this process has 8"),
+            ("TAKEOVER", "takeover version (none) is not known, this process has 8"),
         ]:
             child = machine.spawn(
                 [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
@@ -784,27 +784,136 @@ def test_two_successors_at_once(make_howdah):
             assert client.value(f"select {turn}") == str(turn)
 
 
-def test_who_listens_follows_when_it_listens_no_more(make_howdah):
-    """What a client listens to is heard by the old process, until the client listens no more."""
+class Hears(threading.Thread):
+    """What a client is told, read on a thread of its own until "end" is said on each channel."""
+
+    def __init__(self, client, *channels):
+        super().__init__()
+        self.client, self.left = client, set(channels)
+        self.told, self.ready, self.problem = [], 0, None
+        for channel in channels:
+            client.rows(f"listen {channel}")
+        self.start()
+
+    def run(self):
+        try:
+            while self.left:
+                message = self.client.read()
+                if message.tag == "A":
+                    channel, payload = message.body[4:-1].decode().split("\0")
+                    self.told.append(f"{channel} {payload}")
+                    if payload == "end":
+                        self.left.remove(channel)
+                self.ready += message.tag == "Z"
+        except Exception as problem:  # noqa: BLE001: whatever it is, the test must hear of it
+            self.problem = repr(problem)
+
+    def ask(self, sql):
+        """Runs it, and waits for its end; gives how much is told by then."""
+        before = self.ready
+        self.client.send(query(sql))
+        machine.wait_until(lambda: self.ready > before or self.problem, sql, 30)
+        return len(self.told)
+
+
+class Notifies(threading.Thread):
+    """Notifies without a pause, directly at PostgreSQL: 1, 2, 3, ..., by turns on these channels."""
+
+    def __init__(self, postgres, *channels):
+        super().__init__()
+        self.postgres, self.channels = postgres, channels
+        self.said, self.over = [], threading.Event()
+        self.start()
+
+    def run(self):
+        with self.postgres.connect() as client:
+            while not self.over.is_set():
+                number = len(self.said)
+                self._say(client, self.channels[number % len(self.channels)], number)
+            for channel in self.channels:
+                self._say(client, channel, "end")
+
+    def _say(self, client, channel, payload):
+        client.rows(f"notify {channel}, '{payload}'")
+        self.said.append(f"{channel} {payload}")
+
+    def wait_for_more(self):
+        before = len(self.said)
+        machine.wait_until(lambda: len(self.said) > before + 50, "more to be said", 30)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_who_listens_follows(make_howdah, postgres, workers):
+    """Clients that listen are told each notification once and in order while a new process takes over,
+    whatever they do meanwhile, and the old process ends."""
+    howdah = make_howdah(default_pool_size=3, listen="share", workers=workers)
+    with howdah.connect() as one, howdah.connect() as two, howdah.connect() as three, \
+            howdah.connect() as four:
+        hears = [Hears(one, "follow_a"), Hears(two, "follow_a", "follow_b"),
+                 Hears(three, "follow_b"), Hears(four, "follow_b")]
+        asks, inside = hears[2:]
+        inside.ask("begin")
+        notifies = Notifies(postgres, "follow_a", "follow_b")
+        try:
+            notifies.wait_for_more()
+            for turn in range(2):
+                mark = howdah.log_mark()
+                old = begin_takeover(howdah)
+                howdah.wait_for_log("took over ", since=mark)
+                if turn == 0:
+                    inside.ask("select 1")
+                while old.poll() is None and not asks.problem:
+                    asks.ask("select 1")
+                    if howdah.log()[mark:].count(" followed") > 0:
+                        inside.ask("commit")
+                assert old.wait(30) == 0, howdah.said()
+            notifies.wait_for_more()
+        finally:
+            machine.end(old)
+            notifies.over.set()
+            notifies.join()
+            for client in hears:
+                client.join()
+        for client, channels in zip(hears, ["a", "ab", "b", "b"]):
+            assert client.problem is None, (client.problem, client.told[-3:])
+            wanted = [said for said in notifies.said if said.split(" ")[0][-1] in channels]
+            assert client.told == wanted
+        assert one.value("select 'served'") == "served"
+
+
+def test_who_listens_to_more_follows_when_it_listens_no_more(make_howdah):
+    """What the new process does not hear, the old one does, until the client listens no more."""
     howdah = make_howdah(default_pool_size=2, listen="share")
     with howdah.connect() as one, howdah.connect() as other:
         one.rows("listen c")
+        one.rows("begin")
         mark = howdah.log_mark()
         old = begin_takeover(howdah)
-        howdah.wait_for_log("process up", since=mark, seconds=30)
-        for number in range(5):
-            other.rows(f"notify c, '{number}'")
-            assert one.read().body.endswith(f"c\0{number}\0".encode())
-            assert one.value("select 1") == "1"
-        assert old.poll() is None
-        with howdah.connect() as new:
-            new.rows("listen c")
-            other.rows("notify c, 'both'")
-            assert new.read().tag == one.read().tag == "A"
+        try:
+            howdah.wait_for_log("process up", since=mark, seconds=30)
+            machine.wait_until(lambda: [row for row in howdah.console("SHOW SERVERS")
+                                        if row["state"] == "listening"], "it to listen, too", 30)
+            one.rows("listen d")
+            one.rows("commit")
+            for number in range(5):
+                for channel in "cd":
+                    other.rows(f"notify {channel}, '{number}'")
+                    assert one.read().body.endswith(f"{channel}\0{number}\0".encode())
+                assert one.value("select 1") == "1"
+            assert old.poll() is None
+            with howdah.connect() as new:
+                new.rows("listen d")
+                other.rows("notify d, 'both'")
+                assert new.read().tag == one.read().tag == "A"
+            one.rows("unlisten d")
+            # It follows in one of the next rounds.
+            assert old.wait(60) == 0, howdah.said()
+            other.rows("notify d, 'no'")
+            other.rows("notify c, 'yes'")
+            assert one.read().body.endswith(b"c\0yes\0")
             one.rows("unlisten *")
-            # It is at rest now, and follows in one of the next rounds.
-            assert old.wait(60) == 0
-            assert one.value("select 1") == "1"
             one.rows("listen d")
             other.rows("notify d, 'new'")
             assert one.read().body.endswith(b"d\0new\0")
+        finally:
+            machine.end(old)

@@ -174,9 +174,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             .iter()
             .cloned()
             .collect();
-        old_process.follow(tracked, log, move |freight| {
-            workers::adopt(freight, &boxes, &broker);
-        });
+        let all = boxes.clone();
+        let adopt = move |freight| workers::adopt(freight, &boxes, &broker);
+        old_process.follow(tracked, log, adopt, move || workers::no_more_arrivals(&all));
     }
     log.say(Level::Log, format!("process up: {}", cli::VERSION));
     if took_over {

@@ -185,12 +185,14 @@ impl Predecessor {
         code::read(&bytes, sockets, &tracked).map_err(damaged)
     }
 
-    /// Takes in, on a thread of its own, who follows later, until the old process ends.
+    /// Takes in, on a thread of its own, who follows later, until the old process ends: calls `ended`
+    /// then.
     pub fn follow(
         mut self,
         tracked: Vec<String>,
         log: Log,
         adopt: impl Fn(Freight) + Send + 'static,
+        ended: impl FnOnce() + Send + 'static,
     ) {
         let receive = move || {
             while self.stream.set_read_timeout(None).is_ok()
@@ -199,10 +201,13 @@ impl Predecessor {
             {
                 settle(&freight);
                 let (clients, servers) = count(&freight);
-                let text = format!("{clients} clients and {servers} servers followed");
-                log.say(Level::Log, text);
+                if clients + servers > 0 {
+                    let text = format!("{clients} clients and {servers} servers followed");
+                    log.say(Level::Log, text);
+                }
                 adopt(freight);
             }
+            ended();
         };
         // Without a thread they are served by the old process until they leave.
         let _ = std::thread::Builder::new()

@@ -166,6 +166,13 @@ pub fn adopt(freight: Freight, boxes: &[PostBox], broker: &SharedBroker) {
     }
 }
 
+/// The process that we took over from has ended.
+pub fn no_more_arrivals(boxes: &[PostBox]) {
+    for post in boxes {
+        post.post(Letter::Mail(Mail::NoMoreArrivals));
+    }
+}
+
 /// Bytes that nobody can guess.
 ///
 /// # Errors

@@ -106,6 +106,8 @@ pub enum Mail {
     Adopt(Box<Parcel>),
     /// That was the last one for this worker.
     AllAdopted,
+    /// Nobody comes from there any more.
+    NoMoreArrivals,
     /// What that process knew besides.
     Inherit(Arc<Estate>),
 }

@@ -348,6 +348,7 @@ impl Pooler {
             Mail::AllAdopted => {
                 out.push(Action::Broker(ToBroker::AllArrived));
             }
+            Mail::NoMoreArrivals => self.predecessor_ended(),
             Mail::Inherit(estate) => self.inherit(&estate),
         }
     }

@@ -51,6 +51,7 @@ impl Pooler {
         // Who of several that ask will be the successor is not known yet.
         let first = matches!(self.janitor.takeover, Takeover::No);
         self.janitor.tls_travels = tls && (first || self.janitor.tls_travels);
+        self.tell_reached(out);
         if let Takeover::Holding { asked, .. } = &mut self.janitor.takeover {
             *asked += 1;
         }
@@ -176,6 +177,7 @@ impl Pooler {
 
     /// The successor is there: everything at rest goes to it.
     pub(crate) fn pack(&mut self, out: &mut Out) {
+        self.pack_bequests(out);
         if self.janitor.takeover.is_over() {
             // Nobody here can follow.
             return self.all_packed(out);
@@ -274,6 +276,7 @@ impl Pooler {
         let server_id = client.link()?;
         let server = self.servers.get(server_id)?;
         let stays = client.leaving || client.valve.is_congested() || server.is_tls();
+        let stays = stays || hears(client);
         let stays = stays || client.is_held_by_tls(self.janitor.tls_travels);
         (client.parked && !stays && server.may_travel()).then_some(server_id)
     }
@@ -323,14 +326,8 @@ impl Pooler {
             _ if client.leaving || client.replication.any() || client.is_held_by_tls(tls) => None,
             // It is slow to read for certain.
             _ if client.valve.is_congested() => None,
-            // What it listens to is heard here.
-            _ if client
-                .session
-                .as_ref()
-                .is_some_and(|s| s.channels.is_some()) =>
-            {
-                None
-            }
+            // What it listens to is heard here alone.
+            _ if hears(client) && !may_be_heard_elsewhere(client) => None,
             State::Startup | State::Moving(_) => Some(Standing::Startup),
             State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
             State::Idle | State::Waiting | State::Leaving { .. } => Some(Standing::Ready),
@@ -390,7 +387,9 @@ impl Pooler {
         self.drop_key(client.old_key.clone(), id, out);
         self.settle_cancels(id, out);
         self.leave_goes(&client, out);
+        let hearing = self.hearing_goes(id, &client, out);
         let mut passenger = self.take_passenger(id, client, standing, socket);
+        passenger.hearing = hearing;
         if let Takeover::Packing { carried, .. } = &mut self.janitor.takeover {
             passenger.server = carried.remove(&id);
         }
@@ -580,6 +579,7 @@ impl Pooler {
         self.begin_held_logins(out);
         self.hold_pools(out);
         self.janitor.ending = Some(Shutdown::Clients);
+        self.prepare_bequests(out);
         self.maybe_end(out);
     }
 
@@ -596,6 +596,20 @@ impl Pooler {
     }
 }
 
-fn packed(parcel: Parcel) -> Action {
+/// It listens by a listening connection, or has.
+fn hears(client: &Client) -> bool {
+    let session = client.session.as_ref();
+    session.is_some_and(|session| session.channels.is_some())
+}
+
+/// It is owed nothing that the listener has told, and a successor hears what it listens to.
+fn may_be_heard_elsewhere(client: &Client) -> bool {
+    let session = client.session.as_ref();
+    let settled = session.filter(|session| session.pending.is_empty() && session.pieces.is_none());
+    let own = settled.and_then(|session| session.channels.as_ref());
+    !client.is_hushed() && own.is_some_and(|own| own.place().is_some())
+}
+
+pub(crate) fn packed(parcel: Parcel) -> Action {
     Action::Ask(Question::Packed(Box::new(parcel)))
 }

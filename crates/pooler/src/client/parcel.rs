@@ -34,6 +34,7 @@ impl Client {
             session: self
                 .session
                 .map_or([None, None], |session| [session.settings, session.login]),
+            hearing: None,
             meaning: self.meaning,
             names: self.names.into_iter().collect(),
             names_given: self.names_given,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, Notification};
+use super::{Name, Notification, Place, Reach};
 use crate::pool::key::PoolKey;
 use crate::{effect, limits};
 
@@ -50,6 +50,10 @@ pub struct Channels {
     pub anew: Option<Vec<Name>>,
     /// It is to be told that notifications may have been missed.
     pub missed: bool,
+    /// It has come from another process with these: what it has missed is not told yet.
+    pub follows: Option<Vec<Name>>,
+    /// It can go to another process if it has been told so much, and listens to nothing else.
+    pub reach: Option<(Arc<Reach>, u64)>,
     /// What sets the mark of an `UNLISTEN *` that is bound, behind its Execute.
     pub mark: Option<Vec<u8>>,
     /// UNLISTENs whose transaction is not over.
@@ -93,6 +97,8 @@ impl Channels {
             sure: false,
             anew: None,
             missed: false,
+            follows: None,
+            reach: None,
             mark: None,
             unlistens: Vec::new(),
             marks: 0,
@@ -109,6 +115,7 @@ impl Channels {
     /// It hears nothing, wishes for nothing, and has nothing to be told.
     pub fn are_over(&self) -> bool {
         let waits = !self.waits.is_empty() || self.anew.is_some() || self.missed;
+        let waits = waits || self.follows.is_some();
         self.names.is_empty() && self.wished.is_empty() && !waits
     }
 
@@ -126,6 +133,28 @@ impl Channels {
     pub fn all(&self) -> Vec<Name> {
         let names = self.names.keys().chain(&self.wished);
         names.cloned().collect()
+    }
+
+    /// It listens to these: it comes from another process.
+    pub fn follow(&mut self, names: Vec<Name>) {
+        let listened = names.iter().map(|name| (name.clone(), true));
+        self.names = listened.collect();
+        self.follows = Some(names);
+    }
+
+    /// How far it was told, if it can go to another process: that hears all that it listens to, and
+    /// nothing is open here.
+    pub fn place(&self) -> Option<Place> {
+        let (reach, number) = self.reach.as_ref()?;
+        let mut names = self.names.iter();
+        let hears = names.all(|(name, listens)| *listens && reach.names.contains(name));
+        let open = self.alone || self.anew.is_some() || self.follows.is_some();
+        let open = open || !self.wished.is_empty() || !self.unlistens.is_empty();
+        let place = Place {
+            mark: reach.mark,
+            number: *number,
+        };
+        (hears && !open && self.is_silent() && !self.is_empty()).then_some(place)
     }
 
     /// What it listens to.
@@ -188,6 +217,11 @@ impl Channels {
 
     /// Something was heard that waits until its client is idle. False if that is too much.
     pub fn keep(&mut self, heard: Heard) -> bool {
+        if let Some((_, told)) = &mut self.reach
+            && heard.notification.number > 0
+        {
+            *told = heard.notification.number;
+        }
         self.size += heard.notification.size();
         self.waits.push_back(heard);
         self.size <= limits::HEARD

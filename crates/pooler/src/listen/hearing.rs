@@ -216,15 +216,27 @@ impl Pooler {
         if own.is_empty() {
             own.encoding = encoding.clone();
         }
-        self.ask_to_hear(id, channels, encoding, out);
+        let demand = self.demand_of(id, encoding);
+        self.ask_to_hear(id, channels, demand, out);
+    }
+
+    fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Demand {
+        let server = self.clients.at(id).link();
+        let server = server.and_then(|server| self.servers.get(server));
+        let ends = server.and_then(|server| server.ends.as_ref());
+        Demand {
+            place: ends.map(|ends| ends.remote.clone()),
+            encoding,
+            after: None,
+        }
     }
 
     /// Asks a client's listener to hear channels for it.
-    fn ask_to_hear(
+    pub(super) fn ask_to_hear(
         &mut self,
         id: ClientId,
         channels: Vec<Name>,
-        encoding: Option<Box<[u8]>>,
+        demand: Demand,
         out: &mut Out,
     ) {
         let client = self.clients.at(id);
@@ -235,17 +247,10 @@ impl Pooler {
         };
         let (pool, listener) = (self.pools.at(pool), own.listener.clone());
         let known = *listener.user == *pool.key.user;
-        let ends = client.link().and_then(|server| {
-            let server = self.servers.get(server)?;
-            server.ends.as_ref()
-        });
         let wish = Wish {
             hearer: (self.worker, id),
             channels,
-            demand: Demand {
-                place: ends.map(|ends| ends.remote.clone()),
-                encoding,
-            },
+            demand,
             keys: pool.scram_keys.clone().filter(|_| known),
             secret: pool.found_secret.clone().filter(|_| known),
             listener,
@@ -260,7 +265,8 @@ impl Pooler {
         let told = self.config.globals.listen_lost == ListenLost::Notice;
         let client = gone!(self.clients.get_mut(id));
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
-        let leaving = client.leaving;
+        // It is on its way to another process.
+        let leaving = client.leaving || matches!(client.state(), client::State::Packed(_));
         let session = client.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
         let Some(own) = own.filter(|_| told && !leaving) else {
@@ -268,7 +274,9 @@ impl Pooler {
         };
         let (all, encoding) = (own.all(), own.encoding.clone());
         own.anew = Some(all.clone());
-        self.ask_to_hear(id, all, encoding, out);
+        (own.follows, own.reach) = (None, None);
+        let demand = self.demand_of(id, encoding);
+        self.ask_to_hear(id, all, demand, out);
         if waits {
             // Nobody answers what the old one was asked.
             let hush = self.clients.at(id).hush();
@@ -284,14 +292,23 @@ impl Pooler {
             return;
         };
         own.missed = true;
-        // What it has stopped listening to meanwhile.
+        self.leave_stopped(id, asked, out);
+        self.tell_if_idle(id, out);
+    }
+
+    /// A client is heard for anew: what it has stopped listening to meanwhile it does not hear.
+    pub(super) fn leave_stopped(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
+        let client = self.clients.at(id);
+        let session = client.session.as_ref();
+        let Some(own) = session.and_then(|session| session.channels.as_ref()) else {
+            return;
+        };
         let gone = |name: &Name| !own.has(name) && !own.wished.contains(name);
         let gone: Vec<Name> = asked.into_iter().filter(gone).collect();
         let listener = own.listener.clone();
         if !gone.is_empty() {
             self.leave_channels(id, listener, gone, false, out);
         }
-        self.tell_if_idle(id, out);
     }
 
     /// What was committed by now has to be heard before a client goes on.
@@ -376,6 +393,8 @@ impl Pooler {
                     self.misses(client, out);
                 }
             }
+            FromListener::Reached(reach, number, clients) => self.reached(&reach, number, clients),
+            FromListener::Follows(client) => self.follows(client, out),
         }
     }
 
@@ -387,6 +406,11 @@ impl Pooler {
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
+        if own.follows.is_some() && result.is_err() {
+            return self.disconnect(id, Fault::ListenerLost, out);
+        }
+        // Between what it can be told by number, and this, is a gap.
+        own.reach = None;
         if let Some(asked) = own.anew.take() {
             match result {
                 Ok(()) => self.heard_anew(id, asked, out),
@@ -458,6 +482,10 @@ impl Pooler {
     /// A channel that a client hears was notified.
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
+        // It is told so where it goes to.
+        if matches!(client.state(), client::State::Packed(_)) {
+            return;
+        }
         let server = client.link().and_then(|server| self.servers.get(server));
         let own = server.is_some_and(|server| {
             let key = server.key.as_ref();

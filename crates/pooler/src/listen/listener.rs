@@ -1,13 +1,18 @@
 //! The state of a listening connection: who hears which channel, and its rounds.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::change::{Change, MARK};
+use super::heritage::{self, Heritages, PARTNER, Since};
 use crate::event::{ServerId, Time};
-use crate::listen::{Demand, Hearer, Name, Refused};
+use crate::listen::{Demand, Hearer, Name, Notification, Refused};
 use crate::{Seeded, limits};
+
+/// How many rounds a client waits for what it was told elsewhere already.
+const TRIES: u8 = 100;
 
 /// A listening connection: who hears which channel, and its rounds.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub struct Listener {
     pub renewed: Time,
     /// It is being replaced.
     pub change: Option<Change>,
+    /// What it has to do with the process before this one, and the one after it.
+    pub heritages: Heritages,
     /// The next round ends listening to the mark of a change.
     marked: bool,
     channels: HashMap<Name, Channel, Seeded>,
@@ -45,6 +52,8 @@ struct Wait {
     hearer: Hearer,
     wants: Vec<Name>,
     demand: Demand,
+    /// How often it has waited in vain.
+    tries: u8,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +69,11 @@ struct Round {
 pub enum Told {
     /// It hears what it has wished for, or can't.
     Hears(Hearer, Result<(), Refused>),
+    /// It has come from another process, has missed this on its way, and hears its channels from now
+    /// on.
+    Follows(Hearer, Vec<Arc<Notification>>),
+    /// Likewise, but nobody knows what it has missed.
+    Lost(Hearer),
     /// All is told that was committed before it asked.
     Passed(Hearer),
 }
@@ -73,6 +87,7 @@ impl Listener {
             asked: None,
             renewed: now,
             change: None,
+            heritages: Heritages::default(),
             marked: false,
             channels: HashMap::with_hasher(seeded),
             left: BTreeSet::new(),
@@ -99,6 +114,21 @@ impl Listener {
         self.marked = true;
     }
 
+    /// All that clients hear.
+    pub fn heard(&self) -> impl Iterator<Item = &Name> {
+        let heard = self.channels.iter().filter(|(_, channel)| {
+            let mut hearers = channel.hearers.iter();
+            hearers.any(|hearer| *hearer != PARTNER)
+        });
+        heard.map(|(name, _)| name)
+    }
+
+    /// All clients that hear by it.
+    pub fn all_hearers(&self) -> BTreeSet<Hearer> {
+        let hearers = self.channels.values().flat_map(|c| &c.hearers);
+        hearers.copied().filter(|h| *h != PARTNER).collect()
+    }
+
     /// Nobody hears by it, and nobody wants to.
     pub fn is_unused(&self) -> bool {
         self.waiting.is_empty()
@@ -122,6 +152,7 @@ impl Listener {
             hearer,
             wants,
             demand,
+            tries: 0,
         });
         true
     }
@@ -132,6 +163,7 @@ impl Listener {
             hearer,
             wants: Vec::new(),
             demand: Demand::default(),
+            tries: 0,
         });
     }
 
@@ -203,7 +235,13 @@ impl Listener {
             }
         }
         let marked = std::mem::take(&mut self.marked);
-        if round.waits.is_empty() && round.drops.is_empty() && !marked {
+        let by_partner = |name: &[u8]| {
+            let channel = self.channels.get(name);
+            channel.is_some_and(|c| c.on && c.hearers.contains(&PARTNER))
+        };
+        let marks = self.heritages.marks(by_partner);
+        let nothing = round.drops.is_empty() && !marked && marks.is_empty();
+        if round.waits.is_empty() && nothing {
             return None;
         }
         let mut sql = Vec::new();
@@ -218,6 +256,11 @@ impl Listener {
                 quote(&mut sql, name);
                 sql.push(b';');
             }
+        }
+        for mark in marks {
+            sql.extend_from_slice(b"NOTIFY ");
+            quote(&mut sql, heritage::MARK);
+            sql.extend_from_slice(format!(",'{mark}';").as_bytes());
         }
         self.round = Some(round);
         self.asked = Some(now);
@@ -251,7 +294,7 @@ impl Listener {
             }
         }
         let mut told = Vec::new();
-        for wait in round.waits {
+        for mut wait in round.waits {
             if wait.wants.is_empty() {
                 told.push(Told::Passed(wait.hearer));
                 continue;
@@ -262,14 +305,33 @@ impl Listener {
                 told.push(Told::Hears(wait.hearer, Err(Refused::Unfit)));
                 continue;
             }
-            for name in wait.wants {
-                let hearers = &mut self.channels.entry(name).or_default().hearers;
-                if !hearers.contains(&wait.hearer) {
-                    hearers.push(wait.hearer);
+            let missed = wait.demand.after.as_ref();
+            let missed = missed.map(|place| self.heritages.since(place, &wait.wants));
+            let answer = match missed {
+                None => Told::Hears(wait.hearer, Ok(())),
+                Some(Since::Missed(missed)) => {
+                    let missed = missed.into_iter();
+                    let its = missed.filter(|heard| wait.wants.contains(&heard.channel));
+                    Told::Follows(wait.hearer, its.collect())
                 }
+                // Another process may hear a moment before this one.
+                Some(Since::Ahead) if wait.tries < TRIES => {
+                    wait.tries += 1;
+                    self.waiting.push(wait);
+                    continue;
+                }
+                Some(Since::Ahead | Since::Unknown) => {
+                    self.left.extend(wait.wants);
+                    told.push(Told::Lost(wait.hearer));
+                    continue;
+                }
+            };
+            told.push(answer);
+            for name in wait.wants {
+                self.hears(wait.hearer, name);
             }
-            told.push(Told::Hears(wait.hearer, Ok(())));
         }
+        self.prepare();
         for name in round.drops {
             let off = self.channels.get(&name).is_some_and(|c| !c.on);
             let wanted = self.waiting.iter().any(|w| w.wants.contains(&name));
@@ -280,17 +342,40 @@ impl Listener {
         told
     }
 
+    fn hears(&mut self, hearer: Hearer, name: Name) {
+        let hearers = &mut self.channels.entry(name).or_default().hearers;
+        if !hearers.contains(&hearer) {
+            hearers.push(hearer);
+        }
+    }
+
+    /// If the marks of a takeover are listened to, all that is listened to now stays so.
+    fn prepare(&mut self) {
+        let marks = self.channels.get(heritage::MARK);
+        if !marks.is_some_and(|channel| channel.on) {
+            return self.heritages.unprepared();
+        }
+        let all = self.all();
+        if self.heritages.prepared(self.since, &all) {
+            for name in all {
+                self.hears(PARTNER, name);
+            }
+        }
+    }
+
     /// It is not connected any more, or will not be: who has heard by it, and who has wished to.
     pub fn lose(&mut self) -> (BTreeSet<Hearer>, BTreeSet<Hearer>) {
-        let hearers = self.channels.drain().flat_map(|(_, c)| c.hearers);
-        let hearers: BTreeSet<Hearer> = hearers.collect();
+        let hearers = self.all_hearers();
+        self.channels.clear();
         let round = self.round.take().unwrap_or_default();
         let waits = round.waits.into_iter().chain(self.waiting.drain(..));
         let wishes = waits.map(|wait| wait.hearer);
-        let wishes = wishes.filter(|hearer| !hearers.contains(hearer)).collect();
+        let wishes = wishes.filter(|hearer| !hearers.contains(hearer) && *hearer != PARTNER);
+        let wishes = wishes.collect();
         self.left.clear();
         self.asked = None;
         self.change = None;
+        self.heritages = Heritages::default();
         self.server = None;
         (hearers, wishes)
     }

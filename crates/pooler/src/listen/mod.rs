@@ -27,13 +27,16 @@
 mod change;
 mod channels;
 mod hearing;
+mod heritage;
 mod listener;
 mod operator;
+mod travel;
 
 #[cfg(test)]
 mod tests;
 
 pub use channels::{Channels, Heard, Hush};
+pub use heritage::{Place, Reach};
 pub use listener::{Listener, Told};
 
 use std::sync::Arc;
@@ -57,6 +60,8 @@ pub struct Notification {
     pub channel: Name,
     /// What was said.
     pub payload: Box<[u8]>,
+    /// Its number behind the mark of a takeover, or 0.
+    pub number: u64,
 }
 
 impl Notification {
@@ -90,6 +95,8 @@ pub enum ToListener {
         /// It is gone: nor does it wait for anything.
         ends: bool,
     },
+    /// The process that we took over from hears this, and clients come from there behind this mark.
+    Inherit(Box<Wish>, u128),
 }
 
 /// A client is about to listen to channels.
@@ -120,6 +127,11 @@ pub enum FromListener {
     Notified(Arc<Notification>, Vec<ClientId>),
     /// The listener is gone: nobody knows what was missed.
     Lost(Vec<ClientId>),
+    /// Who listens to nothing else can leave for another process, where it has been told so much.
+    Reached(Arc<Reach>, u64, Vec<ClientId>),
+    /// A client that has come from another process was told what it has missed, and hears its
+    /// channels.
+    Follows(ClientId),
 }
 
 /// Why a client can't hear by the listener.
@@ -139,4 +151,6 @@ pub struct Demand {
     pub place: Option<Address>,
     /// The client's encoding.
     pub encoding: Option<Box<[u8]>>,
+    /// How far the client was told by another process: it has to be told from there on.
+    pub after: Option<Place>,
 }

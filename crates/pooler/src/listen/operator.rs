@@ -9,6 +9,7 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
 use super::change::{Change, MARK, Turn};
+use super::heritage::PARTNER;
 use super::listener::quote;
 use super::{
     Demand, FromListener, Hearer, Listener, Notification, Refused, ToListener, Told, Wish,
@@ -57,10 +58,11 @@ impl Pooler {
                 found.since = self.now;
                 self.begin_round(&listener, out);
             }
+            ToListener::Inherit(wish, mark) => self.inherits(*wish, mark, out),
         }
     }
 
-    fn wished(&mut self, wish: Wish, out: &mut Out) {
+    pub(super) fn wished(&mut self, wish: Wish, out: &mut Out) {
         let key = wish.listener.clone();
         let hearer = wish.hearer;
         let Some(pool) = self.listening_pool(&wish) else {
@@ -108,12 +110,16 @@ impl Pooler {
 
     /// A listening connection is to the same place as a client's server, and speaks its encoding.
     fn suits(&self, server: ServerId, demand: &Demand) -> bool {
-        let server = self.servers.at(server);
-        let place = server.ends.as_ref().map(|ends| &ends.remote);
-        let position = self.shared.tracked.position(b"client_encoding");
-        let encoding = position.and_then(|position| server.params.get(position));
+        let encoding = self.encoding_at(server);
+        let ends = self.servers.at(server).ends.as_ref();
+        let place = ends.map(|ends| &ends.remote);
         let same_place = demand.place.is_none() || place == demand.place.as_ref();
         same_place && encoding.is_some() && encoding == demand.encoding.as_deref()
+    }
+
+    pub(super) fn encoding_at(&self, server: ServerId) -> Option<&[u8]> {
+        let position = self.shared.tracked.position(b"client_encoding")?;
+        self.servers.at(server).params.get(position)
     }
 
     /// A listening connection has logged in.
@@ -158,7 +164,7 @@ impl Pooler {
     }
 
     /// Sends what is wanted of a listener, unless something is under way.
-    fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
+    pub(super) fn begin_round(&mut self, key: &Arc<PoolKey>, out: &mut Out) {
         self.begin_change(key, out);
         let listener = gone!(self.listeners.get_mut(key));
         let Some(id) = listener.server else { return };
@@ -238,9 +244,14 @@ impl Pooler {
     }
 
     fn tell_hearers(&mut self, key: &PoolKey, heard: Notification, out: &mut Out) {
+        let listener = gone!(self.listeners.get_mut(key));
+        let (heard, leave) = listener.heritages.hears(heard);
+        if leave {
+            self.tell_reached(out);
+        }
         let listener = gone!(self.listeners.get(key));
-        let hearers = by_worker(listener.hearers(&heard.channel).iter().copied());
-        let heard = Arc::new(heard);
+        let hearers = listener.hearers(&heard.channel).iter();
+        let hearers = by_worker(hearers.copied().filter(|hearer| *hearer != PARTNER));
         for (worker, clients) in hearers {
             let mail = FromListener::Notified(heard.clone(), clients);
             out.push(Action::Post(worker, Mail::FromListener(mail)));
@@ -260,6 +271,11 @@ impl Pooler {
             match told {
                 Told::Hears(hearer, result) => tell_hears(hearer, result, out),
                 Told::Passed(hearer) => passed.push(hearer),
+                Told::Follows(hearer, missed) => tell_missed(hearer, missed, out),
+                Told::Lost((worker, client)) => {
+                    let mail = FromListener::Lost(vec![client]);
+                    out.push(Action::Post(worker, Mail::FromListener(mail)));
+                }
             }
         }
         for (worker, clients) in by_worker(passed.into_iter()) {
@@ -325,6 +341,7 @@ impl Pooler {
     /// Several times a second: clients do not wait for a login for long, and a connection that
     /// nobody needs goes.
     pub(crate) fn mind_listeners(&mut self, out: &mut Out) {
+        self.forget_heritages(out);
         let idle = nanos(self.config.globals.server_idle_timeout);
         let (mut late, mut unused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         let (mut heirless, mut old) = (Vec::new(), Vec::new());
@@ -596,12 +613,27 @@ impl Pooler {
     }
 }
 
+/// A client has come from another process, and has missed this on its way.
+fn tell_missed((worker, client): Hearer, missed: Vec<Arc<Notification>>, out: &mut Out) {
+    for heard in missed {
+        let mail = FromListener::Notified(heard, vec![client]);
+        out.push(Action::Post(worker, Mail::FromListener(mail)));
+    }
+    let mail = FromListener::Follows(client);
+    out.push(Action::Post(worker, Mail::FromListener(mail)));
+}
+
 fn tell_hears((worker, client): Hearer, result: Result<(), Refused>, out: &mut Out) {
+    if (worker, client) == PARTNER {
+        return;
+    }
     let mail = FromListener::Hears(client, result);
     out.push(Action::Post(worker, Mail::FromListener(mail)));
 }
 
-fn by_worker(hearers: impl Iterator<Item = Hearer>) -> BTreeMap<WorkerId, Vec<ClientId>> {
+pub(super) fn by_worker(
+    hearers: impl Iterator<Item = Hearer>,
+) -> BTreeMap<WorkerId, Vec<ClientId>> {
     let mut all = BTreeMap::<WorkerId, Vec<ClientId>>::new();
     for (worker, client) in hearers {
         all.entry(worker).or_default().push(client);
@@ -618,5 +650,6 @@ fn notification(body: &[u8]) -> Option<Notification> {
         pid,
         channel: channel.into(),
         payload: payload.into(),
+        number: 0,
     })
 }

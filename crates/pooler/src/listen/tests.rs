@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Channels, Demand, Heard, Hearer, Listener, Name, Notification, Refused, Told};
+use super::heritage::PARTNER;
+use super::{
+    Channels, Demand, Heard, Hearer, Listener, Name, Notification, Place, Reach, Refused, Told,
+};
 use crate::effect;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
 use crate::limits;
@@ -149,7 +152,7 @@ fn a_connection_must_suit() {
     for (index, encoding) in ["UTF8", "LATIN1", "UTF8"].into_iter().enumerate() {
         let demand = Demand {
             encoding: Some(encoding.as_bytes().into()),
-            place: None,
+            ..Demand::default()
         };
         assert!(listener.hear(client(index as u32), names("a"), demand));
     }
@@ -231,6 +234,7 @@ fn what_waits_is_told_of_channels_that_are_listened_to() {
             pid: 1,
             channel: channel.as_bytes().into(),
             payload: vec![b'x'; size].into(),
+            number: 0,
         });
         let own = false;
         Heard { notification, own }
@@ -261,6 +265,7 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
         pid,
         channel: channel.into(),
         payload: payload.as_bytes().into(),
+        number: 0,
     };
     let (old, new) = (server(1), server(2));
     let mut change = Change::new(Time(0), true);
@@ -287,4 +292,245 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
     let told = change.hears(old, two.clone());
     assert_eq!(told, (Some(two), Turn::Waits));
     assert_eq!(change.hears(old, mark), (None, Turn::Over(vec![three])));
+}
+
+/// A connection of the old process and one of the new, as far as a takeover goes.
+struct Two {
+    old: Listener,
+    new: Listener,
+    mark: String,
+}
+
+fn said(channel: &[u8], payload: &str) -> Notification {
+    Notification {
+        pid: 5,
+        channel: channel.into(),
+        payload: payload.as_bytes().into(),
+        number: 0,
+    }
+}
+
+fn round(listener: &mut Listener) -> (String, Vec<Told>) {
+    let sql = begin(listener).unwrap_or_default();
+    (sql, listener.end())
+}
+
+impl Two {
+    /// The old one listens to these channels for a client, and has told the new one, which listens to
+    /// them, too, and has sent its mark.
+    fn new(channels: &str) -> Two {
+        let (mut old, mut new) = (connected(), connected());
+        wish(&mut old, client(1), channels);
+        round(&mut old);
+        assert!(old.heritages.prepare(Time(0), 77, [].iter()));
+        assert!(!old.heritages.prepare(Time(0), 78, [].iter()), "it is");
+        wish_of(&mut old, PARTNER, "howdah_takeover", None);
+        let (sql, _) = round(&mut old);
+        assert_eq!(sql, r#"LISTEN "howdah_takeover";"#);
+        let reach = old.heritages.untold().unwrap();
+        assert_eq!(reach.names, names(channels).into_iter().collect());
+        assert_eq!(old.heritages.untold(), None);
+        assert_eq!(old.heritages.reached(), None, "nobody can leave yet");
+        wish_of(&mut new, PARTNER, channels, None);
+        wish_of(&mut new, PARTNER, "howdah_takeover", None);
+        new.heritages.inherit(Time(0), reach.mark, &names(channels));
+        let (sql, _) = round(&mut new);
+        assert!(sql.contains("LISTEN") && !sql.contains("NOTIFY"), "{sql}");
+        let (sql, _) = round(&mut new);
+        let mark = format!("{:032x}", reach.mark);
+        assert_eq!(sql, format!(r#"NOTIFY "howdah_takeover",'{mark}';"#));
+        assert_eq!(begin(&mut new), None, "once");
+        Two { old, new, mark }
+    }
+}
+
+fn wish_of(listener: &mut Listener, hearer: Hearer, text: &str, after: Option<Place>) {
+    let demand = Demand {
+        after,
+        ..Demand::default()
+    };
+    assert!(listener.hear(hearer, names(text), demand));
+}
+
+fn hears(listener: &mut Listener, heard: &Notification) -> u64 {
+    listener.heritages.hears(heard.clone()).0.number
+}
+
+/// What a client is told that comes with this number.
+fn follows(
+    listener: &mut Listener,
+    hearer: Hearer,
+    text: &str,
+    number: u64,
+) -> Option<Vec<String>> {
+    let after = Place { mark: 77, number };
+    wish_of(listener, hearer, text, Some(after));
+    match &round(listener).1[..] {
+        [Told::Follows(who, missed)] if *who == hearer => {
+            let missed = missed.iter();
+            let payload =
+                |heard: &Arc<Notification>| String::from_utf8_lossy(&heard.payload).into();
+            Some(missed.map(payload).collect())
+        }
+        [Told::Lost(who)] if *who == hearer => None,
+        told => panic!("{told:?}"),
+    }
+}
+
+#[test]
+fn who_follows_is_told_what_came_behind_its_number() {
+    let mut two = Two::new("a b");
+    let mark = said(b"howdah_takeover", &two.mark.clone());
+    assert_eq!(hears(&mut two.old, &said(b"a", "before")), 0);
+    // Others may say what they like, as nobody knows the mark.
+    hears(&mut two.old, &said(b"howdah_takeover", "other"));
+    assert_eq!(two.old.heritages.reached(), None);
+    assert!(two.old.heritages.hears(mark.clone()).1);
+    assert!(two.old.heritages.reached().is_some_and(|(_, n)| n == 0));
+    // The new one has heard something else before, and comes later.
+    hears(&mut two.new, &said(b"c", "elsewhere"));
+    assert!(
+        !two.new.heritages.hears(mark.clone()).1,
+        "nobody leaves from there"
+    );
+    let all = [("a", "1"), ("c", "-"), ("b", "2"), ("a", "3"), ("a", "4")];
+    for (channel, payload) in all {
+        let heard = said(channel.as_bytes(), payload);
+        let number = payload.parse().unwrap_or(0);
+        assert_eq!(hears(&mut two.old, &heard), number);
+        hears(&mut two.new, &heard);
+        // Said again it is no mark.
+        hears(&mut two.new, &mark);
+    }
+    let told = |two: &mut Two, text, number| follows(&mut two.new, client(2), text, number);
+    assert_eq!(told(&mut two, "a b", 0).unwrap(), ["1", "2", "3", "4"]);
+    assert_eq!(told(&mut two, "a", 1).unwrap(), ["3", "4"]);
+    assert!(told(&mut two, "b", 4).unwrap().is_empty());
+    assert_eq!(two.new.hearers(b"b"), [PARTNER, client(2)]);
+    // What the new one does not hear for the old one, nobody knows.
+    assert_eq!(told(&mut two, "a c", 2), None);
+    // Who comes back is told by the old one.
+    assert_eq!(
+        follows(&mut two.old, client(3), "a", 2).unwrap(),
+        ["3", "4"]
+    );
+}
+
+#[test]
+fn who_was_told_more_elsewhere_waits_for_that() {
+    let mut two = Two::new("a");
+    hears(&mut two.new, &said(b"howdah_takeover", &two.mark.clone()));
+    hears(&mut two.new, &said(b"a", "1"));
+    let after = Some(Place {
+        mark: 77,
+        number: 2,
+    });
+    wish_of(&mut two.new, client(2), "a", after.clone());
+    assert_eq!(round(&mut two.new).1, []);
+    hears(&mut two.new, &said(b"a", "2"));
+    hears(&mut two.new, &said(b"a", "3"));
+    let (_, told) = round(&mut two.new);
+    let [Told::Follows(_, missed)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(missed.len(), 1);
+    assert_eq!(*missed[0].payload, *b"3");
+    // Not for ever.
+    let after = Some(Place {
+        mark: 77,
+        number: 9,
+    });
+    wish_of(&mut two.new, client(3), "a", after);
+    let told = (0..200).flat_map(|_| round(&mut two.new).1);
+    assert_eq!(told.collect::<Vec<_>>(), [Told::Lost(client(3))]);
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut two = Two::new("a");
+    hears(&mut two.new, &said(b"howdah_takeover", &two.mark.clone()));
+    let long = "x".repeat(8000);
+    let many = limits::HEARD / 8000 + 5;
+    for _ in 0..many {
+        hears(&mut two.new, &said(b"a", &long));
+    }
+    assert_eq!(follows(&mut two.new, client(2), "a", 4), None);
+    let late = many as u64 - 3;
+    assert_eq!(
+        follows(&mut two.new, client(2), "a", late).unwrap().len(),
+        3
+    );
+}
+
+#[test]
+fn what_two_processes_hear_stays_until_the_end() {
+    let mut two = Two::new("a b");
+    for listener in [&mut two.old, &mut two.new] {
+        listener.leave(client(1), &names("a b"), true);
+        assert_eq!(begin(listener), None);
+    }
+    two.new.heritages.ends(Time(0));
+    let over = 30_000_000_000;
+    assert!(!two.new.heritages.are_over(Time(over - 1)));
+    assert!(two.new.heritages.are_over(Time(over)));
+    let all = two.new.all();
+    two.new.leave(PARTNER, &all, false);
+    let sql = r#"UNLISTEN "a";UNLISTEN "b";UNLISTEN "howdah_takeover";"#;
+    assert_eq!(round(&mut two.new).0, sql);
+    assert!(two.new.is_unused());
+}
+
+#[test]
+fn another_mark_is_tried_for_who_could_not_follow() {
+    let mut two = Two::new("a");
+    let later = Time(10_000_000_000);
+    let old = &mut two.old.heritages;
+    assert!(
+        !old.prepare(Time(later.0 - 1), 78, names("a").iter()),
+        "soon"
+    );
+    hears(&mut two.old, &said(b"howdah_takeover", &two.mark));
+    let old = &mut two.old.heritages;
+    assert!(!old.prepare(later, 78, names("a").iter()), "all can follow");
+    assert!(old.prepare(later, 78, names("a b").iter()));
+    wish(&mut two.old, client(2), "b");
+    round(&mut two.old);
+    // Until the second mark comes the first one counts.
+    assert_eq!(hears(&mut two.old, &said(b"a", "")), 1);
+    assert_eq!(two.old.heritages.untold().unwrap().mark, 78);
+    hears(
+        &mut two.old,
+        &said(b"howdah_takeover", &format!("{:032x}", 78)),
+    );
+    let (reach, number) = two.old.heritages.reached().unwrap();
+    assert_eq!((reach.names.len(), number), (2, 0));
+    assert_eq!(hears(&mut two.old, &said(b"b", "")), 1);
+}
+
+#[test]
+fn a_client_travels_when_nothing_is_open() {
+    let reach = |text: &str| {
+        let names = names(text).into_iter().collect();
+        Some((Arc::new(Reach { mark: 7, names }), 4))
+    };
+    let mut own = own("a b");
+    assert_eq!(own.place(), None);
+    own.reach = reach("a");
+    assert_eq!(own.place(), None, "the other one does not hear it");
+    own.reach = reach("a b");
+    assert_eq!(own.place(), Some(Place { mark: 7, number: 4 }));
+    let heard = Notification {
+        number: 5,
+        ..said(b"a", "")
+    };
+    let (notification, ours) = (Arc::new(heard), false);
+    assert!(own.keep(Heard {
+        notification,
+        own: ours
+    }));
+    assert_eq!(own.place(), None, "it waits");
+    own.take();
+    assert_eq!(own.place(), Some(Place { mark: 7, number: 5 }));
+    hear(&mut own, "c");
+    assert_eq!(own.place(), None);
 }

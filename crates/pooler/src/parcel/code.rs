@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use howdah_wire::backend::Status;
 
-use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
+use super::{Bequest, Estate, Freight, Hearing, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
@@ -26,6 +26,9 @@ use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 pub struct Damaged;
 
 type Read<T> = Result<T, Damaged>;
+
+/// Names of channels, and their encoding.
+type Channels = (Vec<Box<[u8]>>, Option<Box<[u8]>>);
 
 /// Writes freight: the bytes. Its sockets are [`sockets`].
 pub fn write(freight: &Freight) -> Vec<u8> {
@@ -256,6 +259,7 @@ impl Writer {
         self.string(key.database.as_bytes());
         self.string(key.user.as_bytes());
         self.byte(u8::from(key.lookups));
+        self.byte(u8::from(key.listens));
     }
 
     fn parcel(&mut self, parcel: &Parcel) {
@@ -296,6 +300,20 @@ impl Writer {
         self.maybe(lore.found_secret.as_ref(), |w, secret| {
             w.string(secret.text().as_bytes());
         });
+        self.maybe(lore.bequest.as_ref(), |w, bequest| {
+            w.mark(bequest.mark);
+            w.channels(&bequest.names, bequest.encoding.as_deref());
+        });
+    }
+
+    fn mark(&mut self, mark: u128) {
+        self.bytes.extend_from_slice(&mark.to_be_bytes());
+    }
+
+    fn channels(&mut self, names: &[Box<[u8]>], encoding: Option<&[u8]>) {
+        self.size(names.len());
+        names.iter().for_each(|name| self.string(name));
+        self.maybe(encoding, Writer::string);
     }
 
     fn server(&mut self, server: &ServerParcel) {
@@ -349,6 +367,12 @@ impl Writer {
         for settings in &client.session {
             self.settings(settings);
         }
+        self.maybe(client.hearing.as_ref(), |w, hearing| {
+            w.pool_key(&hearing.listener);
+            w.channels(&hearing.names, hearing.encoding.as_deref());
+            w.mark(hearing.mark);
+            w.number(hearing.number);
+        });
         self.number(client.meaning.names);
         self.number(client.meaning.constants);
         self.size(client.names.len());
@@ -566,12 +590,17 @@ impl Reader<'_> {
 
     fn pool_key(&mut self) -> Read<Arc<PoolKey>> {
         let (database, user) = (self.text()?.into(), self.text()?.into());
-        let lookups = self.flag()?;
+        let (lookups, listens) = (self.flag()?, self.flag()?);
         Ok(Arc::new(PoolKey {
             lookups,
-            listens: false,
+            listens,
             ..PoolKey::new(database, user)
         }))
+    }
+
+    fn channels(&mut self) -> Read<Channels> {
+        let names = self.many(|r| r.string().map(Box::from))?;
+        Ok((names, self.maybe(|r| r.string().map(Box::from))?))
     }
 
     fn parcel(&mut self) -> Read<Parcel> {
@@ -607,6 +636,15 @@ impl Reader<'_> {
                 })
             })?,
             found_secret: self.maybe(|r| r.text().map(Secret::classify))?,
+            bequest: self.maybe(|r| {
+                let mark = u128::from_be_bytes(r.array()?);
+                let (names, encoding) = r.channels()?;
+                Ok(Arc::new(Bequest {
+                    mark,
+                    names,
+                    encoding,
+                }))
+            })?,
         })
     }
 
@@ -674,6 +712,17 @@ impl Reader<'_> {
             params: self.maybe(|r| r.params().map(Arc::new))?,
             asked: self.maybe(|r| r.params().map(Arc::new))?,
             session: [self.settings()?, self.settings()?],
+            hearing: self.maybe(|r| {
+                let listener = r.pool_key()?;
+                let (names, encoding) = r.channels()?;
+                Ok(Box::new(Hearing {
+                    listener,
+                    names,
+                    encoding,
+                    mark: u128::from_be_bytes(r.array()?),
+                    number: r.number()?,
+                }))
+            })?,
             meaning: Meaning {
                 names: self.number()?,
                 constants: self.number()?,

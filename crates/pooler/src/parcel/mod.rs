@@ -21,7 +21,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of what both processes do.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// All that travels.
 #[derive(Debug)]
@@ -78,6 +78,35 @@ pub struct PoolLore {
     pub scram_keys: Option<ScramKeys>,
     /// Likewise.
     pub found_secret: Option<Secret>,
+    /// Of a listening connection: what has to be heard in its place.
+    pub bequest: Option<Arc<Bequest>>,
+}
+
+/// What a listening connection hears, which is to be heard by the successor's, too
+/// (`listen/heritage.rs`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bequest {
+    /// What the successor's is to notify once it listens.
+    pub mark: u128,
+    /// The channels.
+    pub names: Vec<Box<[u8]>>,
+    /// In which encoding they are heard.
+    pub encoding: Option<Box<[u8]>>,
+}
+
+/// What a client hears by a listening connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hearing {
+    /// Which connection.
+    pub listener: Arc<PoolKey>,
+    /// The channels.
+    pub names: Vec<Box<[u8]>>,
+    /// In which encoding it hears.
+    pub encoding: Option<Box<[u8]>>,
+    /// It was told everything up to this mark,
+    pub mark: u128,
+    /// and so many notifications behind that.
+    pub number: u64,
 }
 
 /// How a client stood when it was taken out.
@@ -140,6 +169,8 @@ pub struct Passenger {
     pub asked: Option<Arc<Params>>,
     /// Its session's other settings, and those of them that it asked for at login.
     pub session: [crate::session::settings::Maybe; 2],
+    /// What it hears by a listening connection.
+    pub hearing: Option<Box<Hearing>>,
     /// Those that change what statements mean.
     pub meaning: Meaning,
     /// Its named statements.

@@ -25,7 +25,8 @@
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
-//! - `successor`: what was packed is opened by a process of the same settings.
+//! - `successor`: what was packed is opened by a process of the same settings. `back`: it goes on where
+//!   it was.
 //! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question;
 //!   they are numbered as they come. `moved name 127.0.0.1`: a name no longer leads there.
 //!
@@ -162,6 +163,7 @@ impl World {
             "shed" => self.shed(what),
             "settings" => self.reload(what),
             "successor" => self.succeed(what),
+            "back" => self.adopt_packed(),
             "answer" => self.answer(what),
             "moved" => self.moved(what),
             _ => self.peer(who, what),
@@ -259,6 +261,11 @@ impl World {
         if what == "ending" {
             self.order("shutdown clients");
         }
+        self.adopt_packed();
+    }
+
+    fn adopt_packed(&mut self) {
+        let workers = self.poolers.len();
         let parcels = std::mem::take(&mut self.packed).into_iter();
         let parcels = parcels.map(|(worker, parcel)| (WorkerId(worker as u16), parcel));
         let arrivals = ToBroker::Arrivals {
