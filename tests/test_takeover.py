@@ -1,5 +1,6 @@
 """SUSPEND, and a new process that takes over from a running one (-R)."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -915,5 +916,30 @@ def test_who_listens_to_more_follows_when_it_listens_no_more(make_howdah):
             one.rows("listen d")
             other.rows("notify d, 'new'")
             assert one.read().body.endswith(b"d\0new\0")
+        finally:
+            machine.end(old)
+
+
+def test_who_listens_stays_where_nobody_else_can_hear(make_howdah):
+    """The new process has no room for a listening connection: the old one goes on hearing."""
+    howdah = make_howdah(default_pool_size=5, listen="share")
+    with howdah.connect() as one, contextlib.ExitStack() as stack:
+        one.rows("listen c")
+        others = [stack.enter_context(howdah.connect()) for _ in range(4)]
+        for other in others:
+            other.rows("begin")
+        mark = howdah.log_mark()
+        old = begin_takeover(howdah, max_db_connections=1)
+        try:
+            howdah.wait_for_log("took over 0 clients", since=mark)
+            # Each follows in another round.
+            for number, other in enumerate(others):
+                other.rows("commit")
+                howdah.wait_for_lines("LOG 1 clients and 1 servers followed", number + 1, mark)
+            assert old.poll() is None
+            others[0].rows("notify c, 'here'")
+            assert one.read().body.endswith(b"c\0here\0")
+            one.rows("unlisten *")
+            assert old.wait(60) == 0, howdah.said()
         finally:
             machine.end(old)

@@ -24,10 +24,10 @@
 //! old process tries again with another mark. What is remembered is bounded; if the next number is not
 //! there any more, the client is treated as if its listener were lost.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Hearer, Name, Notification};
+use super::{Hearer, Name, Notification, Place, Reach};
 use crate::event::{ClientId, Time, WorkerId};
 use crate::limits;
 
@@ -52,24 +52,6 @@ const LINGERS_NS: u64 = 30_000_000_000;
 
 /// How many marks are known at a time: one may be tried while clients still follow by another.
 const MARKS: usize = 3;
-
-/// What two processes hear.
-#[derive(PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// The mark from which on they count.
-    pub mark: u128,
-    /// The channels.
-    pub names: BTreeSet<Name>,
-}
-
-/// How far a client was told by another process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The mark.
-    pub mark: u128,
-    /// How many notifications behind the mark.
-    pub number: u64,
-}
 
 /// What was heard behind a mark.
 #[derive(Debug)]

@@ -36,9 +36,9 @@ mod travel;
 mod tests;
 
 pub use channels::{Channels, Heard, Hush};
-pub use heritage::{Place, Reach};
 pub use listener::{Listener, Told};
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
@@ -153,4 +153,22 @@ pub struct Demand {
     pub encoding: Option<Box<[u8]>>,
     /// How far the client was told by another process: it has to be told from there on.
     pub after: Option<Place>,
+}
+
+/// What two processes hear.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// The mark from which on they count.
+    pub mark: u128,
+    /// The channels.
+    pub names: BTreeSet<Name>,
+}
+
+/// How far a client was told by another process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The mark.
+    pub mark: u128,
+    /// How many notifications behind the mark.
+    pub number: u64,
 }

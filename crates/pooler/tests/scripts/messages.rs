@@ -106,11 +106,10 @@ pub fn server_message(buf: &mut Vec<u8>, word: &str, arguments: &[&str]) {
             buf.extend_from_slice(text);
         }),
         // Of a process, by a channel: A(7,news), A(7,news,payload)
-        "A" if arguments.len() > 1 => write::message(buf, tag, |buf| {
+        "A" if arguments.len() == 2 => write::message(buf, tag, |buf| {
             buf.extend_from_slice(&first.parse::<u32>().unwrap().to_be_bytes());
-            buf.extend_from_slice(second.as_bytes());
-            let payload = arguments.get(2).unwrap_or(&"said");
-            buf.extend_from_slice(format!("\0{payload}\0").as_bytes());
+            let (channel, payload) = second.split_once(',').unwrap_or((second, "said"));
+            buf.extend_from_slice(format!("{channel}\0{payload}\0").as_bytes());
         }),
         "FATAL" => write::error(buf, "FATAL", first, second),
         "N" => write::notice(buf, "NOTICE", "00000", first, None),
