@@ -75,7 +75,7 @@ impl Pooler {
         for id in clients {
             let client = self.clients.get_mut(id);
             let client = client.filter(|c| !matches!(c.state(), client::State::Packed(_)));
-            let session = client.and_then(|client| client.session.as_mut());
+            let session = client.and_then(client::Client::session_if_any);
             if let Some(own) = session.and_then(|session| session.channels.as_mut()) {
                 own.reach = Some((reach.clone(), number));
             }
@@ -170,7 +170,7 @@ impl Pooler {
     /// It was told.
     pub(super) fn follows(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let own = session.and_then(|session| session.channels.as_mut());
         if let Some(asked) = own.and_then(|own| own.follows.take()) {
             self.leave_stopped(id, asked, out);
