@@ -266,7 +266,7 @@ impl Contender {
         let folder = machine.folder().display();
         let server_host = match (shape.unix, self.kind) {
             (false, _) => "127.0.0.1".to_owned(),
-            (true, Kind::Odyssey) => format!("unix://{folder}"),
+            (true, Kind::Odyssey) => format!("unix://{folder}/.s.PGSQL.{}", postgres.port()),
             (true, _) => folder.to_string(),
         };
         let port = free_port()?;

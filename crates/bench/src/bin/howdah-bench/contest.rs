@@ -10,7 +10,7 @@ use crate::check;
 use crate::clock::Clock;
 use crate::contender::{Certificate, Contender, Kind, Shape};
 use crate::crowd::{forget_waits, read_waits, settled};
-use crate::design::{Cell, Design, Player};
+use crate::design::{Cell, Design, Player, Script};
 use crate::load::{Load, Reading, Way, worked_beside};
 use crate::machine::{Machine, raise_descriptor_limit};
 use crate::postgres::{OPEN_USER, Postgres};
@@ -191,7 +191,7 @@ impl Contest<'_> {
             ..cell.clone()
         };
         let load = self.way(&some)?;
-        self.verify(&some, &load, running, CHECKED_BEFORE)?;
+        self.verify_small(&some, &load, running, CHECKED_BEFORE)?;
         if running.process().is_some() {
             wait_until(self.patience, || established(running.port()) == 0);
         }
@@ -203,6 +203,18 @@ impl Contest<'_> {
 
     /// Compares answers: pgbench's, and those of the shape that the cell has.
     fn verify(&self, cell: &Cell, load: &Load, running: &Running, times: usize) -> io::Result<()> {
+        self.verify_small(cell, load, running, times)?;
+        check::shape(cell.script, running.address(), cell.clients)
+    }
+
+    /// pgbench compares small answers.
+    fn verify_small(
+        &self,
+        cell: &Cell,
+        load: &Load,
+        running: &Running,
+        times: usize,
+    ) -> io::Result<()> {
         let checking = Load {
             way: Way {
                 script: Some(self.machine.write("checking.sql", cell.script.checking())?),
@@ -211,8 +223,7 @@ impl Contest<'_> {
             flags: Vec::new(),
             ..load.clone()
         };
-        checking.verify(self.machine, self.postgres, running, times)?;
-        check::shape(cell.script, running.address(), cell.clients)
+        checking.verify(self.machine, self.postgres, running, times)
     }
 
     /// Clients that log in and out over TLS until the value is dropped.
@@ -287,7 +298,10 @@ impl Contest<'_> {
             Ok(figures) => {
                 let cpu = figures.cpu.or(figures.account);
                 let cpu = cpu.map_or(String::new(), |cpu| format!(", {cpu:.1} us CPU"));
-                format!("{:.0} TPS{cpu}", figures.tps)
+                match (cell.script, figures.resident) {
+                    (Script::Idle | Script::Burst, Some(kilobytes)) => format!("{kilobytes} KB"),
+                    _ => format!("{:.0} TPS{cpu}", figures.tps),
+                }
             }
             Err(cause) => cause.clone(),
         };

@@ -246,7 +246,7 @@ fn prepared_transaction() -> Vec<u8> {
     .concat()
 }
 
-/// Resident memory once it has stopped changing, for at most ten seconds.
+/// Kilobytes of resident memory once it has stopped changing, for at most ten seconds.
 pub fn settled(pooler: &Process) -> u64 {
     let mut last = pooler.resident_kilobytes();
     let mut since = Instant::now();

@@ -109,9 +109,9 @@ struct DesignFlags {
     /// Seconds for each run [default: the design's own]
     #[arg(long)]
     secs: Option<u64>,
-    /// Rounds, for the spread
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
+    /// Rounds, for the spread [default: 3; of memory --quick: 1]
+    #[arg(long)]
+    rounds: Option<usize>,
     /// A pooler that takes part, NAME=BINARY or NAME=BINARY:CONFIG; again for each. NAME is howdah,
     /// pgbouncer, odyssey, pgcat, pg_doorman or pgdog. Those in PATH take part by themselves
     #[arg(long, value_parser = contender::named)]
@@ -361,7 +361,8 @@ const OVERVIEW_CLIENTS: &str = "40";
 /// Plays a design and writes its report, also when the record can't be completed.
 fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
     let seconds = flags.secs.unwrap_or(design.seconds(flags.quick));
-    if flags.rounds == 0 || seconds == 0 || flags.most_clients == 0 || flags.patience == 0 {
+    let rounds = flags.rounds.unwrap_or(design.rounds(flags.quick));
+    if rounds == 0 || seconds == 0 || flags.most_clients == 0 || flags.patience == 0 {
         return Err(io::Error::other(
             "--rounds, --secs, --most-clients and --patience begin at 1",
         ));
@@ -383,13 +384,13 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         workers: flags.workers,
         most_clients: flags.most_clients,
     });
-    let estimate = contest::estimate(cells.len(), flags.rounds, contenders.len(), seconds);
+    let estimate = contest::estimate(cells.len(), rounds, contenders.len(), seconds);
     eprintln!(
         "{}: {} cells, {} contenders, {} rounds of {seconds} s: about {estimate} and the logins",
         design.name(),
         cells.len(),
         contenders.len(),
-        flags.rounds,
+        rounds,
     );
     let certificate = Certificate::make(&machine)?;
     if flags.quick {
@@ -405,7 +406,7 @@ fn play(design: Design, flags: &DesignFlags) -> io::Result<()> {
         certificate,
         machine: &machine,
         postgres: &postgres,
-        rounds: flags.rounds,
+        rounds,
         seconds,
         patience: Duration::from_secs(flags.patience),
         file,
@@ -455,7 +456,8 @@ fn whole(design: Design, flags: &DesignFlags, contenders: usize) -> (usize, Stri
         most_clients: flags.most_clients,
     });
     let seconds = design.seconds(false);
-    let estimate = contest::estimate(cells.len(), flags.rounds, contenders, seconds);
+    let rounds = flags.rounds.unwrap_or(design.rounds(false));
+    let estimate = contest::estimate(cells.len(), rounds, contenders, seconds);
     (cells.len(), estimate)
 }
 

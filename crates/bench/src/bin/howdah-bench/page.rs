@@ -290,12 +290,14 @@ fn notes(record: &Record) -> Vec<String> {
              percent of the median"
         ),
     });
-    notes.extend(
-        record
-            .stamp
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}")),
-    );
+    // Lengths and the machine are told already.
+    let builds = record.stamp.iter();
+    let builds =
+        builds.filter(|(name, _)| !["machine", "seconds of a run"].contains(&name.as_str()));
+    notes.extend(builds.map(|(name, value)| match name.as_str() {
+        "scale" => format!("scale of pgbench's tables: {value}"),
+        _ => format!("build of {name}: {value}"),
+    }));
     notes.push(
         "CPU is the task clock of the pooler's whole process tree from the end of logins; where each \
          transaction has a login, that is part of it"

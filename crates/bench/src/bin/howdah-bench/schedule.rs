@@ -120,7 +120,7 @@ mod tests {
 
     fn cells(most_clients: usize) -> Vec<Cell> {
         Design::Scaling.cells(Choice {
-            quick: true,
+            quick: false,
             workers: Some(1),
             most_clients,
         })

@@ -82,7 +82,10 @@ impl Polling {
 
     /// A wait begins. Something if it shall begin with polling.
     pub(super) fn begin(&self, now: Time) -> Option<Turn> {
-        let free = self.short >= ROW && !TAKEN.swap(true, Ordering::Relaxed);
+        // Looked at before it is written: while one worker polls, the others only read.
+        let free = self.short >= ROW
+            && !TAKEN.load(Ordering::Relaxed)
+            && !TAKEN.swap(true, Ordering::Relaxed);
         free.then_some(Turn {
             until: Time(now.0.saturating_add(self.limit)),
         })
