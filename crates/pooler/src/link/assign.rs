@@ -218,6 +218,9 @@ impl Pooler {
         }
         self.unlink(client, id, out);
         self.close_server(id, Ending::SettingsRefused.text(), Close::Await, out);
+        if self.clients.at(client).leaving {
+            return self.leave_when_answered(client, out);
+        }
         self.next.note(Next::Resume(client));
     }
 

@@ -172,6 +172,9 @@ impl Upstream<'_> {
                 _ => {}
             }
         }
+        if tag == tag::TERMINATE {
+            return Err(Flow::Terminate);
+        }
         // If PostgreSQL refuses the client's settings, it skips what follows, but only up to a Sync.
         if self
             .server
@@ -180,9 +183,6 @@ impl Upstream<'_> {
             && self.linked().link.owes_ready()
         {
             return Err(self.stall());
-        }
-        if tag == tag::TERMINATE {
-            return Err(Flow::Terminate);
         }
         if tag == tag::QUERY && self.globals.disable_pqexec {
             return Err(Flow::Broken(Fault::QueriesRefused));
