@@ -192,12 +192,13 @@ fn play(row: &Row, times: usize, settings: &str) -> Result<(), String> {
     let (request, reply) = ((row.request)(), (row.reply)());
     let (commit, committed) = (query("commit"), [complete("COMMIT"), ready()].concat());
     let in_block = reply.ends_with(b"T");
+    let logs_in = row.name == LOGIN;
     for _ in 0..times {
-        if row.name == LOGIN {
+        if logs_in {
             world.let_in("d")?;
         }
         world.transaction(&request, &reply)?;
-        if row.name == LOGIN {
+        if logs_in {
             world.leave()?;
         }
         if in_block {
