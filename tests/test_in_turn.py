@@ -195,10 +195,11 @@ def play_together(script, connect, ended=None):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_three_clients(shared_howdah, postgres, seed):
-    """What each is told in its session, among others, is what it is told directly."""
+    """What each is told in its session, among others, is what it is told directly, with one worker and
+    with three."""
     script = write(random.Random(f"in turn {seed}"))
     direct = play_together(script, lambda: wire.connect((postgres.host, postgres.port)))
-    howdah = shared_howdah(**turns(3))
+    howdah = shared_howdah(**turns(3, workers=1 + 2 * (seed % 2)))
     with Turns(howdah, postgres, 3, TALLY) as between:
         through = play_together(script, howdah.connect, between.ended)
     for step, (theirs, ours) in enumerate(zip(direct, through)):

@@ -710,6 +710,18 @@ def test_too_much_waits(pool):
                 assert next_heard(one)[2] == "x" * 7000 + str(number)
 
 
+def test_too_many_channels_are_one_clients_error(pool):
+    howdah = pool(2)
+    with howdah.connect() as one, howdah.connect() as two:
+        for front in range(10):
+            one.rows("".join(f"listen c{front}{number:03};" for number in range(1000)))
+        one.send(query("listen more"))
+        (error,) = [reply for reply in one.read_to_end() if reply.tag == "E"]
+        assert error.fields()["C"] == "54000"
+        two.rows("listen more")
+        assert [told[1:] for told in heard(two.ask(query("notify more")))] == [("more", "")]
+
+
 def test_state_follows_who_listens(pool):
     """A client that listens has everything else that a session has."""
     howdah = pool(1)

@@ -30,10 +30,10 @@ TURNS = {"pool_mode": "transaction", "server_round_robin": 1, "server_lifetime":
          "server_check_delay": 3600}
 
 
-def turns(clients):
+def turns(clients, workers=1):
     """The settings of a pool in this mode for so many clients. Each may keep a server, and two
     servers are always free, one of which a disturber may keep."""
-    return {**TURNS, "default_pool_size": clients + 2, "pin_limit": clients + 1}
+    return {**TURNS, "default_pool_size": clients + 2, "pin_limit": clients + 1, "workers": workers}
 
 
 class Tally:

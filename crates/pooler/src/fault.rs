@@ -54,6 +54,8 @@ pub enum Fault {
     ListenerLost,
     /// There are too many channels on the listening connection.
     TooManyChannels,
+    /// It listens to too many channels itself.
+    TooManyOwnChannels,
     /// More notifications wait for it than are kept.
     TooMuchHeard,
     /// A notification is not in its encoding, which it has changed since its LISTEN.
@@ -180,7 +182,7 @@ impl Fault {
             NoDatabase(_) => "3D000",
             TooManyClients(_) => "53300",
             TooManyPins => "53000",
-            TooManyChannels | TooMuchHeard => "54000",
+            TooManyChannels | TooManyOwnChannels | TooMuchHeard => "54000",
             OtherEncoding | NameNotUtf8(_) => "22021",
             Parameter(_) | OptionsForm | OptionsSetting(_) | ReplicationValue(_) => "08P01",
             ClientIdle | PinIdle => "57P05",
@@ -292,6 +294,11 @@ impl fmt::Display for Fault {
                 f,
                 "too many channels are listened to in this database: {} at most",
                 crate::limits::CHANNELS
+            ),
+            TooManyOwnChannels => write!(
+                f,
+                "too many channels are listened to by this client: {} at most",
+                crate::limits::CHANNELS_OF_CLIENT
             ),
             TooMuchHeard => f.write_str("too many notifications wait for this client"),
             OtherEncoding => f.write_str(

@@ -128,6 +128,9 @@ pub const MENTIONS: usize = 64;
 /// How many channels a listening connection listens to, at most.
 pub const CHANNELS: usize = 100_000;
 
+/// How many of them one client may listen to: the others' are not all taken by one.
+pub const CHANNELS_OF_CLIENT: usize = 10_000;
+
 /// How many bytes of notifications may wait for a client, which is closed beyond that.
 pub const HEARD: usize = 16 << 20;
 

@@ -137,6 +137,31 @@ mod tests {
     }
 
     #[test]
+    fn ten_thousand_wait_in_order_and_may_leave() {
+        let mut pins = Pins::default();
+        for ticket in 0..10_000 {
+            let asker = Applicant {
+                worker: WorkerId(0),
+                ticket,
+                client: ClientId {
+                    index: 1,
+                    generation: 1,
+                },
+            };
+            let granted = answers(|post| pins.ask(asker, PinWish::Waits, 2, post));
+            assert_eq!(granted.len(), usize::from(ticket < 2));
+        }
+        for ticket in (2..10_000).rev().filter(|ticket| ticket % 100 != 0) {
+            pins.give_back(WorkerId(0), ticket);
+        }
+        assert_eq!(pins.len(), 2 + 99);
+        pins.give_back(WorkerId(0), 0);
+        pins.give_back(WorkerId(0), 1);
+        let granted = answers(|post| pins.feed(2, post));
+        assert_eq!(granted, [(100, true), (200, true)]);
+    }
+
+    #[test]
     fn a_higher_limit_lets_those_in_who_wait() {
         let mut pins = Pins::default();
         for ticket in 1..=3 {

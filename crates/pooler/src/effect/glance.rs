@@ -18,6 +18,7 @@ impl Signs {
     pub(super) const NUL: u8 = 1 << 2;
     /// Two letters that TEMP ends in.
     pub(super) const TEMP: u8 = 1 << 3;
+    pub(super) const DOT: u8 = 1 << 4;
     /// How many bytes a step looks at: each with the one behind it.
     const STEP: usize = 17;
 
@@ -45,6 +46,7 @@ impl Signs {
             *seen |= sign(byte == b'(', Self::CALL);
             *seen |= sign(byte == b';', Self::SEMICOLON);
             *seen |= sign(byte == 0, Self::NUL);
+            *seen |= sign(byte == b'.', Self::DOT);
             *seen |=
                 sign(byte | 0x20 == b'm', Self::TEMP) & sign(behind | 0x20 == b'p', Self::TEMP);
         }
@@ -95,6 +97,7 @@ pub(super) fn is_harmless(text: &[u8], signs: Signs) -> bool {
     harmless
         && (!signs.has(Signs::SEMICOLON) || is_single(rest))
         && (!signs.has(Signs::CALL) || has_no_call(rest))
+        && (!signs.has(Signs::DOT) || !has_attribute(rest))
 }
 
 /// Without blanks and semicolons at its end, and blanks and comments at its beginning.
@@ -249,11 +252,49 @@ pub(super) fn may_be_named(word: &[u8]) -> bool {
         b'p' => begins(b"pg_"),
         b's' => begins(b"set_") || begins(b"setseed"),
         b'd' => begins(b"dblink"),
-        b'c' => begins(b"currval"),
+        b'c' => begins(b"currval") || runs_a_string(word),
         b'l' => begins(b"lastval"),
-        b't' => word.len() <= 9 && begins(b"temp"),
+        b't' => word.len() <= 9 && begins(b"temp") || runs_a_string(word),
+        b'q' => runs_a_string(word),
         _ => false,
     }
+}
+
+/// A function that runs a string as SQL.
+pub(super) fn runs_a_string(word: &[u8]) -> bool {
+    let begins = |name: &[u8]| {
+        word.get(..name.len())
+            .is_some_and(|front| front.eq_ignore_ascii_case(name))
+    };
+    match word.first().map_or(0, |b| b | 0x20) {
+        b'q' => begins(b"query_to_xml"),
+        b't' => begins(b"ts_stat") || begins(b"ts_rewrite"),
+        b'c' => begins(b"crosstab"),
+        _ => false,
+    }
+}
+
+/// A function that has an effect is called as if it were an attribute: `(5::bigint).pg_advisory_lock`.
+/// What stands behind each dot is looked at.
+fn has_attribute(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'.', text).any(|at| {
+        let behind = &text[at + 1..];
+        let start = behind.iter().position(|b| !is_blank(*b));
+        let behind = &behind[start.unwrap_or(behind.len())..];
+        let behind = behind.strip_prefix(b"\"").unwrap_or(behind);
+        match behind.first().map_or(0, |b| b | 0x20) {
+            b'p' => {
+                let front = behind.get(..6).unwrap_or_default();
+                let names: [&[u8]; 5] = [b"pg_adv", b"pg_try", b"pg_bac", b"pg_sta", b"pg_rep"];
+                names.iter().any(|name| front.eq_ignore_ascii_case(name))
+            }
+            // A comment.
+            b'/' | b'-' => true,
+            b'u' => behind.get(1) == Some(&b'&'),
+            b's' | b'd' | b'c' | b't' | b'q' => may_be_named(behind),
+            _ => false,
+        }
+    })
 }
 
 /// The word TEMP or TEMPORARY is nowhere in it.

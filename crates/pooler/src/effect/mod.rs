@@ -121,6 +121,10 @@ struct At {
     prepares: Option<Kinds>,
     /// Behind an UPDATE.
     updates: bool,
+    /// Behind a dot.
+    dotted: bool,
+    /// Behind a name, or a dot behind that.
+    named: bool,
     /// How many more temporary things are made than are dropped at the end of the transaction.
     lasting: i32,
 }
@@ -135,6 +139,8 @@ impl At {
             declares: false,
             prepares: None,
             updates: false,
+            dotted: false,
+            named: false,
             lasting: 0,
         }
     }
@@ -161,6 +167,7 @@ impl<'a> Reader<'a> {
     fn commands(&mut self, words: (&'a [u8], &'a [u8]), left: usize) -> (&'a [u8], &'a [u8]) {
         let (mut last, mut first) = words;
         while self.tokens.rest().len() > left {
+            let before = self.tokens.rest();
             let Some(token) = self.tokens.next() else {
                 break;
             };
@@ -206,6 +213,12 @@ impl<'a> Reader<'a> {
                 Token::Sign(b'.') => {}
                 Token::Sign(_) => last = b"",
             }
+            // The dot of `$1.currval` is read as one of a number.
+            let read = &before[..before.len() - self.tokens.rest().len()];
+            self.at.dotted = read.ends_with(b".");
+            if token != Token::Sign(b'.') {
+                self.at.named = matches!(token, Token::Word(_) | Token::Quoted(_));
+            }
             self.at.begins = false;
         }
         (last, first)
@@ -219,7 +232,12 @@ impl<'a> Reader<'a> {
         }
         let reads: [&[u8]; 5] = [b"select", b"insert", b"delete", b"values", b"update"];
         let reads = reads.iter().any(|name| first.eq_ignore_ascii_case(name));
-        if self.at.loose || !reads || last.eq_ignore_ascii_case(b"update") || ahead.sign(b'(') {
+        if self.at.loose
+            || !reads
+            || last.eq_ignore_ascii_case(b"update")
+            || ahead.sign(b'(')
+            || self.at.dotted
+        {
             self.found.kinds.add(Kinds::DOUBT);
         }
     }
@@ -469,6 +487,12 @@ impl<'a> Reader<'a> {
         {
             Kinds::SETS_ANY
         } else if !self.tokens.sign_is_next(b'(') {
+            match self.at.dotted {
+                true => attribute(word, self.at.named),
+                false => Kinds::NOTHING,
+            }
+        } else if glance::runs_a_string(word) {
+            self.at.body = true;
             Kinds::NOTHING
         } else if is(b"set_config") {
             self.set_config();
@@ -562,6 +586,39 @@ impl<'a> Reader<'a> {
             SetConfig::Of(name) => self.found.sets(name),
             SetConfig::Any => self.found.kinds.add(Kinds::SETS_ANY),
         }
+    }
+}
+
+/// A function of one argument, called as if it were an attribute of that: `(5::bigint).pg_advisory_lock`,
+/// `$1.currval`. Behind a name there is likely a column, as in `t.currval`.
+fn attribute(word: &[u8], named: bool) -> Kinds {
+    let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+    let begins = |name: &[u8]| {
+        word.get(..name.len())
+            .is_some_and(|front| front.eq_ignore_ascii_case(name))
+    };
+    if begins(b"pg_advisory_lock") || begins(b"pg_try_advisory_lock") {
+        Kinds::LOCKS
+    } else if begins(b"pg_advisory_unlock") {
+        Kinds::UNLOCKS
+    } else if is(b"currval") && !named {
+        Kinds::SEQUENCES
+    } else if glance::runs_a_string(word) {
+        Kinds::DOUBT
+    } else if is(b"set_limit") && !named {
+        Kinds::SETS_ANY
+    } else if is(b"setseed")
+        || is(b"set_user")
+        || is(b"set_user_u")
+        || is(b"set_session_auth")
+        || begins(b"dblink_connect")
+        || is(b"pg_replication_origin_session_setup")
+        || is(b"pg_backup_start")
+        || is(b"pg_start_backup")
+    {
+        Kinds::STAYS
+    } else {
+        Kinds::NOTHING
     }
 }
 

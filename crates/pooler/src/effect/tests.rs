@@ -594,6 +594,77 @@ fn prepared_statements_that_act() {
 }
 
 #[test]
+fn calls_written_as_attributes_are_calls() {
+    for (text, expected) in [
+        ("select (5::bigint).pg_advisory_lock", Kinds::LOCKS),
+        (
+            "select (5::bigint) . /* a */ \"pg_advisory_lock\"",
+            Kinds::LOCKS,
+        ),
+        ("select $1.pg_try_advisory_lock", Kinds::LOCKS),
+        ("select $1 .pg_advisory_lock_shared", Kinds::LOCKS),
+        (
+            "select (array[5::bigint])[1].\nPG_ADVISORY_LOCK from t",
+            Kinds::LOCKS,
+        ),
+        (
+            "select g.pg_advisory_lock from generate_series(1::bigint, 2) g",
+            Kinds::LOCKS,
+        ),
+        (
+            "insert into t values (($1).pg_advisory_unlock)",
+            Kinds::UNLOCKS,
+        ),
+        ("select ('counted'::regclass).currval", Kinds::SEQUENCES),
+        ("select $1.currval", Kinds::SEQUENCES),
+        ("select (0.5::float8).setseed", Kinds::STAYS),
+        ("select ('u'::text).set_user", Kinds::STAYS),
+        ("select (0.3::real).set_limit", Kinds::SETS_ANY),
+        (
+            "select (5::bigint).U&\"pg_advisory_loc\\006b\"",
+            Kinds::LOCKS,
+        ),
+        ("select ('select 1'::text).ts_stat", Kinds::LOCKS),
+    ] {
+        assert!(kinds(text).any(expected), "{text}: {:?}", kinds(text));
+        let long = format!("/*{}*/ {text}", " ".repeat(20_000));
+        for size in [1, 7, 8192] {
+            let found = in_pieces(long.as_bytes(), size).kinds;
+            assert!(found.any(expected), "{text}: {found:?}");
+        }
+    }
+    for text in [
+        "select t.currval, \"t\".\"currval\", t.set_user_id, t.pg_trying from t",
+        "select pg_catalog.pg_class.relname, pg_advisory_lock from pg_catalog.pg_class",
+        "select 1.5, t.a from public.pg_stat",
+    ] {
+        assert!(effects(text.as_bytes()).is_nothing(), "{text}");
+    }
+}
+
+#[test]
+fn strings_that_functions_run_are_read() {
+    for text in [
+        "select query_to_xml('select pg_advisory_lock(1)', true, true, '')",
+        "select pg_catalog.query_to_xml_and_xmlschema($a$select pg_advisory_lock(1)$a$, true, true, '')",
+        "select * from ts_stat('select pg_advisory_lock(1), a from t')",
+        "select ts_rewrite('a'::tsquery, e'select pg_advisory_lock\\x281), t, s from aliases')",
+        "select * from crosstab4('select a, b, pg_advisory_lock(1)::text from t')",
+        "insert into t select * from \"crosstab\"('select 1, 2, pg_advisory_lock(1)') as a (b int)",
+    ] {
+        assert!(kinds(text).any(Kinds::LOCKS), "{text}");
+    }
+    for text in [
+        "select * from crosstab('select a, b, c from t order by 1, 2') as t (a text, b text)",
+        "select query_to_xml('select a from t', true, true, ''), 'pg_advisory_lock(1)'::text",
+    ] {
+        let found = kinds(text);
+        assert!(!found.any(Kinds::SETS_ANY.and(Kinds::STAYS)), "{text}");
+    }
+    assert!(!kinds("select 'select pg_advisory_lock(1)'").any(Kinds::LOCKS));
+}
+
+#[test]
 fn what_ends_a_transaction_is_told_at_once() {
     for (text, expected) in [
         ("BEGIN", Kinds::BEGINS),
@@ -777,10 +848,16 @@ proptest! {
     }
 
     #[test]
-    fn signs_are_found_wherever_they_stand(text in "[a;(\0mMpP]{0,60}") {
+    fn signs_are_found_wherever_they_stand(text in "[a;(\0mMpP.]{0,60}") {
         let bytes = text.as_bytes();
         let signs = Signs::of(bytes);
-        for (sign, byte) in [(Signs::CALL, b'('), (Signs::SEMICOLON, b';'), (Signs::NUL, 0)] {
+        let all = [
+            (Signs::CALL, b'('),
+            (Signs::SEMICOLON, b';'),
+            (Signs::NUL, 0),
+            (Signs::DOT, b'.'),
+        ];
+        for (sign, byte) in all {
             prop_assert_eq!(signs.has(sign), bytes.contains(&byte), "{:?}", text);
         }
         let temp = text.to_lowercase().contains("mp");

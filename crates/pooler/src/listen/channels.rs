@@ -112,6 +112,11 @@ impl Channels {
         self.names.is_empty()
     }
 
+    /// How many channels it hears.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
     /// It hears nothing, wishes for nothing, and has nothing to be told.
     pub fn are_over(&self) -> bool {
         let waits = !self.waits.is_empty() || self.anew.is_some() || self.missed;

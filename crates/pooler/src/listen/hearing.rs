@@ -23,7 +23,7 @@ use crate::params::Params;
 use crate::peering::login_pid;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
-use crate::{Shared, client};
+use crate::{Shared, client, limits};
 
 /// What the listener has to do before a text runs.
 impl Upstream<'_> {
@@ -205,6 +205,10 @@ impl Pooler {
             lookups: false,
             listens: true,
         };
+        let own = client.session.as_ref().and_then(|s| s.channels.as_ref());
+        if own.map_or(0, |own| own.count()) + channels.len() > limits::CHANNELS_OF_CLIENT {
+            return self.disconnect(id, Fault::TooManyOwnChannels, out);
+        }
         client.hushes(Hush::Wishes, self.now);
         let encoding = encoding_of(&self.shared, client.params.as_deref());
         let encoding: Option<Box<[u8]>> = encoding.map(Box::from);
