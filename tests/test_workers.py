@@ -1,8 +1,11 @@
 """Clients on several workers: where they are placed, how they move, and what holds across moves."""
 
+import os
 import random
+import re
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,9 +59,79 @@ def test_newcomers_are_spread(make_howdah):
     clients = [howdah.connect() for _ in range(8)]
     assert all(client.value("select 1") == "1" for client in clients)
     used = [row for row in workers(howdah) if int(row["pools"]) > 0]
-    assert 1 <= len(used) <= 2
+    assert len(used) == min(2, len(os.sched_getaffinity(0)))
     for client in clients:
         client.close()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_a_pool_with_little_to_do_is_drawn_together(make_howdah):
+    """The control thread hears the workers, decides, and clients and newcomers go where it says."""
+    howdah = make_howdah(workers=2, pool_spread="always", default_pool_size=8)
+    clients = [howdah.connect() for _ in range(8)]
+    assert all(int(row["pools"]) for row in workers(howdah))
+    howdah.console("SET pool_spread = 'load'")
+
+    def together():
+        placed = sorted(int(row["pools"]) for row in workers(howdah))
+        return placed == [0, 1]
+    machine.wait_until(together, "clients on one worker")
+    assert moved(howdah) > 0
+    for number, client in enumerate(clients):
+        assert client.value(f"select {number}") == str(number)
+    clients += [howdah.connect() for _ in range(3)]
+    assert together()
+    for client in clients:
+        client.close()
+
+
+def test_signals_are_told(make_howdah):
+    """SHOW WORKERS says how busy a worker is."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        def busy():
+            client.value("select count(*) from generate_series(1, 100)")
+            return [row for row in workers(howdah)
+                    if int(row["busy_percent"]) > 0 and int(row["cpu_percent"]) > 0]
+        machine.wait_until(busy, "a worker that is busy")
+
+
+def wake_ups(howdah):
+    """How often each worker's thread went to sleep of its own accord, by its name."""
+    found = {}
+    for task in Path(f"/proc/{howdah.child.pid}/task").iterdir():
+        name = (task / "comm").read_text().strip()
+        if name.startswith("worker"):
+            status = (task / "status").read_text()
+            found[name] = int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+    return found
+
+
+def test_a_worker_without_connections_sleeps(make_howdah):
+    """It wakes once for each line of statistics, not with each look of the janitor's."""
+    howdah = make_howdah(workers=6, stats_period=2)
+    mark = howdah.log_mark()
+    howdah.wait_for_log("stats: ", since=mark)
+    before, mark = wake_ups(howdah), howdah.log_mark()
+    for _ in range(2):
+        found = howdah.wait_for_log("stats: ", since=mark)
+        mark += found.end()
+    after = wake_ups(howdah)
+    assert len(before) == 6
+    # Four seconds, and twelve looks of a janitor that is awake.
+    assert max(after[name] - before[name] for name in before) <= 6, (before, after)
+
+
+def test_a_worker_that_has_never_had_a_connection_holds_no_memory(make_howdah, driver):
+    """Of each worker more there is a stack, a mailbox, and with io_uring the ring with its 128
+    buffers of 8 kB, which the kernel keeps."""
+    def resident(count):
+        howdah = make_howdah(workers=count)
+        howdah.console("SHOW VERSION")
+        status = Path(f"/proc/{howdah.child.pid}/status").read_text()
+        return int(re.search(r"^VmRSS:\s+(\d+) kB", status, re.M)[1])
+    each = (resident(34) - resident(2)) / 32
+    assert each < (1400 if driver == "io_uring" else 200), f"{each} kB"
 
 
 def test_state_moves(restless, postgres):
@@ -176,14 +249,18 @@ def test_kill_beside_moves(restless):
 def test_kill_client_beside_moves(restless):
     """KILL_CLIENT finds a client wherever it is, or on its way."""
     howdah = restless()
+
+    def listed():
+        rows = howdah.console("SHOW CLIENTS")
+        return [row["id"] for row in rows if row["database"] == "postgres"]
+
     for _ in range(10):
         with howdah.connect() as client:
             let_move(howdah, 3)
-            rows = howdah.console("SHOW CLIENTS")
-            wanted = [row["id"] for row in rows if row["database"] == "postgres"]
-            if wanted:
-                howdah.console(f"KILL_CLIENT {wanted[0]}")
-                client.read_to_end()
+            # Who is on its way at this moment is on no worker's list.
+            wanted = machine.wait_until(listed, "the client in a list")
+            howdah.console(f"KILL_CLIENT {wanted[0]}")
+            client.read_to_end()
 
 
 def test_takeover_beside_moves(restless):

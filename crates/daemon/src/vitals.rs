@@ -48,6 +48,9 @@ impl Vitals {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -58,6 +61,36 @@ mod tests {
         while vitals.take().cpu < before.cpu + 2_000_000 {
             sum = std::hint::black_box(sum + 1);
         }
-        assert!(vitals.take().delayed >= before.delayed);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_core_is_seen_to() {
+        // Two threads that both want one core.
+        let all = rustix::thread::sched_getaffinity(None).unwrap();
+        let core = (0..rustix::thread::CpuSet::MAX_CPU).find(|core| all.is_set(*core));
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(core.unwrap());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &one).unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &one).unwrap();
+                let vitals = Vitals::of_this_thread();
+                let (before, begun) = (vitals.take(), Instant::now());
+                let counts = vitals.delayed().is_some();
+                while counts && vitals.take().delayed < before.delayed + 1_000_000 {
+                    if begun.elapsed() > Duration::from_secs(30) {
+                        break;
+                    }
+                }
+                done.store(true, Ordering::Relaxed);
+                assert!(!counts || vitals.take().delayed >= before.delayed + 1_000_000);
+            });
+        });
     }
 }

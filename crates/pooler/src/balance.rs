@@ -38,6 +38,11 @@ use crate::load::{FREE, Load};
 use crate::mail::Mail;
 use crate::pool::key::PoolKey;
 
+/// A worker is hot for so long before the log says that nothing can be done, in nanoseconds.
+const HOT_FOR_THE_LOG: u64 = 3_000_000_000;
+/// And how often it says so, in nanoseconds.
+const HOT_AGAIN_FOR_THE_LOG: u64 = 600_000_000_000;
+
 /// How often it decides, in nanoseconds: each time that every worker has told.
 pub const DECIDES: u64 = 90_000_000;
 /// How busy a hot worker is.
@@ -138,6 +143,8 @@ struct Worker {
     busy: f64,
     delay: f64,
     hot_since: Option<Time>,
+    /// When the log was told why nothing is done about that.
+    told_hot: Option<Time>,
     clients: u32,
     /// Transactions of which it has told.
     total: u64,
@@ -287,6 +294,7 @@ impl Balancer {
                     self.relieve(now, *worker, &hot, usable, &mut steps);
                 }
             }
+            self.tell_who_stays_hot(now, usable, &mut steps);
             if now.0.saturating_sub(self.calm_since.0) >= CALM_FOR {
                 self.draw_together(now, usable, &mut steps);
             }
@@ -383,6 +391,61 @@ impl Balancer {
         all
     }
 
+    /// Who operates this is told which pools want more than their worker can do, and what keeps them there.
+    fn tell_who_stays_hot(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+        for number in (0..usable).map(WorkerId) {
+            let worker = &self.workers[usize::from(number.0)];
+            let long = { worker.hot_since }.is_some_and(|hot| now.0 >= hot.0 + HOT_FOR_THE_LOG);
+            let told = |told: Time| now.0 < told.0 + HOT_AGAIN_FOR_THE_LOG;
+            if !long || worker.told_hot.is_some_and(told) || self.on_trial(number) {
+                continue;
+            }
+            let Some((pool, why)) = self.stays_hot(now, number, usable) else {
+                continue;
+            };
+            steps.push(Step::Say(format!(
+                "worker {} is busy for {:.0} % of its time, and pool {}/{} stays there: {why}",
+                number.0,
+                100.0 * worker.busy,
+                pool.database,
+                pool.user,
+            )));
+            self.workers[usize::from(number.0)].told_hot = Some(now);
+        }
+    }
+
+    /// The pool with most transactions on a hot worker, and what keeps it from having another worker.
+    /// None if it has been tried lately, which the log has.
+    fn stays_hot(
+        &self,
+        now: Time,
+        hot: WorkerId,
+        usable: u16,
+    ) -> Option<(Arc<PoolKey>, &'static str)> {
+        let worker = &self.workers[usize::from(hot.0)];
+        let rate = |key: &Arc<PoolKey>| worker.share(key);
+        let most = { worker.pools.keys() }.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let pool = self.pools.get(most)?;
+        let active: u32 = { self.workers.iter() }
+            .filter_map(|worker| worker.pools.get(most))
+            .map(|part| part.active)
+            .sum();
+        let why = if usable == 1 {
+            "there is one worker, or one core"
+        } else if worker.delay >= DELAYED {
+            "PostgreSQL or other programs have the cores"
+        } else if self.free(now, usable, ROOM).is_empty() {
+            "all other workers are busy, too"
+        } else if pool.seats.len() >= usize::from(pool.widest.max(1)) {
+            "a pool has a worker for every four of its servers"
+        } else if pool.seats.len() >= active as usize / 2 {
+            "a pool has a worker for every two of its active clients"
+        } else {
+            return None;
+        };
+        Some((most.clone(), why))
+    }
+
     /// A worker has clients and is not heard.
     fn stands_still(&self, now: Time, worker: WorkerId) -> bool {
         let worker = &self.workers[usize::from(worker.0)];
@@ -440,9 +503,10 @@ impl Balancer {
                 part += share;
             }
         }
-        let wide = 1.0 - part < SHARE;
+        // Nothing worth a worker would be left behind of what stays. A small pool beside sessions that
+        // can't leave is not alone, and goes as a whole.
+        let wide = stays >= SHARE && stays - part < SHARE * stays;
         if wide {
-            // Nothing worth a worker would be left behind.
             goes.truncate(1);
             goes.retain(|key| self.may_be_wider(key) > 0 && self.busy(free) <= FREE);
         }

@@ -32,6 +32,11 @@ struct Machine {
     hands: u32,
     /// Who is to go, from where, to where, how many, and whether those who do nothing go, too.
     sheds: Vec<(Arc<PoolKey>, usize, usize, u32, bool)>,
+    /// Where newcomers of each pool go, and of those without seats.
+    seats: BTreeMap<Arc<PoolKey>, Arc<[WorkerId]>>,
+    new_pools: WorkerId,
+    /// Clients that have moved.
+    moves: u32,
 }
 
 /// A pool of the machine.
@@ -61,6 +66,9 @@ impl Machine {
             stuck: None,
             hands: u32::MAX,
             sheds: Vec::new(),
+            seats: BTreeMap::new(),
+            new_pools: WorkerId(0),
+            moves: 0,
         }
     }
 
@@ -145,10 +153,16 @@ impl Machine {
                     self.sheds.retain(|(of, at, ..)| (of, *at) != (&pool, from));
                     self.sheds.push((pool, from, to, clients, idle));
                 }
-                Step::Seat(..) | Step::NewPools(_) => {}
+                Step::Seat(pool, seats) => {
+                    let beyond = |seat: &&WorkerId| seat.0 >= self.usable;
+                    assert_eq!(seats.iter().find(beyond), None, "there is no core for it");
+                    self.seats.insert(pool, seats);
+                }
+                Step::NewPools(at) => {
+                    assert!(at.0 < self.usable, "there is no core for it");
+                    self.new_pools = at;
+                }
             }
-            let active = self.balancer.active();
-            assert!(active <= workers);
         }
         self.hand_away();
     }
@@ -171,6 +185,7 @@ impl Machine {
             pool.idle[*from] -= others;
             pool.idle[*to] += others;
             left[*from] -= active + others;
+            self.moves += active + others;
             *clients -= active + others;
         }
         let stuck = self.stuck;
@@ -257,15 +272,75 @@ fn what_holds_a_pool_on_its_worker() {
     let mut one_core = hot(20, 40);
     one_core.usable = 1;
     for (why, mut machine) in [
-        ("few servers", few_servers),
-        ("few clients", few_clients),
-        ("cores are short", no_cores),
-        ("one core", one_core),
+        ("for every four of its servers", few_servers),
+        ("for every two of its active clients", few_clients),
+        ("PostgreSQL or other programs have the cores", no_cores),
+        ("one worker, or one core", one_core),
     ] {
         let clients = machine.clients(0)[0];
         machine.run(10);
         assert_eq!(machine.clients(0), [clients, 0, 0, 0], "{why}");
+        // The log says so, and not at each look.
+        assert_eq!(machine.said.len(), 1, "{:?}", machine.said);
+        assert!(machine.said[0].contains("pool d/u stays there"));
+        assert!(machine.said[0].contains(why), "{:?}", machine.said);
+        machine.run(600);
+        assert_eq!(machine.said.len(), 2, "{:?}", machine.said);
     }
+}
+
+#[test]
+fn newcomers_come_to_where_their_pool_is() {
+    let mut machine = Machine::new(4).pool("d", 20, 40, 9_000.0);
+    machine.step();
+    let seats = |machine: &Machine| machine.seats[&key("d")].iter().map(|seat| seat.0).collect();
+    let first: Vec<u16> = seats(&machine);
+    assert_eq!((first, machine.new_pools), (vec![0], WorkerId(0)));
+    machine.run(10);
+    let mut later: Vec<u16> = seats(&machine);
+    later.sort_unstable();
+    assert_eq!(later, [0, 1, 2, 3]);
+}
+
+#[test]
+fn pools_without_a_place_do_not_come_to_a_busy_worker() {
+    let mut machine = Machine::new(4).pool("d", 7, 40, 2_000.0);
+    machine.run(10);
+    assert_eq!(machine.clients(0), [40, 0, 0, 0]);
+    assert_ne!(machine.new_pools, WorkerId(0));
+}
+
+#[test]
+fn a_pool_that_is_left_alone_by_those_on_their_way_is_widened() {
+    let mut machine = Machine::new(4)
+        .pool("d", 20, 40, 5_000.0)
+        .pool("e", 20, 40, 5_000.0);
+    // It takes four seconds until the clients of the first have left.
+    machine.hands = 1;
+    machine.run(2);
+    let seats = |name| machine.balancer.pools[&key(name)].seats.clone();
+    assert_eq!(seats("d"), [WorkerId(1)], "{:?}", machine.said);
+    assert_eq!(
+        seats("e"),
+        [WorkerId(0), WorkerId(2)],
+        "{:?}",
+        machine.said
+    );
+}
+
+#[test]
+fn a_small_pool_beside_sessions_that_cannot_leave_goes_as_a_whole() {
+    let mut machine = Machine::new(2)
+        .pool("d", 20, 40, 5_000.0)
+        .pool("e", 20, 4, 2_000.0);
+    machine.step();
+    // The first is elsewhere from now on, and its clients can't follow.
+    machine.hands = 0;
+    let there: Arc<[WorkerId]> = Arc::new([WorkerId(1)]);
+    machine.balancer.pools.get_mut(&key("d")).unwrap().seats = there.to_vec();
+    machine.run(2);
+    let moved = "pool e/u is moved to worker 1";
+    assert!(machine.said[0].contains(moved), "{:?}", machine.said);
 }
 
 #[test]
@@ -446,8 +521,10 @@ fn load_that_flaps_each_second_moves_nobody_to_and_fro() {
         machine.pools[0].wants = if second % 2 == 0 { 6_000.0 } else { 100.0 };
         machine.run(1);
     }
-    // Two lines for each time that it is tried, at most once in 15 s.
+    // Two lines for each time that it is tried, at most once in 15 s: half of the clients go, and come
+    // back.
     assert!(machine.said.len() <= 22, "{:?}", machine.said);
+    assert!(machine.moves <= 11 * 40, "{}", machine.moves);
 }
 
 #[test]

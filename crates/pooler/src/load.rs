@@ -62,3 +62,35 @@ pub struct PoolLoad {
     /// On how many workers it may be.
     pub widest: u16,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_what_keeps_it_from_more() {
+        // Of a hundred: the loop did not wait, the thread had a core, it had none; busy, delay.
+        for (working, cpu, delayed, busy, delay) in [
+            (0, 0, 0, 0.0, 0.0),
+            (50, 50, 0, 0.5, 0.0),
+            // The kernel works for it while the loop waits.
+            (10, 60, 0, 0.6, 0.0),
+            // Work that the kernel puts down to others.
+            (80, 20, 0, 0.8, 0.0),
+            // Half of the time it would have worked, but had no core.
+            (90, 40, 50, 0.4, 0.5),
+            // The three are not read at one moment.
+            (10, 5, 20, 0.05, 0.2),
+            (120, 130, 110, 1.0, 1.0),
+        ] {
+            let signals = Signals {
+                window: 100,
+                working,
+                cpu,
+                delayed,
+            };
+            assert_eq!((signals.busy(), signals.delay()), (busy, delay), "{signals:?}");
+        }
+        assert_eq!(Signals::default().busy(), 0.0);
+    }
+}

@@ -15,7 +15,7 @@ pub const SERVERS_PER_WORKER: u32 = 4;
 
 /// How often a worker tells what it had to do, in nanoseconds: while there was something, and else.
 const LOAD_NS: u64 = 100_000_000;
-const IDLE_LOAD_NS: u64 = 1_000_000_000;
+const IDLE_LOAD_NS: u64 = 300_000_000;
 /// For how long a client counts that was active, in nanoseconds. Applications that take the
 /// connection first that came back last have many that do nothing.
 const ACTIVE_NS: u64 = 1_000_000_000;

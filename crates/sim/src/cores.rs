@@ -217,6 +217,18 @@ pub struct Stepped {
     pub longest: Vec<(u64, u64)>,
     /// So many clients moved during a transaction.
     pub moved: u64,
+    /// How long transactions took while the pool became wider, of clients that stayed and of those that
+    /// moved: the median, the longest of 99 in a hundred, of 999 in a thousand, and of all, in
+    /// nanoseconds.
+    pub times: [[u64; 4]; 2],
+}
+
+/// The median, the 99th part of a hundred, the 999th of a thousand, and the longest.
+fn quantiles(mut times: Vec<u64>) -> [u64; 4] {
+    times.sort_unstable();
+    let last = times.len().saturating_sub(1);
+    let at = |part: usize, of: usize| times.get(last * part / of).copied().unwrap_or(0);
+    [at(1, 2), at(99, 100), at(999, 1000), at(1, 1)]
 }
 
 impl Stepped {
@@ -248,10 +260,20 @@ pub fn step(cores: u16) -> Stepped {
     machine.run(steps);
     machine.net.borrow_mut().think = 0;
     let (mut wide, mut longest, mut moved) = (None, Vec::new(), 0);
+    let mut times = [Vec::new(), Vec::new()];
     for tenth in 1..=40 {
-        machine.net.borrow_mut().tally = Tally::default();
+        machine.net.borrow_mut().tally = Tally {
+            each: Some(Default::default()),
+            ..Tally::default()
+        };
         machine.run(steps + tenth * 100 * MILLI);
-        let net = machine.net.borrow();
+        let mut net = machine.net.borrow_mut();
+        let [still, others] = net.tally.each.take().unwrap_or_default();
+        // While nobody moves, those who stay have nobody to be compared with.
+        if !others.is_empty() {
+            times[0].extend(still);
+            times[1].extend(others);
+        }
         longest.push((net.tally.longest_moved, net.tally.longest_still));
         moved += net.tally.moved;
         let all: u32 = net.clients_by_worker(0).iter().sum();
@@ -264,6 +286,7 @@ pub fn step(cores: u16) -> Stepped {
         wide,
         longest,
         moved,
+        times: times.map(quantiles),
     }
 }
 
@@ -335,17 +358,20 @@ pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
         let later = stepped.later() as f64 / MILLI as f64;
         match options.json {
             true => println!(
-                "{{\"step\":true,\"cores\":{cores},\"wide_ms\":{},\"moved\":{},\"later_ms\":{later:.3},\"passes\":{fits}}}",
+                "{{\"virtual\":true,\"step\":true,\"cores\":{cores},\"wide_ms\":{},\"moved\":{},\"later_ms\":{later:.3},\"stayed_ns\":{:?},\"moved_ns\":{:?},\"passes\":{fits}}}",
                 stepped
                     .wide
                     .map_or("null".into(), |millis| millis.to_string()),
-                stepped.moved
+                stepped.moved,
+                stepped.times[0],
+                stepped.times[1],
             ),
             false => println!(
-                "a step in load, {cores} cores: wide after {wide}; {} clients moved during a \
-                 transaction, the latest by {later:.2} ms{}",
+                "a step in load, {cores} virtual cores (the rules, not speed): wide after {wide}; {} clients \
+                 moved during a transaction, the latest by {later:.2} ms{}\n  {}",
                 stepped.moved,
-                verdict(fits)
+                verdict(fits),
+                distribution(&stepped.times),
             ),
         }
     }
@@ -359,6 +385,16 @@ pub fn command(args: impl Iterator<Item = String>) -> Result<bool, String> {
         }
     }
     Ok(passes)
+}
+
+/// How long transactions took of clients that stayed, and of those that moved.
+fn distribution(times: &[[u64; 4]; 2]) -> String {
+    let row = |times: &[u64; 4]| {
+        let [median, most, nearly_all, all] = times.map(|nanos| nanos as f64 / MILLI as f64);
+        format!("p50 {median:.2}, p99 {most:.2}, p99.9 {nearly_all:.2}, max {all:.2} ms")
+    };
+    let [still, moved] = times;
+    format!("stayed: {}; moved: {}", row(still), row(moved))
 }
 
 /// Of a stall nothing is demanded: it is told.

@@ -35,4 +35,7 @@ fn a_step_in_load_is_followed_within_a_second() {
     );
     assert!(stepped.moved > 10, "moves were seen: {stepped:?}");
     assert!(stepped.later() <= LATER, "{stepped:?}");
+    let [stayed, moved] = stepped.times;
+    assert!(stayed.is_sorted() && moved.is_sorted() && moved[0] > 0);
+    assert!(moved[3] <= stayed[3] + LATER, "{stepped:?}");
 }

@@ -17,9 +17,12 @@
 //!   fails`: how the handshake ended. `s1 raw S`: PostgreSQL sends that byte.
 //! - `cancel a`: a client `x1`, `x2`, ... asks for that; `cancel a bit 24`: with this bit of the secret
 //!   turned round.
+//! - `a many names 5000`: it prepares so many statements on `s1`; what that takes is not shown.
 //! - `mail`: what workers have sent each other arrives, until all is quiet.
 //! - `turn`: from here on a worker's second look at a cancel request waits for the next `turn`.
 //! - `shed 0 1 2`: the control thread wants worker 0 to hand two clients of `d` to worker 1.
+//! - `seat 1 2`, `seat new 1`: the control thread wants newcomers of `d` at workers 1 and 2, in turn;
+//!   those of pools that have no place yet, at worker 1.
 //! - `settings key=value ...`: the configuration is read anew, with these changes; of `d`, what
 //!   `d.key=value` says is all there is.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
@@ -161,6 +164,7 @@ impl World {
             "order" => self.order(what),
             "cancel" => self.cancel(what),
             "shed" => self.shed(what),
+            "seat" => self.seat(what),
             "settings" => self.reload(what),
             "successor" => self.succeed(what),
             "back" => self.adopt_packed(),
@@ -362,6 +366,7 @@ impl World {
             "pause" => Order::Pause(None),
             "resume" => Order::Resume(None),
             "reconnect" => Order::Reconnect(None),
+            "suspend" => Order::Suspend,
             "kill d" => Order::Kill(Some("d".into())),
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
@@ -393,6 +398,23 @@ impl World {
             idle,
         };
         self.handle(usize::from(from), Event::Mail(mail), &[]);
+    }
+
+    fn seat(&mut self, what: &str) {
+        let (new, workers) = match what.strip_prefix("new ") {
+            Some(worker) => (true, worker),
+            None => (false, what),
+        };
+        let numbers = workers.split(' ');
+        let seats: Arc<[WorkerId]> = numbers.map(|n| WorkerId(n.parse().unwrap())).collect();
+        let pool = Arc::new(PoolKey::new("d".into(), "u".into()));
+        for worker in 0..self.poolers.len() {
+            let mail = match new {
+                true => Mail::NewPools(seats[0]),
+                false => Mail::Seats(pool.clone(), seats.clone()),
+            };
+            self.handle(worker, Event::Mail(mail), &[]);
+        }
     }
 
     fn cancel(&mut self, whom: &str) {
@@ -434,6 +456,9 @@ impl World {
         let Some(&(at, peer)) = self.peers.get(name) else {
             panic!("there is no {name} yet");
         };
+        if let Some(number) = what.strip_prefix("many names ") {
+            return self.prepare_many(name, number.parse().unwrap());
+        }
         // It is handled, and turns out to be a mistake of ours.
         if let Some(what) = what.strip_prefix("mistake ") {
             self.mistake = Some(peer);
@@ -465,6 +490,16 @@ impl World {
             "reset" => self.handle(at, Event::Lost(peer, Some("reset".into())), &[]),
             _ => self.lesser(name, what, at, peer),
         }
+    }
+
+    fn prepare_many(&mut self, name: &str, number: u32) {
+        for first in (0..number).step_by(100) {
+            let each = (first..number.min(first + 100)).map(|n| format!("P(n{n},select {n}) "));
+            let (messages, answers) = (each.clone().collect::<String>(), "1 ".repeat(each.len()));
+            self.peer(name, &format!("{messages}S"));
+            self.peer("s1", &format!("{answers}ZI"));
+        }
+        self.log.clear();
     }
 
     /// What clients and servers have in common.

@@ -102,6 +102,8 @@ pub struct Tally {
     pub longest_moved: u64,
     /// So many of those.
     pub moved: u64,
+    /// Each transaction's time, of clients that stayed and of those that moved, where that is asked for.
+    pub each: Option<[Vec<u64>; 2]>,
     /// How many there were, and the longest, by the worker that has the client.
     pub by_worker: Vec<(u64, u64)>,
 }
@@ -109,6 +111,9 @@ pub struct Tally {
 impl Tally {
     fn count(&mut self, nanos: u64, moved: bool) {
         self.transactions += 1;
+        if let Some(each) = &mut self.each {
+            each[usize::from(moved)].push(nanos);
+        }
         if moved {
             self.moved += 1;
             self.longest_moved = self.longest_moved.max(nanos);
