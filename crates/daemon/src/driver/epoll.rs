@@ -104,7 +104,7 @@ impl Epoll {
             shared: listener.shared,
             armed: false,
         });
-        let driver = Epoll {
+        Ok(Epoll {
             epoll,
             listeners: listeners.collect(),
             options: SocketOptions::default(),
@@ -115,17 +115,7 @@ impl Epoll {
             ready: VecDeque::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
             _bell: bell,
-        };
-        driver.hand_options_down();
-        Ok(driver)
-    }
-
-    fn hand_options_down(&self) {
-        for listener in &self.listeners {
-            if let Some(socket) = &listener.socket {
-                self.options.hand_down(socket, &listener.address);
-            }
-        }
+        })
     }
 
     fn get(&mut self, key: Key) -> Option<&mut Connection> {
@@ -448,7 +438,6 @@ impl Driver for Epoll {
 
     fn set_options(&mut self, options: SocketOptions) {
         self.options = options;
-        self.hand_options_down();
     }
 
     fn connect(&mut self, key: Key, address: &Address) {

@@ -130,25 +130,6 @@ impl SocketOptions {
     pub fn apply(&self, socket: impl AsFd) -> Result<(), Errno> {
         let fd = socket.as_fd();
         sockopt::set_tcp_nodelay(fd, true)?;
-        if self.keepalive {
-            sockopt::set_socket_keepalive(fd, true)?;
-        }
-        self.apply_values(fd)
-    }
-
-    /// Applies those options to a listening socket that the connections it accepts take over from
-    /// it: two system calls less for each of them. The others can't be taken back, as a reload may
-    /// want it.
-    pub(super) fn hand_down(&self, listener: &OwnedFd, address: &Address) {
-        if let Address::Tcp(..) = address {
-            // The socket is usable without them.
-            let _ = sockopt::set_tcp_nodelay(listener, true);
-            let _ = sockopt::set_socket_keepalive(listener, self.keepalive);
-        }
-    }
-
-    /// Applies the options that are numbers.
-    fn apply_values(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.buffer > 0 {
             sockopt::set_socket_send_buffer_size(fd, self.buffer)?;
             sockopt::set_socket_recv_buffer_size(fd, self.buffer)?;
@@ -157,6 +138,7 @@ impl SocketOptions {
             sockopt::set_tcp_user_timeout(fd, self.user_timeout)?;
         }
         if self.keepalive {
+            sockopt::set_socket_keepalive(fd, true)?;
             let seconds = |n: u32| Duration::from_secs(n.into());
             if self.keepcnt > 0 {
                 sockopt::set_tcp_keepcnt(fd, self.keepcnt)?;
@@ -306,8 +288,8 @@ fn unix_peer(socket: &OwnedFd) -> Result<UnixPeer, Errno> {
     })
 }
 
-/// Prepares an accepted socket, whose listener has handed its options down. An error means the peer
-/// is gone already.
+/// Prepares an accepted socket. An error means the peer is gone already. (A listener's TCP_NODELAY and
+/// SO_KEEPALIVE are no help: who was in its queue before they were set does not get them.)
 pub(super) fn finish_accept(
     socket: &OwnedFd,
     listener: &Address,
@@ -321,7 +303,7 @@ pub(super) fn finish_accept(
         },
         Address::Tcp(..) => {
             // The socket is usable without them.
-            let _ = options.apply_values(socket.as_fd());
+            let _ = options.apply(socket);
             let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
             let local = match listener {
                 Address::Tcp(ip, port) if !ip.is_unspecified() => {
@@ -377,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_listener_hands_down_reaches_whom_it_accepts() {
+    fn who_is_accepted_has_the_options_of_that_moment() {
         let (address, listener) = listener([127, 0, 0, 1]);
         for keepalive in [true, false, true] {
             let options = SocketOptions {
@@ -385,7 +367,6 @@ mod tests {
                 keepidle: 77,
                 ..SocketOptions::default()
             };
-            options.hand_down(&listener, &address);
             let (_stream, socket) = accept(&listener, [127, 0, 0, 1]);
             finish_accept(&socket, &address, &options).unwrap();
             assert!(sockopt::tcp_nodelay(&socket).unwrap());

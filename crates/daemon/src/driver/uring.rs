@@ -182,17 +182,8 @@ impl Uring {
             },
             polling: Polling::new(Duration::ZERO),
         };
-        driver.hand_options_down();
         driver.watch_bell();
         Ok(driver)
-    }
-
-    fn hand_options_down(&self) {
-        for listening in &self.listeners {
-            if let Some(socket) = &listening.socket {
-                self.options.hand_down(socket, &listening.address);
-            }
-        }
     }
 
     /// Polls for up to `limit` before a wait sleeps, where that is likely to be worth it: see
@@ -603,7 +594,6 @@ impl Driver for Uring {
 
     fn set_options(&mut self, options: SocketOptions) {
         self.options = options;
-        self.hand_options_down();
     }
 
     fn connect(&mut self, key: Key, address: &Address) {

@@ -433,12 +433,13 @@ impl Server {
     }
 
     /// It goes to a client. True if other clients' values of sequences must be forgotten on it,
-    /// which is so if such are `asked_for` here, and the client was not the last to use the server.
+    /// which is so if such are `asked_for` here and others may have left some: the client was not the
+    /// last to use the server, or it was before anybody asked.
     pub(crate) fn takes_numbers(&mut self, client: u64, asked_for: bool) -> bool {
         let (foreign, alone) = match self.numbers {
             Numbers::Nobody => (false, true),
             Numbers::Of(other) => (other != client, other == client),
-            Numbers::Several { last, .. } => (last != client, false),
+            Numbers::Several { last, .. } => (asked_for || last != client, false),
         };
         let forgets = foreign && asked_for;
         self.numbers = match alone || forgets {

@@ -364,8 +364,8 @@ mod tests {
         assert!(!takes(1, true) && !takes(1, false));
         // Nobody has asked for such values yet.
         assert!(!takes(2, false) && !takes(2, false));
-        // They are mixed with the first one's, but the second was the last.
-        assert!(!takes(2, true));
+        // They are mixed with the first one's, whoever was the last.
+        assert!(takes(2, true) && !takes(2, true));
         assert!(takes(1, true) && !takes(1, true));
         assert!(takes(2, true));
     }

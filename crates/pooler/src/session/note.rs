@@ -232,7 +232,12 @@ impl Upstream<'_> {
         };
         let rests = server.link.rests() && server.status == Status::Idle;
         let fresh = server.link.has_drawn_nothing() && server.not_failed();
-        let others = matches!(server.numbers(), Numbers::Several { again: false, .. });
+        // With `discard` a client's own values do not outlive its transaction either.
+        let kept = self.terms.tracking == Tracking::Keeps;
+        let others = match server.numbers() {
+            Numbers::Several { again, .. } => !(again && kept),
+            Numbers::Nobody | Numbers::Of(_) => false,
+        };
         if !others || !rests && !fresh {
             return;
         }
