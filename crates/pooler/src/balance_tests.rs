@@ -320,12 +320,7 @@ fn a_pool_that_is_left_alone_by_those_on_their_way_is_widened() {
     machine.run(2);
     let seats = |name| machine.balancer.pools[&key(name)].seats.clone();
     assert_eq!(seats("d"), [WorkerId(1)], "{:?}", machine.said);
-    assert_eq!(
-        seats("e"),
-        [WorkerId(0), WorkerId(2)],
-        "{:?}",
-        machine.said
-    );
+    assert_eq!(seats("e"), [WorkerId(0), WorkerId(2)], "{:?}", machine.said);
 }
 
 #[test]

@@ -89,7 +89,11 @@ mod tests {
                 cpu,
                 delayed,
             };
-            assert_eq!((signals.busy(), signals.delay()), (busy, delay), "{signals:?}");
+            assert_eq!(
+                (signals.busy(), signals.delay()),
+                (busy, delay),
+                "{signals:?}"
+            );
         }
         assert_eq!(Signals::default().busy(), 0.0);
     }
