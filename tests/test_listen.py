@@ -221,18 +221,20 @@ def test_a_pipeline(pool):
         assert {pid for pid, _, _ in heard(replies)} == {one.pid}
 
 
-@pytest.mark.parametrize("sql", ["do $$ begin listen a; end $$", "listen u&\"a\""])
-def test_what_names_no_channel_pins(pool, sql):
+@pytest.mark.parametrize("sql, name", [("do $$ begin listen a; end $$", "a"),
+                                       ("listen u&\"a\"", "a"),
+                                       ("listen howdah_change", "howdah_change")])
+def test_what_is_not_shared_pins(pool, sql, name):
     howdah = pool(2, )
     with howdah.connect() as one, howdah.connect() as two:
         one.rows(sql)
         machine.wait_until(lambda: pinned(howdah) == 1, "it to be pinned")
-        two.rows("notify a, '1'")
-        assert next_heard(one)[1:] == ("a", "1")
+        two.rows(f"notify {name}, '1'")
+        assert next_heard(one)[1:] == (name, "1")
         # What is listened to besides is not told twice.
         one.rows("listen b")
         two.rows("notify b, '2'")
-        two.rows("notify a, '3'")
+        two.rows(f"notify {name}, '3'")
         assert [next_heard(one)[2], next_heard(one)[2]] == ["2", "3"]
         assert one.quiet()
 

@@ -28,6 +28,8 @@ pub struct Janitor {
     pub(crate) tls_travels: bool,
     /// Since when a successor has everything but for those left behind.
     pub(crate) succeeded: Option<Time>,
+    /// The process that we took over from has ended: nobody comes from there any more.
+    pub(crate) predecessor_ended: bool,
     /// How often clients were killed: all, and those of a database.
     kills: u64,
     kills_of: HashMap<String, u64, foldhash::quality::FixedState>,

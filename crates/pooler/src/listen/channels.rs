@@ -222,10 +222,12 @@ impl Channels {
 
     /// Something was heard that waits until its client is idle. False if that is too much.
     pub fn keep(&mut self, heard: Heard) -> bool {
-        if let Some((_, told)) = &mut self.reach
-            && heard.notification.number > 0
-        {
-            *told = heard.notification.number;
+        let (number, channel) = (heard.notification.number, &heard.notification.channel);
+        match &mut self.reach {
+            Some((_, told)) if number > 0 => *told = number,
+            // It is not counted any more, but the other process may have counted it.
+            Some((reach, _)) if reach.names.contains(channel) => self.reach = None,
+            _ => {}
         }
         self.size += heard.notification.size();
         self.waits.push_back(heard);

@@ -11,6 +11,7 @@ use super::listener::quote;
 use super::{
     Channels, Demand, FromListener, Heard, Hush, Name, Notification, Refused, ToListener, Wish,
 };
+use super::{change, heritage};
 use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
@@ -24,6 +25,10 @@ use crate::peering::login_pid;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::{Shared, client, limits};
+
+/// The channels that our own marks are sent on. A client listens to these on a server of its own: the
+/// listening connection begins and ends listening to them as it needs.
+const MARKS: [&[u8]; 2] = [change::MARK, heritage::MARK];
 
 /// What the listener has to do before a text runs.
 impl Upstream<'_> {
@@ -103,7 +108,11 @@ impl Upstream<'_> {
             let alone = session.channels.as_ref().is_some_and(|c| c.alone);
             alone || session.pinned.any(Kinds::LISTENS)
         });
-        self.terms.shares_listen && self.renames && found.channels.is_some() && !refused
+        // On the channels of our own marks not all is heard that is said.
+        let shared = |name: &Name| !MARKS.contains(&&**name);
+        let told = found.channels.as_ref();
+        let certain = told.is_some_and(|told| told.listens.iter().all(shared));
+        self.terms.shares_listen && self.renames && certain && !refused
     }
 
     /// What was committed before some texts must be heard before they run: of a COMMIT behind a
@@ -268,9 +277,12 @@ impl Pooler {
     fn misses(&mut self, id: ClientId, out: &mut Out) {
         let told = self.config.globals.listen_lost == ListenLost::Notice;
         let client = gone!(self.clients.get_mut(id));
+        // It is on its way to another process, and told there what it misses here.
+        if matches!(client.state(), client::State::Packed(_)) {
+            return;
+        }
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
-        // It is on its way to another process.
-        let leaving = client.leaving || matches!(client.state(), client::State::Packed(_));
+        let leaving = client.leaving;
         let session = client.session.as_mut();
         let own = session.and_then(|session| session.channels.as_mut());
         let Some(own) = own.filter(|_| told && !leaving) else {

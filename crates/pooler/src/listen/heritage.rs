@@ -19,10 +19,17 @@
 //!    notification. Where it goes to it is told what came behind that, out of what is remembered there.
 //!    So a client may follow at any time. If it comes back, the old process does the same.
 //!
-//! Who listens to something that the new process does not hear stays where it is. So do all if no mark
-//! comes: there is no room for a second connection, say, or it leads elsewhere. Every few seconds the
-//! old process tries again with another mark. What is remembered is bounded; if the next number is not
-//! there any more, the client is treated as if its listener were lost.
+//! As long as anybody listens in the old process, it makes up another mark every few seconds, and
+//! clients follow by the last one that the new process was told of, once that mark has come. So who
+//! listens to something that the new process does not hear follows when it does. And if the new
+//! process has lost its connection, and what it remembered, the next mark does not come before it
+//! listens again: only who has followed in between is treated as if its listener were lost. All stay
+//! if no mark comes: there is no room for a second connection, say, or it leads elsewhere. What is
+//! remembered is bounded; if the next number is not there any more, the client's listener is as good
+//! as lost, too.
+//!
+//! No client's channel is one of those that marks are sent on (`MARKS` in `hearing.rs`): on those the
+//! two processes do not hear the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,14 +50,15 @@ pub(super) const PARTNER: Hearer = (
     },
 );
 
-/// After that time another mark is tried for those who could not follow, in nanoseconds.
+/// After that time another mark is made up for those who have not followed, in nanoseconds.
 const AGAIN_NS: u64 = 10_000_000_000;
 
 /// For how long after the end of the old process what was heard is remembered, in nanoseconds: its
 /// last clients are on their way.
 const LINGERS_NS: u64 = 30_000_000_000;
 
-/// How many marks are known at a time: one may be tried while clients still follow by another.
+/// How many marks are known at a time of those who leave, and of those who come: one may be tried
+/// while clients are still on their way by another.
 const MARKS: usize = 3;
 
 /// What was heard behind a mark.
@@ -111,20 +119,12 @@ pub enum Since {
 }
 
 impl Heritages {
-    /// Another process is to be told what is listened to. False if it was, and all can follow.
-    /// `heard` is what clients hear.
-    pub fn prepare<'a>(
-        &mut self,
-        now: Time,
-        mark: u128,
-        mut heard: impl Iterator<Item = &'a Name>,
-    ) -> bool {
+    /// Another process is to be told what is listened to. False if it was, a short time ago, or nobody
+    /// is left: `hears` says whether any client still hears something here.
+    pub fn prepare(&mut self, now: Time, mark: u128, hears: bool) -> bool {
         let last = self.all.iter().rfind(|heritage| heritage.leaves);
-        let wants = self.prepares.is_none()
-            && last.is_none_or(|last| {
-                let covered = last.count.is_some() && heard.all(|n| last.reach.names.contains(n));
-                now.0 >= last.since.0.saturating_add(AGAIN_NS) && !covered
-            });
+        let due = |last: &Heritage| now.0 >= last.since.0.saturating_add(AGAIN_NS);
+        let wants = self.prepares.is_none() && last.is_none_or(|last| hears && due(last));
         if wants {
             self.prepares = Some(mark);
         }
@@ -153,9 +153,7 @@ impl Heritages {
 
     fn add(&mut self, now: Time, mark: u128, names: &[Name], leaves: bool) {
         let names = names.iter().filter(|name| ***name != *MARK);
-        if self.all.len() >= MARKS {
-            self.all.pop_front();
-        }
+        self.make_room(leaves);
         let names = names.cloned().collect();
         self.all.push_back(Heritage {
             reach: Arc::new(Reach { mark, names }),
@@ -166,6 +164,21 @@ impl Heritages {
             last: VecDeque::new(),
             size: 0,
         });
+    }
+
+    /// The oldest mark of these is forgotten if there are too many, but never the last one that has
+    /// come: clients count by that.
+    fn make_room(&mut self, leaves: bool) {
+        let alike = |heritage: &Heritage| heritage.leaves == leaves;
+        if self.all.iter().filter(|h| alike(h)).count() < MARKS {
+            return;
+        }
+        let last = self.all.iter().rposition(|h| alike(h) && h.count.is_some());
+        let mut all = self.all.iter().enumerate();
+        let oldest = all.find(|(at, heritage)| alike(heritage) && Some(*at) != last);
+        if let Some((at, _)) = oldest {
+            self.all.remove(at);
+        }
     }
 
     /// It knows this mark.
@@ -220,10 +233,12 @@ impl Heritages {
         last.find(|heritage| heritage.leaves && heritage.count.is_some())
     }
 
-    /// Which clients can leave, and how far those have been told that have been told all.
-    pub fn reached(&self) -> Option<(Arc<Reach>, u64)> {
-        let leaving = self.leaving()?;
-        Some((leaving.reach.clone(), leaving.count?))
+    /// Which clients can leave, and how far those have been told that have been told all. No number:
+    /// none can, as the last mark that the other process was told of has not come.
+    pub fn reached(&self) -> Option<(Arc<Reach>, Option<u64>)> {
+        let mut all = self.all.iter();
+        let last = all.rfind(|heritage| heritage.leaves && heritage.told)?;
+        Some((last.reach.clone(), last.count))
     }
 
     /// What a client that listens to this has missed on its way.

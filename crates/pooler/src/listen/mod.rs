@@ -127,8 +127,9 @@ pub enum FromListener {
     Notified(Arc<Notification>, Vec<ClientId>),
     /// The listener is gone: nobody knows what was missed.
     Lost(Vec<ClientId>),
-    /// Who listens to nothing else can leave for another process, where it has been told so much.
-    Reached(Arc<Reach>, u64, Vec<ClientId>),
+    /// Who listens to nothing else can leave for another process, where it has been told so much. No
+    /// number: nobody can.
+    Reached(Arc<Reach>, Option<u64>, Vec<ClientId>),
     /// A client that has come from another process was told what it has missed, and hears its
     /// channels.
     Follows(ClientId),

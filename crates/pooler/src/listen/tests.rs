@@ -322,15 +322,15 @@ impl Two {
         let (mut old, mut new) = (connected(), connected());
         wish(&mut old, client(1), channels);
         round(&mut old);
-        assert!(old.heritages.prepare(Time(0), 77, [].iter()));
-        assert!(!old.heritages.prepare(Time(0), 78, [].iter()), "it is");
+        assert!(old.heritages.prepare(Time(0), 77, true));
+        assert!(!old.heritages.prepare(Time(0), 78, true), "it is");
         wish_of(&mut old, PARTNER, "howdah_takeover", None);
         let (sql, _) = round(&mut old);
         assert_eq!(sql, r#"LISTEN "howdah_takeover";"#);
         let reach = old.heritages.untold().unwrap();
         assert_eq!(reach.names, names(channels).into_iter().collect());
         assert_eq!(old.heritages.untold(), None);
-        assert_eq!(old.heritages.reached(), None, "nobody can leave yet");
+        assert_eq!(reached(&old), None, "nobody can leave yet");
         wish_of(&mut new, PARTNER, channels, None);
         wish_of(&mut new, PARTNER, "howdah_takeover", None);
         new.heritages.inherit(Time(0), reach.mark, &names(channels));
@@ -350,6 +350,12 @@ fn wish_of(listener: &mut Listener, hearer: Hearer, text: &str, after: Option<Pl
         ..Demand::default()
     };
     assert!(listener.hear(hearer, names(text), demand));
+}
+
+/// By which mark clients can leave, and with which number.
+fn reached(listener: &Listener) -> Option<(u128, u64)> {
+    let (reach, number) = listener.heritages.reached()?;
+    Some((reach.mark, number?))
 }
 
 fn hears(listener: &mut Listener, heard: &Notification) -> u64 {
@@ -384,9 +390,9 @@ fn who_follows_is_told_what_came_behind_its_number() {
     assert_eq!(hears(&mut two.old, &said(b"a", "before")), 0);
     // Others may say what they like, as nobody knows the mark.
     hears(&mut two.old, &said(b"howdah_takeover", "other"));
-    assert_eq!(two.old.heritages.reached(), None);
+    assert_eq!(reached(&two.old), None);
     assert!(two.old.heritages.hears(mark.clone()).1);
-    assert!(two.old.heritages.reached().is_some_and(|(_, n)| n == 0));
+    assert_eq!(reached(&two.old), Some((77, 0)));
     // The new one has heard something else before, and comes later.
     hears(&mut two.new, &said(b"c", "elsewhere"));
     assert!(
@@ -481,30 +487,68 @@ fn what_two_processes_hear_stays_until_the_end() {
 }
 
 #[test]
-fn another_mark_is_tried_for_who_could_not_follow() {
+fn another_mark_is_tried_as_long_as_anybody_hears() {
     let mut two = Two::new("a");
     let later = Time(10_000_000_000);
     let old = &mut two.old.heritages;
-    assert!(
-        !old.prepare(Time(later.0 - 1), 78, names("a").iter()),
-        "soon"
-    );
+    assert!(!old.prepare(Time(later.0 - 1), 78, true), "soon");
     hears(&mut two.old, &said(b"howdah_takeover", &two.mark));
     let old = &mut two.old.heritages;
-    assert!(!old.prepare(later, 78, names("a").iter()), "all can follow");
-    assert!(old.prepare(later, 78, names("a b").iter()));
+    assert!(!old.prepare(later, 78, false), "nobody is left");
+    assert!(old.prepare(later, 78, true));
     wish(&mut two.old, client(2), "b");
     round(&mut two.old);
-    // Until the second mark comes the first one counts.
+    // Until it is told the first one counts.
     assert_eq!(hears(&mut two.old, &said(b"a", "")), 1);
+    assert_eq!(reached(&two.old), Some((77, 1)));
     assert_eq!(two.old.heritages.untold().unwrap().mark, 78);
+    // Until it comes nobody leaves: perhaps the new process has forgotten all.
+    assert!(two.old.heritages.reached().is_some());
+    assert_eq!(reached(&two.old), None);
     hears(
         &mut two.old,
         &said(b"howdah_takeover", &format!("{:032x}", 78)),
     );
     let (reach, number) = two.old.heritages.reached().unwrap();
-    assert_eq!((reach.names.len(), number), (2, 0));
+    assert_eq!((reach.names.len(), number), (2, Some(0)));
     assert_eq!(hears(&mut two.old, &said(b"b", "")), 1);
+}
+
+#[test]
+fn the_last_mark_that_has_come_is_never_forgotten() {
+    let mut two = Two::new("a");
+    let mark = said(b"howdah_takeover", &two.mark);
+    for listener in [&mut two.old, &mut two.new] {
+        hears(listener, &mark);
+        hears(listener, &said(b"a", "1"));
+    }
+    for other in 100u8..110 {
+        // None of these comes.
+        let later = Time(u64::from(other) * 10_000_000_000);
+        two.new.heritages.inherit(later, other.into(), &names("a"));
+        assert!(two.old.heritages.prepare(later, other.into(), true));
+        assert!(two.old.heritages.prepared(later, &names("a")));
+        assert_eq!(two.old.heritages.untold().unwrap().mark, other.into());
+        // Those that clients come by are no reason to forget those that they leave by.
+        two.old
+            .heritages
+            .inherit(later, u128::from(other) + 1000, &names("a"));
+    }
+    assert_eq!(hears(&mut two.old, &said(b"a", "2")), 2);
+    hears(&mut two.new, &said(b"a", "2"));
+    assert_eq!(follows(&mut two.new, client(2), "a", 1).unwrap(), ["2"]);
+    assert!(two.old.heritages.knows(109) && two.old.heritages.knows(1109));
+    assert!(!two.old.heritages.knows(107) && !two.old.heritages.knows(1106));
+    // A mark that has come later takes its place.
+    hears(
+        &mut two.old,
+        &said(b"howdah_takeover", &format!("{:032x}", 109)),
+    );
+    assert_eq!(reached(&two.old), Some((109, 0)));
+    let later = Time(u64::MAX);
+    assert!(two.old.heritages.prepare(later, 200, true));
+    assert!(two.old.heritages.prepared(later, &names("a")));
+    assert!(!two.old.heritages.knows(77) && two.old.heritages.knows(109));
 }
 
 #[test]
@@ -531,6 +575,18 @@ fn a_client_travels_when_nothing_is_open() {
     assert_eq!(own.place(), None, "it waits");
     own.take();
     assert_eq!(own.place(), Some(Place { mark: 7, number: 5 }));
+    // What nobody counts it may have been told twice where it goes to.
+    let uncounted = |channel: &[u8]| Heard {
+        notification: Arc::new(said(channel, "")),
+        own: false,
+    };
+    assert!(own.keep(uncounted(b"c")));
+    own.take();
+    assert_eq!(own.place(), Some(Place { mark: 7, number: 5 }));
+    assert!(own.keep(uncounted(b"b")));
+    own.take();
+    assert_eq!(own.place(), None, "it was told more than it has counted");
+    own.reach = reach("a b");
     hear(&mut own, "c");
     assert_eq!(own.place(), None);
 }

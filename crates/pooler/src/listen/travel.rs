@@ -26,8 +26,8 @@ impl Pooler {
             let (high, low) = (self.random.next_u64(), self.random.next_u64());
             let mark = u128::from(high) << 64 | u128::from(low);
             let listener = gone!(self.listeners.get_mut(&key));
-            let heard: Vec<_> = listener.heard().cloned().collect();
-            if listener.server.is_some() && listener.heritages.prepare(now, mark, heard.iter()) {
+            let heard = listener.heard().next().is_some();
+            if listener.server.is_some() && listener.heritages.prepare(now, mark, heard) {
                 listener.hear(PARTNER, vec![MARK.into()], Demand::default());
                 self.begin_round(&key, out);
             }
@@ -56,7 +56,8 @@ impl Pooler {
         }
     }
 
-    /// Clients may leave soon: their workers are told how far those have been told that are told all.
+    /// Clients may leave soon: their workers are told how far those have been told that are told all,
+    /// or that none can.
     pub(crate) fn tell_reached(&self, out: &mut Out) {
         for listener in self.listeners.values() {
             let Some((reach, number)) = listener.heritages.reached() else {
@@ -70,14 +71,19 @@ impl Pooler {
         }
     }
 
-    /// Clients have been told so much.
-    pub(super) fn reached(&mut self, reach: &Arc<Reach>, number: u64, clients: Vec<ClientId>) {
+    /// Clients have been told so much. No number: they can't leave.
+    pub(super) fn reached(
+        &mut self,
+        reach: &Arc<Reach>,
+        number: Option<u64>,
+        clients: Vec<ClientId>,
+    ) {
         for id in clients {
             let client = self.clients.get_mut(id);
             let client = client.filter(|c| !matches!(c.state(), client::State::Packed(_)));
             let session = client.and_then(client::Client::session_if_any);
             if let Some(own) = session.and_then(|session| session.channels.as_mut()) {
-                own.reach = Some((reach.clone(), number));
+                own.reach = number.map(|number| (reach.clone(), number));
             }
         }
     }
@@ -139,8 +145,13 @@ impl Pooler {
             return;
         }
         self.wished(wish, out);
+        let ended = self.janitor.predecessor_ended;
         if let Some(listener) = self.listeners.get_mut(&key) {
             listener.heritages.inherit(now, mark, &names);
+            // The mail of its end was faster.
+            if ended {
+                listener.heritages.ends(now);
+            }
         }
     }
 
@@ -180,6 +191,7 @@ impl Pooler {
 
     /// Nobody comes from the process before this one any more.
     pub(crate) fn predecessor_ended(&mut self) {
+        self.janitor.predecessor_ended = true;
         for listener in self.listeners.values_mut() {
             listener.heritages.ends(self.now);
         }

@@ -328,7 +328,7 @@ pub(super) fn mail_word(mail: &Mail) -> String {
         Mail::FromListener(FromListener::Passed(_)) => "passed".into(),
         Mail::FromListener(FromListener::Notified(..)) => "notified".into(),
         Mail::FromListener(FromListener::Lost(_)) => "listener lost".into(),
-        Mail::FromListener(FromListener::Reached(_, number, _)) => format!("told {number}"),
+        Mail::FromListener(FromListener::Reached(_, number, _)) => format!("told {number:?}"),
         Mail::FromListener(FromListener::Follows(_)) => "follows".into(),
         Mail::ToListener(ToListener::Inherit(..)) => "inherit".into(),
         other => format!("{other:?}"),

@@ -28,8 +28,8 @@
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order resume`, `order reconnect`, `order
 //!   shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
 //!   workers.
-//! - `successor`: what was packed is opened by a process of the same settings. `back`: it goes on where
-//!   it was.
+//! - `successor`: what was packed is opened by a process of the same settings; `successor ended`: which
+//!   is told before that its predecessor has ended. `back`: it goes on where it was.
 //! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question;
 //!   they are numbered as they come. `moved name 127.0.0.1`: a name no longer leads there.
 //!
@@ -264,6 +264,11 @@ impl World {
         }
         if what == "ending" {
             self.order("shutdown clients");
+        }
+        if what == "ended" {
+            for worker in 0..workers {
+                self.handle(worker, Event::Mail(Mail::NoMoreArrivals), &[]);
+            }
         }
         self.adopt_packed();
     }
