@@ -35,7 +35,7 @@ pub use access::{Hba, HbaMethod, IdentMap};
 pub use address::Address;
 pub use authority::Authority;
 pub use database::{Database, Host};
-pub use peer::Peer;
+pub use peer::PeerProcess;
 pub use reference::{settings_manual, settings_page};
 pub use table::Globals;
 pub use tls::TlsInForce;
@@ -197,7 +197,7 @@ pub struct Config {
     /// `[users]` and auth_file, by name.
     pub users: HashMap<String, Arc<User>>,
     /// `[peers]`, by id; our own may be among them.
-    pub peers: BTreeMap<u16, Arc<Peer>>,
+    pub peers: BTreeMap<u16, Arc<PeerProcess>>,
     /// The auth_file is named, but could not be opened.
     pub auth_file_missing: bool,
     /// The auth_file has lines that could not be read.
@@ -533,7 +533,7 @@ impl Config {
     }
 
     /// Cancel requests forwarded to a peer at once; 0 sets no limit.
-    pub fn peer_pool_size(&self, peer: &Peer) -> u32 {
+    pub fn peer_pool_size(&self, peer: &PeerProcess) -> u32 {
         peer.pool_size.unwrap_or(self.globals.default_pool_size)
     }
 

@@ -5,7 +5,7 @@ use super::value::Value;
 
 /// Another process of our group, which may own the client that a cancel request names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct PeerProcess {
     /// `host` as written.
     pub host: String,
     /// Its hosts, tried in turn.
@@ -17,9 +17,9 @@ pub struct Peer {
     pub pool_size: Option<u32>,
 }
 
-impl Default for Peer {
-    fn default() -> Peer {
-        Peer {
+impl Default for PeerProcess {
+    fn default() -> PeerProcess {
+        PeerProcess {
             host: String::new(),
             hosts: Vec::new(),
             port: 6432,
@@ -28,7 +28,7 @@ impl Default for Peer {
     }
 }
 
-impl Peer {
+impl PeerProcess {
     /// Assigns one pair; `None` if the value is not of the key's kind. The key is one the table has
     /// for peers.
     pub(super) fn assign(&mut self, key: &str, value: &str) -> Option<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::access::TLS_TWICE;
 use super::database::{Database, Host};
 use super::ini::{self, Item};
-use super::peer::Peer;
+use super::peer::PeerProcess;
 use super::table::{self, Globals, Scope, Setting, Status};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
@@ -319,7 +319,7 @@ impl Resolver {
             return Err("a peer's id is a number from 1 to 65535".into());
         };
         let mistakes = self.mistakes.len();
-        let mut peer = Peer::default();
+        let mut peer = PeerProcess::default();
         self.entry(Scope::Peer, id, settings, place, |key, value| {
             peer.assign(key, value).ok_or_else(String::new)
         })?;

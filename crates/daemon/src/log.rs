@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use howdah_pooler::config::{Globals, LogFormat};
-use howdah_pooler::note::{Cause, LINE_MAX, Level, Note};
+use howdah_pooler::limits::LOG_LINE;
+use howdah_pooler::note::{Cause, Level, Note};
 use howdah_pooler::queries::slow::{SlowQuery, Value};
 use jiff::tz::TimeZone;
 
@@ -310,7 +311,7 @@ fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
 /// A text for JSON, which escapes most control characters by itself, but not those of C1, by which
 /// terminals are told things, too.
 fn bounded(text: &str) -> String {
-    let mut end = text.len().min(LINE_MAX);
+    let mut end = text.len().min(LOG_LINE);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -362,7 +363,7 @@ mod tests {
         );
         let seen = object("t", 7, &note(&format!("\u{9b}2J{}", "x".repeat(10_000))));
         assert!(
-            !seen.contains('\u{9b}') && seen.len() < LINE_MAX + 100,
+            !seen.contains('\u{9b}') && seen.len() < LOG_LINE + 100,
             "{seen}"
         );
         let seen = object("t", 7, &note("C-0xno: such prefix"));

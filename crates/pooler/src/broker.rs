@@ -25,7 +25,7 @@ use crate::mail::{ClientBounds, Evict, FromBroker, Mail, Post, ToBroker};
 use crate::pool::bound::{Each, SharedBound};
 use crate::pool::key::PoolKey;
 use crate::pool::terms::{Bounds, HeldBy};
-use counts::Counts;
+use counts::BoundCounts;
 use kept::Kept;
 use pins::Pins;
 
@@ -34,11 +34,11 @@ use pins::Pins;
 pub struct Broker {
     pools: HashMap<Arc<PoolKey>, Pool, Seeded>,
     /// Servers under each bound that pools share.
-    servers: Counts,
+    servers: BoundCounts,
     /// Clients that count for `max_client_conn`.
     clients: u32,
     /// All clients, under each bound that pools share.
-    logins: Counts,
+    logins: BoundCounts,
     evict_turn: u32,
     /// Places that are kept for pools which several bounds held back: few.
     kept: Vec<Kept>,
@@ -96,9 +96,9 @@ impl Broker {
     pub fn new(seeded: Seeded) -> Self {
         Broker {
             pools: HashMap::with_hasher(seeded),
-            servers: Counts::new(seeded),
+            servers: BoundCounts::new(seeded),
             clients: 0,
-            logins: Counts::new(seeded),
+            logins: BoundCounts::new(seeded),
             evict_turn: 0,
             kept: Vec::new(),
             now: Time(0),

@@ -53,6 +53,12 @@ impl Pooler {
         schemas.fold(0, |all, (_, changes)| changes.wrapping_add(all))
     }
 
+    /// Servers here that hold a permit of the Broker.
+    pub fn permits(&self) -> usize {
+        let servers = self.servers.iter();
+        servers.filter(|(_, server)| server.permitted).count()
+    }
+
     /// Counts everything.
     pub fn census(&self) -> Census {
         let held = |inbox: &crate::inbox::Inbox| inbox.held().len();
@@ -117,7 +123,7 @@ pub struct Waiter {
 
 /// A client that has a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Link {
+pub struct Linked {
     /// Who, and since when it wanted one.
     pub waiter: Waiter,
     /// Which server.
@@ -149,12 +155,12 @@ impl Pooler {
     }
 
     /// Who has a server.
-    pub fn links(&self) -> Vec<Link> {
+    pub fn links(&self) -> Vec<Linked> {
         let links = self.clients.iter();
         links
             .filter_map(|(client, c)| {
                 let server = c.link()?;
-                Some(Link {
+                Some(Linked {
                     waiter: Waiter {
                         pool: self.pools.at(c.pool?).key.clone(),
                         client,

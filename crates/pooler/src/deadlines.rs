@@ -155,7 +155,7 @@ impl Pooler {
                     deadlines.notify(client.request(), nanos(globals.query_wait_notify));
                 }
             }
-            (client::State::Linked(server) | client::State::Preparing(server), Some(pool)) => {
+            (client::State::Linked(server) | client::State::Aligning(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
             // As with PgBouncer, asking who a client is counts as waiting for a server.

@@ -1,6 +1,7 @@
 //! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`])
 //! and what it can ask for ([`Action`]).
 
+use crate::limits;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -288,9 +289,6 @@ pub enum Answer {
     Reloaded(u64, Result<(), String>),
 }
 
-/// A buffer that grew beyond this is not kept, in bytes.
-const KEPT_MAX: usize = 1 << 20;
-
 /// Where a `Pooler` puts what it wants done. Reused from event to event.
 #[derive(Debug, Default)]
 pub struct Out {
@@ -353,7 +351,7 @@ impl Out {
     /// Forgets everything, keeps the memory unless it is much.
     pub fn clear(&mut self) {
         self.actions.clear();
-        match self.bytes.len() > KEPT_MAX {
+        match self.bytes.len() > limits::OUTPUT_KEPT {
             true => self.bytes = Vec::new(),
             false => self.bytes.clear(),
         }

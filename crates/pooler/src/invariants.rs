@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::client::Client;
 use crate::client::state::State;
 use crate::event::Peer;
-use crate::pooler::Pooler;
+use crate::pooler::{Asker, Pooler};
 
 impl Pooler {
     /// How many things [`Pooler::check`] looks at.
@@ -77,7 +77,50 @@ impl Pooler {
             }
         }
         self.check_lines();
+        self.check_newcomers();
+        self.check_hungry();
+        self.check_asks();
         self.check_timers();
+    }
+
+    /// Who waits for the first server of a pool is known to the pool, once.
+    fn check_newcomers(&self) {
+        let mut known = HashMap::new();
+        for (pool_id, pool) in self.pools.iter() {
+            for id in pool.newcomers() {
+                let before = known.insert(*id, pool_id);
+                assert_eq!(before, None, "a newcomer is known once");
+            }
+        }
+        for (id, client) in self.clients.iter() {
+            if matches!(client.state(), State::Welcome) {
+                let pool = known.get(&id);
+                assert_eq!(pool, client.pool.as_ref(), "a pool knows its newcomers");
+            }
+        }
+    }
+
+    /// Servers are lent to other workers only.
+    fn check_hungry(&self) {
+        for (_, pool) in self.pools.iter() {
+            for worker in pool.hungry.workers() {
+                assert_ne!(worker, self.worker, "a worker is not lent its own servers");
+                assert!(worker.0 < self.workers, "who is hungry is a worker");
+            }
+        }
+    }
+
+    /// A login has one question to the control thread at a time.
+    fn check_asks(&self) {
+        let mut asking = HashSet::new();
+        for asker in self.asks.values() {
+            let peer = match asker {
+                Asker::Client(id) => Peer::Client(*id),
+                Asker::Server(id) => Peer::Server(*id),
+                Asker::Names(..) | Asker::Console(_) | Asker::Forward(_) => continue,
+            };
+            assert!(asking.insert(peer), "a login asks one thing at a time");
+        }
     }
 
     /// Who waits stands in one line, once.

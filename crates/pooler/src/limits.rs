@@ -140,3 +140,69 @@ pub const DO_DEPTH: u32 = 4;
 /// At most so many statements that a client with temporary tables has parsed stay on the server that it
 /// keeps, before the oldest are closed.
 pub const LASTING_STATEMENTS: usize = 500;
+
+/// The buffer of what one event has to be sent is not kept when it has grown beyond this, in bytes.
+pub const OUTPUT_KEPT: usize = 1 << 20;
+
+/// The longest value of a setting that is moved between servers, in bytes; a longer one keeps its
+/// server.
+pub const SETTING_VALUE: usize = 64 << 10;
+
+/// How much of each text is kept for `session_state_check`, in bytes.
+pub const CHECKED_TEXT: usize = 200;
+
+/// How many texts are kept for that: the last ones.
+pub const CHECKED_TEXTS: usize = 4;
+
+/// How many names of statements are kept for queries that are watched, where statements are not
+/// shared.
+pub const WATCHED_NAMES: usize = 256;
+
+/// The longest name in SQL, in bytes: PostgreSQL cuts off what is longer.
+pub const NAME: usize = 63;
+
+/// How many channels one text may tell by name.
+pub const CHANNELS_TOLD: usize = 1000;
+
+/// How many calls in one text are kept apart that set what a Bind brings.
+pub const CALLS: usize = 16;
+
+/// How much of a text is read for slow and top queries, in bytes: what a query costs is bounded.
+pub const QUERY_TEXT_READ: usize = 4096;
+
+/// How much is kept of what is read for that, in bytes.
+pub const QUERY_TEXT_KEPT: usize = 1024;
+
+/// At how many such texts those are forgotten that nobody has any more.
+pub const QUERY_TEXTS_UNUSED: usize = 1024;
+
+/// So many names may be known to consoles before those are forgotten that nobody has.
+pub const CONSOLE_NAMES: usize = 4096;
+
+/// How many texts of queries a worker tells for metrics.
+pub const QUERIES_TOLD: usize = 50;
+
+/// The longest tag of a string in dollars, in bytes.
+pub const DOLLAR_TAG: usize = 1 << 10;
+
+/// How many mistakes of our own a worker survives; then the process ends. Somebody may know how to
+/// make them.
+pub const MISTAKES: u64 = 100;
+
+/// How long a line of the log gets, about, in bytes.
+pub const LOG_LINE: usize = 2048;
+
+/// The longest name of a command of the console, in bytes.
+pub const CONSOLE_WORD: usize = 15;
+
+/// The longest argument of one, in bytes.
+pub const CONSOLE_ARGUMENT: usize = 63;
+
+/// The longest value of the console's SET, in bytes.
+pub const CONSOLE_VALUE: usize = 255;
+
+/// How many of those who wait, or hold a server, a worker tells of a pool for metrics.
+pub const WAITERS_TOLD: usize = 20;
+
+/// In how many tokens of a call the third argument is looked for that makes a slot temporary.
+pub const SLOT_TOKENS: usize = 64;

@@ -9,10 +9,8 @@
 
 use crate::event::{Action, Close, Event, Out, Peer};
 use crate::fault::Fault;
+use crate::limits;
 use crate::pooler::Pooler;
-
-/// How many mistakes a worker survives; then the process ends. Somebody may know how to make them.
-const SURVIVED_MAX: u64 = 100;
 
 impl Event<'_> {
     /// Whose connection a mistake in handling this ends; `None` if it can't be told, or the
@@ -37,7 +35,7 @@ impl Pooler {
     /// What is left is not in order, or there were too many mistakes: the process must end.
     pub fn give_up(&mut self, peer: Peer, out: &mut Out) {
         self.mistakes += 1;
-        assert!(self.mistakes <= SURVIVED_MAX, "too many mistakes");
+        assert!(self.mistakes <= limits::MISTAKES, "too many mistakes");
         let (client, server) = match peer {
             Peer::Client(id) => (Some(id), self.clients.get(id).and_then(|c| c.link())),
             Peer::Server(id) => (self.servers.get(id).and_then(|s| s.client()), Some(id)),

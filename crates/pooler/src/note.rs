@@ -1,5 +1,6 @@
 //! Log records, as values.
 
+use crate::limits;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -32,9 +33,6 @@ impl fmt::Display for Level {
         })
     }
 }
-
-/// How long a line gets, about, in bytes.
-pub const LINE_MAX: usize = 2048;
 
 /// One log record. The daemon adds time and process id.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,12 +72,12 @@ impl Note {
     /// they fill a disk: a line ends after 2 KB.
     pub fn line(&self) -> Cow<'_, str> {
         let text = self.text.trim_end();
-        if text.len() <= LINE_MAX && !text.contains(char::is_control) {
+        if text.len() <= limits::LOG_LINE && !text.contains(char::is_control) {
             return Cow::Borrowed(text);
         }
-        let mut line = String::with_capacity(text.len().min(LINE_MAX) + 16);
+        let mut line = String::with_capacity(text.len().min(limits::LOG_LINE) + 16);
         for c in text.chars() {
-            if line.len() >= LINE_MAX {
+            if line.len() >= limits::LOG_LINE {
                 line.push_str("...");
                 break;
             }
@@ -119,7 +117,10 @@ mod tests {
         for text in ["x".repeat(9000), "\x01".repeat(9000), "ö".repeat(9000)] {
             let note = Note::new(Level::Log, text);
             let line = note.line();
-            assert!((LINE_MAX..LINE_MAX + 16).contains(&line.len()) && line.ends_with("..."));
+            assert!(
+                (limits::LOG_LINE..limits::LOG_LINE + 16).contains(&line.len())
+                    && line.ends_with("...")
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Only spellings that are certain are changed. What is none is left for PostgreSQL to refuse.
 
+use crate::limits;
 use std::borrow::Cow;
 
 use crate::params::{Params, Tracked};
@@ -44,9 +45,6 @@ const ENCODINGS: [(&str, &str); 34] = [
     ("gbk", "GBK"),
     ("gb18030", "GB18030"),
 ];
-
-/// Names longer than this are cut off, in bytes.
-const NAME_MAX: usize = 63;
 
 /// The first version that writes bytes it does not want in a name as `\xhh`; older ones write `?`.
 const ESCAPES_SINCE: u32 = 16;
@@ -100,11 +98,11 @@ fn spelling(name: &str, value: &str, server: Option<&[u8]>) -> Option<String> {
 
 /// The front of a name that PostgreSQL keeps, and says so by a notice, if it is too long.
 pub fn cut_name(value: &[u8]) -> Option<&[u8]> {
-    (value.len() > NAME_MAX).then(|| &value[..name_end(value)])
+    (value.len() > limits::NAME).then(|| &value[..name_end(value)])
 }
 
 fn name_end(value: &[u8]) -> usize {
-    let mut end = value.len().min(NAME_MAX);
+    let mut end = value.len().min(limits::NAME);
     if let Ok(text) = std::str::from_utf8(value) {
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -126,7 +124,7 @@ fn plain_name(value: &[u8], major: u32) -> Vec<u8> {
         }
     }
     // A SET would cut it off once more.
-    plain.truncate(NAME_MAX);
+    plain.truncate(limits::NAME);
     plain
 }
 

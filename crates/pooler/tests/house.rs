@@ -485,6 +485,17 @@ fn what_reads_as_a_question_answers() {
     assert!(asked > 100, "{asked} questions are found");
 }
 
+/// Limits of queues and buffers stand in one place.
+#[test]
+fn limits_stand_in_one_place() {
+    for (name, text) in decisions() {
+        for line in code(&text).filter(|_| name != "limits.rs") {
+            let is_limit = line.contains("const ") && line.contains("_MAX: usize");
+            assert!(!is_limit, "{name}: {line}");
+        }
+    }
+}
+
 #[test]
 fn no_file_grows_without_end() {
     for part in ["wire", "auth", "config", "pooler", "daemon"] {

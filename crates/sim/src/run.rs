@@ -475,6 +475,27 @@ impl Play {
             self.check_memory(process, at);
         }
         self.check_fairness(process, at);
+        self.check_permits(process);
+    }
+
+    /// The Broker has given out every permit that a server holds. Where no mail is under way, it has
+    /// given out no other.
+    fn check_permits(&mut self, process: usize) {
+        if self.scenario.faults.takeovers > 0 {
+            // Servers come to a Broker that counts them one by one.
+            return;
+        }
+        let Process {
+            workers, broker, ..
+        } = &mut self.processes[process];
+        let given = broker.census().permits;
+        let is_told = !workers.iter().any(Worker::has_mail);
+        let workers = workers.iter_mut();
+        let held: usize = workers.map(|w| w.decisions().pooler.permits()).sum();
+        if held > given || is_told && held < given {
+            let text = format!("servers hold {held} permits, and {given} are given out");
+            self.violate("permits", text);
+        }
     }
 
     /// What waits to be sent, or is held back, is bounded by connection.

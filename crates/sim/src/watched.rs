@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use howdah_daemon::worker::Decide;
 use howdah_pooler::Pooler;
 use howdah_pooler::cancel::Keys;
-use howdah_pooler::census::{Link, Waiter};
+use howdah_pooler::census::{Linked, Waiter};
 use howdah_pooler::event::{Action, ClientId, Event, Out, Peer, Time};
 use howdah_pooler::mail::Mail;
 
@@ -24,7 +24,7 @@ pub struct Watched {
     pub parting: u64,
     /// Who waited, and who had a server, after the last event.
     waiters: Vec<Waiter>,
-    links: Vec<Link>,
+    links: Vec<Linked>,
     /// When all servers were last called in.
     called_in: Time,
     /// Clients that got a server with the last event, and not their first: with that they had
@@ -71,8 +71,8 @@ impl Watched {
     fn check_order(&mut self) {
         let before = std::mem::replace(&mut self.links, self.pooler.links());
         self.waiters = self.pooler.waiters();
-        let is_new = |now: &&Link| {
-            let same = |then: &Link| then.waiter.client == now.waiter.client;
+        let is_new = |now: &&Linked| {
+            let same = |then: &Linked| then.waiter.client == now.waiter.client;
             !before.iter().any(same)
         };
         for link in self.links.iter().filter(is_new) {

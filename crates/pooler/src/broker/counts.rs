@@ -11,13 +11,13 @@ use crate::pool::key::PoolKey;
 
 /// Connections by the names that the bounds are of: each connection counts once under each bound.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct BoundCounts {
     by_name: Each<HashMap<Arc<str>, u32, Seeded>>,
 }
 
-impl Counts {
-    pub(super) fn new(seeded: Seeded) -> Counts {
-        Counts {
+impl BoundCounts {
+    pub(super) fn new(seeded: Seeded) -> BoundCounts {
+        BoundCounts {
             by_name: SharedBound::ALL.map(|_| HashMap::with_hasher(seeded)),
         }
     }

@@ -60,7 +60,7 @@ impl Pooler {
             return self.moves.hold_cancel(id, pid, secret, from);
         }
         let state = self.clients.get(id).map(|client| match *client.state() {
-            client::State::Waiting | client::State::Preparing(_) => (true, None),
+            client::State::Waiting | client::State::Aligning(_) => (true, None),
             client::State::Linked(server) => (false, Some(server)),
             _ => (false, None),
         });

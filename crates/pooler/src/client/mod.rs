@@ -30,7 +30,7 @@ use crate::listen::Hush;
 use crate::params::{Meaning, Params};
 use crate::pool::key::PoolId;
 use crate::session::settings::Maybe;
-use crate::statement::{Names, Statement};
+use crate::statement::{NamedStatements, Statement};
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -63,7 +63,7 @@ pub struct Client {
     /// The values of those parameters that change what statements mean (`DateStyle`, `search_path`).
     pub(crate) meaning: Meaning,
     /// Its named statements.
-    pub(crate) names: Names,
+    pub(crate) names: NamedStatements,
     /// How many names it has given so far: the number of the latest.
     names_given: u64,
     /// Its unnamed statement.
@@ -457,7 +457,7 @@ impl Client {
 
     /// Likewise, but what it sends is held until the server has its settings.
     pub(crate) fn bind_held_to(&mut self, server: ServerId) {
-        self.state = State::Preparing(server);
+        self.state = State::Aligning(server);
     }
 
     /// It goes on at another worker. `waits`: it stood in line.
@@ -516,7 +516,7 @@ impl Client {
     /// The server it is bound to.
     pub fn link(&self) -> Option<ServerId> {
         match self.state {
-            State::Linked(server) | State::Preparing(server) => Some(server),
+            State::Linked(server) | State::Aligning(server) => Some(server),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ use crate::pool::bound::SharedBound;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 use crate::session::settings::{Settings, at_login};
-use crate::statement::Names;
+use crate::statement::NamedStatements;
 use crate::tls::{TlsFacts, TlsStart};
 use crate::valve::Valve;
 use crate::{console, limits};
@@ -74,7 +74,7 @@ impl Pooler {
             asked: None,
             session: None,
             meaning: Meaning::default(),
-            names: Names::with_hasher(seeded),
+            names: NamedStatements::with_hasher(seeded),
             names_given: 0,
             unnamed: None,
             names_keep: false,

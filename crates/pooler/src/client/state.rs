@@ -35,7 +35,7 @@ pub enum State {
     /// It has sent something and waits for a server.
     Waiting,
     /// Bound to a server whose parameters are being set to the client's.
-    Preparing(ServerId),
+    Aligning(ServerId),
     /// Bound to a server.
     Linked(ServerId),
     /// It talks to the console.

@@ -1,5 +1,6 @@
 //! What one worker has, as its answer to a console.
 
+use crate::limits;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
@@ -7,7 +8,7 @@ use hashbrown::HashMap;
 use super::rows::{Row, date_time};
 use crate::client::{self, Client, Replication};
 use crate::config::nanos;
-use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, QUERIES_MAX, States, Wait};
+use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, States, Wait};
 use crate::event::{Ends, Time};
 use crate::params::Params;
 use crate::pool::Reason;
@@ -20,9 +21,6 @@ use crate::{Seeded, place};
 
 /// Addresses of a client's names: equal for equal names, as a rule.
 type Login = (*const u8, *const u8);
-
-/// How many of a pool's waiters and holders a worker tells for metrics.
-pub const LINE_MAX: usize = 20;
 
 /// A server's state in the console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +126,7 @@ impl Pooler {
     /// The same, and who waits and who holds servers in pools that somebody waits for.
     pub(super) fn holdings_and_lines(&mut self) -> Holdings {
         let mut holdings = self.holdings();
-        holdings.queries = self.queries.tally.tell(QUERIES_MAX);
+        holdings.queries = self.queries.tally.tell(limits::QUERIES_TOLD);
         let mut waited_for: HashMap<PoolId, Vec<Holder>, Seeded> =
             HashMap::with_hasher(self.seeded);
         for share in &holdings.pools {
@@ -152,9 +150,9 @@ impl Pooler {
             };
             if let Some(mut holders) = waited_for.remove(&id) {
                 holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
-                holders.truncate(LINE_MAX);
+                holders.truncate(limits::WAITERS_TOLD);
                 share.holders = holders;
-                share.waiters = self.first_waiters(id, LINE_MAX);
+                share.waiters = self.first_waiters(id, limits::WAITERS_TOLD);
             }
         }
         holdings
@@ -214,7 +212,7 @@ impl Pooler {
     fn seen(&self, server: &Server) -> Option<Seen> {
         use server::State;
         Some(match server.state() {
-            State::Preparing(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
+            State::Aligning(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
             State::Listening { .. } => Seen::Listening,
             State::Cancel(_) => Seen::ActiveCancel,
             State::BeingCancelled => Seen::BeingCanceled,
@@ -249,7 +247,7 @@ impl Pooler {
     fn client_row(&self, client: &Client) -> Option<ClientRow> {
         use client::State;
         let state = match (client.state(), client.pool) {
-            (State::Linked(_) | State::Preparing(_), _) => "active",
+            (State::Linked(_) | State::Aligning(_), _) => "active",
             (State::Idle | State::Console(_) | State::Leaving { .. }, _) => "idle",
             (State::Waiting, _) | (State::Welcome, Some(_)) => "waiting",
             (State::Canceller, _) => "active_cancel_req",

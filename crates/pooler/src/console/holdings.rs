@@ -80,14 +80,11 @@ pub struct PoolShare {
     pub failure: Option<String>,
     /// Why clients wait, if some do.
     pub reason: Option<Reason>,
-    /// Who waits, longest first: [`LINE_MAX`] at most, and only for metrics.
+    /// Who waits, longest first: `limits::WAITERS_TOLD` at most, and only for metrics.
     pub waiters: Vec<Waiter>,
     /// Who has servers, longest first: likewise, and only while somebody waits.
     pub holders: Vec<Holder>,
 }
-
-/// How many texts of queries a worker tells for metrics.
-pub const QUERIES_MAX: usize = 50;
 
 /// A row of SHOW CLIENTS.
 #[derive(Debug)]

@@ -43,9 +43,6 @@ const VERSION: &str = concat!(
     " (PgBouncer 1.25.2 compatible)"
 );
 
-/// So many names may be known before those are forgotten that nobody has.
-const NAMES: usize = 4096;
-
 /// What all consoles of a worker share.
 #[derive(Debug)]
 pub struct Consoles {
@@ -66,7 +63,7 @@ impl Default for Consoles {
     fn default() -> Self {
         Consoles {
             names: HashSet::new(),
-            tidy_names_at: NAMES,
+            tidy_names_at: limits::CONSOLE_NAMES,
             nobody: "".into(),
             unproven: HashSet::new(),
             owed: Vec::new(),
@@ -90,7 +87,7 @@ impl Consoles {
         }
         if self.names.len() >= self.tidy_names_at {
             self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.tidy_names_at = (2 * self.names.len()).max(NAMES);
+            self.tidy_names_at = (2 * self.names.len()).max(limits::CONSOLE_NAMES);
         }
         let shared: Arc<str> = name.into();
         self.names.insert(shared.clone());

@@ -1,13 +1,7 @@
 //! The console's grammar: where a command begins and ends, and what its words are.
 
+use crate::limits;
 use crate::quotes::quoted;
-
-/// PgBouncer's limits, in bytes: of a command's name, its argument, and a value to SET.
-const NAME_MAX: usize = 15;
-
-const ARGUMENT_MAX: usize = 63;
-
-const VALUE_MAX: usize = 255;
 
 /// A statement, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,7 +103,10 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
     let (name, rest) = word(rest).ok_or(Unread::Syntax)?;
     let after = rest.trim_start_matches(BLANKS);
     if is_end(after) {
-        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, None));
+        return Ok(Sentence::Command(
+            bounded(name, limits::CONSOLE_WORD)?,
+            None,
+        ));
     }
     if after.len() == rest.len() {
         return Err(Unread::Syntax);
@@ -117,8 +114,11 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
     let (argument, rest) = word(after).ok_or(Unread::Syntax)?;
     let after = rest.trim_start_matches(BLANKS);
     if is_end(after) {
-        let argument = bounded(argument, ARGUMENT_MAX)?;
-        return Ok(Sentence::Command(bounded(name, NAME_MAX)?, Some(argument)));
+        let argument = bounded(argument, limits::CONSOLE_ARGUMENT)?;
+        return Ok(Sentence::Command(
+            bounded(name, limits::CONSOLE_WORD)?,
+            Some(argument),
+        ));
     }
     if !name.eq_ignore_ascii_case("set") {
         return Err(Unread::Syntax);
@@ -139,8 +139,8 @@ pub fn read(text: &str) -> Result<Sentence, Unread> {
         return Err(Unread::Arguments);
     }
     Ok(Sentence::Set(
-        bounded(argument, ARGUMENT_MAX)?,
-        bounded(value, VALUE_MAX)?,
+        bounded(argument, limits::CONSOLE_ARGUMENT)?,
+        bounded(value, limits::CONSOLE_VALUE)?,
     ))
 }
 

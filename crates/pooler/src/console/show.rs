@@ -274,7 +274,7 @@ impl Pooler {
     }
 
     fn show_peers(&self) -> Vec<Row> {
-        let row = |(id, peer): (&u16, &Arc<crate::config::Peer>)| {
+        let row = |(id, peer): (&u16, &Arc<crate::config::PeerProcess>)| {
             vec![
                 number(id),
                 text(&peer.host),

@@ -12,7 +12,7 @@ use crate::stats::Stats;
 
 /// Counts of a database, or of everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct DatabaseCounts {
     /// Since the start.
     stats: Stats,
     /// Since the averages begin.
@@ -21,7 +21,7 @@ pub(super) struct Counts {
     window: u64,
 }
 
-impl Counts {
+impl DatabaseCounts {
     fn add(&mut self, stats: &Stats, older: &Stats, window: u64) {
         self.stats.add(stats);
         self.recent.add(&stats.since(older));
@@ -53,9 +53,9 @@ impl Counts {
 /// A row for each database, the console's included.
 pub(super) fn of_databases(
     holdings: &[Holdings],
-    values: impl Fn(&Counts) -> Vec<u64>,
+    values: impl Fn(&DatabaseCounts) -> Vec<u64>,
 ) -> Vec<Row> {
-    let mut databases: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
+    let mut databases: BTreeMap<Arc<str>, DatabaseCounts> = BTreeMap::new();
     for holding in holdings {
         for share in &holding.pools {
             let counts = databases.entry(share.key.database.clone()).or_default();
@@ -68,7 +68,7 @@ pub(super) fn of_databases(
             holding.window,
         );
     }
-    let row = |(name, counts): (&Arc<str>, &Counts)| {
+    let row = |(name, counts): (&Arc<str>, &DatabaseCounts)| {
         std::iter::once(text(name))
             .chain(values(counts).into_iter().map(number))
             .collect()
@@ -110,7 +110,7 @@ pub(super) fn show_queries(told: TopQueries) -> Vec<Row> {
 }
 
 pub(super) fn show_totals(holdings: &[Holdings]) -> Vec<Row> {
-    let mut all = Counts::default();
+    let mut all = DatabaseCounts::default();
     for holding in holdings {
         for share in &holding.pools {
             all.add(&share.stats, &share.older, holding.window);

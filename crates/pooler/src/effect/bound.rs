@@ -5,9 +5,6 @@ use howdah_wire::frame::{cstr, u16_be, u32_be};
 use super::token::{Token, Tokens};
 use crate::effect::name::{is_naming, name_of};
 
-/// How many such calls of one text are kept apart.
-pub(super) const CALLS_MAX: usize = 16;
-
 /// An argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Argument<T> {

@@ -2,12 +2,7 @@
 
 use super::Kinds;
 use super::token::{Reading, Token, Tokens};
-
-/// The longest name of a channel, in bytes; PostgreSQL cuts off what is longer.
-const NAME_MAX: usize = 63;
-
-/// How many channels one text may tell by name.
-const CHANNELS_MAX: usize = 1000;
+use crate::limits;
 
 /// The channels of a text's LISTEN and UNLISTEN commands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -95,7 +90,7 @@ pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<Channels>> {
         } else {
             blocks.read(word, tokens);
         }
-        if found.listens.len() + found.unlistens.len() > CHANNELS_MAX {
+        if found.listens.len() + found.unlistens.len() > limits::CHANNELS_TOLD {
             return None;
         }
     }
@@ -114,7 +109,7 @@ fn name(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
         Token::Quoted(name) => super::first::unquoted(name),
         _ => return None,
     };
-    let plain = name.is_ascii() && !name.is_empty() && name.len() <= NAME_MAX;
+    let plain = name.is_ascii() && !name.is_empty() && name.len() <= limits::NAME;
     // Behind a name nothing follows but the next command.
     let mut ahead = *tokens;
     let ends = matches!(ahead.next(), None | Some(Token::Sign(b';')));

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::quality::FixedState;
 
 use super::Channels;
-use crate::effect::bound::{CALLS_MAX, Call, Sets, Values};
+use crate::effect::bound::{Call, Sets, Values};
 use crate::effect::kinds::Kinds;
 use crate::effect::name::is_naming;
 use crate::limits;
@@ -194,7 +194,7 @@ impl Effects {
         if self.calls.contains(&call) {
             return;
         }
-        match self.calls.len() < CALLS_MAX {
+        match self.calls.len() < limits::CALLS {
             true => {
                 self.kinds.add(Kinds::SETS_BOUND);
                 self.calls.push(call);

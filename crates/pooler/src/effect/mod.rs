@@ -773,9 +773,8 @@ fn is_slot(word: &[u8]) -> bool {
 
 /// The third argument of such a function says that the slot is temporary, or may say so.
 fn makes_temporary_slot(tokens: Tokens<'_>) -> bool {
-    const TOKENS_MAX: usize = 64;
     let (mut depth, mut commas) = (0u32, 0);
-    for token in tokens.take(TOKENS_MAX) {
+    for token in tokens.take(limits::SLOT_TOKENS) {
         match token {
             Token::Sign(b'(') => depth += 1,
             Token::Sign(b')') if depth <= 1 => return false,

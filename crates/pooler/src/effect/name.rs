@@ -1,6 +1,7 @@
 //! Names of settings in texts.
 
 use crate::effect::token::{Token, Tokens};
+use crate::limits;
 
 /// The settings that end with the transaction, however they are set.
 pub(super) const OF_TRANSACTIONS: [&[u8]; 3] = [
@@ -15,13 +16,10 @@ pub(super) fn name_of(name: &[u8]) -> Option<Box<[u8]>> {
     // `set_config` takes longer names, which no RESET can name.
     let short = name
         .split(|b| *b == b'.')
-        .all(|part| part.len() <= NAME_MAX);
-    let sure = !name.is_empty() && name.len() <= 4 * NAME_MAX && short && name.iter().all(sure);
+        .all(|part| part.len() <= limits::NAME);
+    let sure = !name.is_empty() && name.len() <= 4 * limits::NAME && short && name.iter().all(sure);
     sure.then(|| name.to_ascii_lowercase().into())
 }
-
-/// The longest name of a setting, in bytes; PostgreSQL cuts off what is longer.
-pub(super) const NAME_MAX: usize = 63;
 
 /// The name of a setting; `TIME ZONE` is one. `None` if it can't be read for sure.
 pub(super) fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
@@ -33,9 +31,9 @@ pub(super) fn setting(tokens: &mut Tokens<'_>) -> Option<Box<[u8]>> {
                 if bare && tokens.word(b"zone") {
                     return Some(b"timezone"[..].into());
                 }
-                name.extend_from_slice(&word[..word.len().min(NAME_MAX)]);
+                name.extend_from_slice(&word[..word.len().min(limits::NAME)]);
             }
-            Token::Quoted(word) => name.extend_from_slice(&word[..word.len().min(NAME_MAX)]),
+            Token::Quoted(word) => name.extend_from_slice(&word[..word.len().min(limits::NAME)]),
             _ => return None,
         }
         if !tokens.sign(b'.') {

@@ -7,7 +7,7 @@
 
 use super::token::{Pairs, Reading, Token, Tokens, is_start, is_tag, is_word};
 use super::{At, Effects, Kinds, Reader};
-use crate::effect::name::NAME_MAX;
+use crate::limits;
 
 /// What a text may do that comes in pieces.
 #[derive(Clone, Debug)]
@@ -110,10 +110,7 @@ const AHEAD: usize = 2 << 10;
 const PORTION: usize = 8 << 10;
 
 /// The longest string, word or name that is written down, in bytes. No setting's name is as long.
-const LONGEST: usize = 4 * NAME_MAX + 4;
-
-/// The longest tag of a string in dollars, in bytes.
-const TAG_MAX: usize = 1 << 10;
+const LONGEST: usize = 4 * limits::NAME + 4;
 
 /// One way to read a text.
 #[derive(Clone, Debug)]
@@ -354,7 +351,7 @@ impl Scan {
                     return;
                 }
                 let may = is_tag(byte) && (!tag.is_empty() || is_start(byte));
-                if may && tag.len() < TAG_MAX {
+                if may && tag.len() < limits::DOLLAR_TAG {
                     tag.push(byte);
                     return;
                 }
@@ -580,7 +577,7 @@ impl Scan {
         };
         let (last, first) = reader.commands((&last, &first), ahead);
         let left = reader.tokens.rest().len();
-        let short = |word: &[u8]| word.get(..NAME_MAX).unwrap_or(word).to_vec();
+        let short = |word: &[u8]| word.get(..limits::NAME).unwrap_or(word).to_vec();
         self.before = [short(last), short(first)];
         self.at = reader.at;
         self.found = reader.found;

@@ -190,7 +190,7 @@ impl Pooler {
             _ => Trial::Clean,
         });
         if Self::align(&self.shared, client, (id, server), false, None, out) {
-            self.prepared(id, out);
+            self.aligned(id, out);
         }
     }
 
@@ -240,9 +240,9 @@ impl Pooler {
 
     /// A server's parameters are set: they are the client's, in PostgreSQL's spelling, and the
     /// client's messages go.
-    pub(crate) fn prepared(&mut self, id: ServerId, out: &mut Out) {
+    pub(crate) fn aligned(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        let client_id = gone!(server.prepares());
+        let client_id = gone!(server.aligns());
         let client = self.clients.at_mut(client_id);
         super::bind((client_id, client), (id, server));
         server.set_settings(client.session.as_ref().and_then(|s| s.settings.clone()));

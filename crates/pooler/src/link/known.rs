@@ -1,10 +1,11 @@
 //! What is known of the texts on a link, where somebody wants to know of queries (`link/watch.rs`).
 
+use crate::limits;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::queries::text::{QueryText, READ_MAX};
+use crate::queries::text::QueryText;
 use crate::statement::Statement;
 
 /// What is known of texts on a link.
@@ -37,7 +38,7 @@ pub(super) enum Sql {
 impl Sql {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            Sql::Of(statement) => statement.front(READ_MAX),
+            Sql::Of(statement) => statement.front(limits::QUERY_TEXT_READ),
             Sql::Front(front) => front,
             Sql::Unknown => b"",
         }

@@ -61,7 +61,7 @@ impl Pooler {
                 self.disconnect(id, Fault::TooEarly, out);
             }
             client::State::Waiting
-            | client::State::Preparing(_)
+            | client::State::Aligning(_)
             | client::State::Welcome
             | client::State::Lookup => {
                 self.hold(id, bytes, out);
@@ -88,7 +88,7 @@ impl Pooler {
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let waits = client.parked || client.is_hushed();
-        if waits || matches!(client.state(), client::State::Preparing(_)) {
+        if waits || matches!(client.state(), client::State::Aligning(_)) {
             return;
         }
         client.end.goes_on();
@@ -272,10 +272,10 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
             server::State::Linked(client) => Some(client),
-            server::State::Preparing(client) if server.inquiry.is_some() => Some(client),
+            server::State::Aligning(client) if server.inquiry.is_some() => Some(client),
             // The client kept this server. While the client's settings are set on the server again,
             // a notification for the client may come.
-            server::State::Preparing(client)
+            server::State::Aligning(client)
                 if self.clients.get(client).is_some_and(|c| c.is_pinned()) =>
             {
                 Some(client)

@@ -10,12 +10,9 @@ use super::upstream::{Flow, Upstream, whole};
 use crate::inbox::Chunk;
 use crate::limits;
 use crate::link::known::{Sql, Text, WatchedPortal};
-use crate::queries::text::{KEPT_MAX, QueryText, READ_MAX};
+use crate::queries::text::QueryText;
 use crate::queries::watched::Watched;
 use crate::statement::Statement;
-
-/// How many names of statements are kept where those are not shared.
-const NAMES_MAX: usize = 256;
 
 /// What goes with an entry that runs a query, if somebody wants to know of that.
 type Query = Option<Box<Watched>>;
@@ -24,7 +21,7 @@ impl Upstream<'_> {
     /// Waits for as much of a Query as is read of its text.
     pub(super) fn front_to_watch(&self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
         match self.watch {
-            Some(_) => front(chunk, header, READ_MAX).map(drop),
+            Some(_) => front(chunk, header, limits::QUERY_TEXT_READ).map(drop),
             None => Ok(()),
         }
     }
@@ -34,7 +31,7 @@ impl Upstream<'_> {
         let Some(watching) = &mut self.watch else {
             return Ok(None);
         };
-        let sql = front(chunk, header, READ_MAX)?;
+        let sql = front(chunk, header, limits::QUERY_TEXT_READ)?;
         let text = watching.texts.of(sql);
         let values = watching.wanted.values.then(|| shown(sql));
         Ok(self.begin_query(text, sql, values))
@@ -64,7 +61,7 @@ impl Upstream<'_> {
         let text = Text {
             query: watching.texts.of(sql),
             sql: match kept {
-                true => Sql::Front(sql[..sql.len().min(READ_MAX)].into()),
+                true => Sql::Front(sql[..sql.len().min(limits::QUERY_TEXT_READ)].into()),
                 false => Sql::Unknown,
             },
         };
@@ -72,7 +69,7 @@ impl Upstream<'_> {
         if name.is_empty() {
             watch.unnamed = Some(text);
         } else {
-            if watch.named.len() >= NAMES_MAX {
+            if watch.named.len() >= limits::WATCHED_NAMES {
                 watch.named.clear();
             }
             watch.named.insert(name.into(), text);
@@ -149,13 +146,13 @@ impl Upstream<'_> {
                 }
                 (Some(value), _) => {
                     shown.push_str("'\\x");
-                    for byte in value.iter().take(KEPT_MAX) {
+                    for byte in value.iter().take(limits::QUERY_TEXT_KEPT) {
                         let _ = write!(shown, "{byte:02x}");
                     }
                     shown.push('\'');
                 }
             }
-            if shown.len() > KEPT_MAX {
+            if shown.len() > limits::QUERY_TEXT_KEPT {
                 break;
             }
         }
@@ -204,8 +201,9 @@ fn front<'a>(chunk: &Chunk<'a>, header: Header, most: usize) -> Result<&'a [u8],
 /// A text as it was sent, 1 KB of it at most.
 fn shown(sql: &[u8]) -> Box<str> {
     let sql = sql.strip_suffix(b"\0").unwrap_or(sql);
-    let cut = sql.len() > KEPT_MAX;
-    let mut text = String::from_utf8_lossy(&sql[..sql.len().min(KEPT_MAX)]).into_owned();
+    let cut = sql.len() > limits::QUERY_TEXT_KEPT;
+    let mut text =
+        String::from_utf8_lossy(&sql[..sql.len().min(limits::QUERY_TEXT_KEPT)]).into_owned();
     if cut {
         text.push_str(" ...");
     }

@@ -1,11 +1,12 @@
 //! What all workers have, summed.
 
+use crate::limits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::client::Client;
 use crate::config::PoolMode;
-use crate::console::holdings::{Holder, Holdings, PoolShare, QUERIES_MAX, States, Waiter};
+use crate::console::holdings::{Holder, Holdings, PoolShare, States, Waiter};
 use crate::pool::key::PoolKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
@@ -285,7 +286,7 @@ impl Sight {
             sight.memory[at] = (name, tables[at] * sizes[at] as u64);
         }
         sight.queries = merged(queries);
-        sight.queries.lines.truncate(QUERIES_MAX);
+        sight.queries.lines.truncate(limits::QUERIES_TOLD);
         sight.pool_count = pools.len() as u32;
         sight.pools = pools.into_values().collect();
         for pool in &mut sight.pools {

@@ -46,6 +46,11 @@ impl Hungry {
         self.workers.retain(|worker| worker.id != id);
     }
 
+    /// Which they are.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.workers.iter().map(|worker| worker.id)
+    }
+
     /// The next server that comes back goes to that worker, if it still says that it is hungry.
     pub fn name(&mut self, id: WorkerId) {
         let mut workers = self.workers.iter_mut();

@@ -114,7 +114,7 @@ pub struct Pool {
     /// Which of the database's hosts and addresses is next.
     next_host: usize,
     /// What is counted.
-    counts: Counts,
+    counts: PoolCounts,
     /// When its last client left; while it has clients, now and then corrected.
     pub(crate) quiet: Time,
 }
@@ -154,7 +154,7 @@ impl Pool {
             found_secret: None,
             next_life: Time(0),
             next_host: 0,
-            counts: Counts::default(),
+            counts: PoolCounts::default(),
             quiet: now,
         }
     }
@@ -560,7 +560,7 @@ impl Pools {
 
 /// Counts of a pool on this worker.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct PoolCounts {
     /// Since the start.
     stats: Stats,
     /// `stats` as of the last period.

@@ -9,6 +9,7 @@
 //! [`crate::effect`]; where a quote could be meant otherwise (`'\'`), reading ends, so that no constant
 //! is ever taken for a word.
 
+use crate::limits;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -17,15 +18,6 @@ use hashbrown::hash_table::HashTable;
 
 use crate::Seeded;
 use crate::effect::token::{Reading, Token, Tokens};
-
-/// How much of a text is read, in bytes: what a query costs is bounded.
-pub const READ_MAX: usize = 4096;
-
-/// How much is kept of what is read, in bytes.
-pub const KEPT_MAX: usize = 1024;
-
-/// At how many texts those are forgotten that nobody has any more.
-const PURGE_AT: usize = 1024;
 
 /// The seed of fingerprints: the same for all processes.
 const SEED: u64 = 0x686f_7764_6168;
@@ -72,7 +64,7 @@ impl Texts {
             known: HashTable::new(),
             seeded,
             scratch: Vec::new(),
-            purge_at: PURGE_AT,
+            purge_at: limits::QUERY_TEXTS_UNUSED,
             unknown: Arc::new(QueryText::unknown()),
         }
     }
@@ -96,7 +88,7 @@ impl Texts {
         }
         if self.known.len() >= self.purge_at {
             self.known.retain(|text| Arc::strong_count(text) > 1);
-            self.purge_at = (self.known.len() * 2).max(PURGE_AT);
+            self.purge_at = (self.known.len() * 2).max(limits::QUERY_TEXTS_UNUSED);
         }
         let text = Arc::new(QueryText {
             fingerprint,
@@ -120,10 +112,12 @@ impl Texts {
 
 fn shortened(text: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(text);
-    if text.len() <= KEPT_MAX {
+    if text.len() <= limits::QUERY_TEXT_KEPT {
         return text.into();
     }
-    let end = (0..=KEPT_MAX).rev().find(|at| text.is_char_boundary(*at));
+    let end = (0..=limits::QUERY_TEXT_KEPT)
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
     format!("{} ...", text[..end.unwrap_or(0)].trim_end()).into()
 }
 
@@ -140,9 +134,9 @@ enum Last<'a> {
 /// Writes a text without its constants.
 pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
     to.clear();
-    let end = memchr::memchr(0, &sql[..sql.len().min(READ_MAX + 1)]);
-    let whole = end.is_some() || sql.len() <= READ_MAX;
-    let sql = &sql[..end.unwrap_or(sql.len()).min(READ_MAX)];
+    let end = memchr::memchr(0, &sql[..sql.len().min(limits::QUERY_TEXT_READ + 1)]);
+    let whole = end.is_some() || sql.len() <= limits::QUERY_TEXT_READ;
+    let sql = &sql[..end.unwrap_or(sql.len()).min(limits::QUERY_TEXT_READ)];
     let mut writer = Writer {
         to,
         last: Last::Nothing,
@@ -435,7 +429,7 @@ mod tests {
         assert_eq!(insert(1001), text);
         let mut texts = Texts::new(crate::seeded(1));
         let long = texts.of("select a_long_name ".repeat(500).as_bytes());
-        assert!(long.text.len() <= KEPT_MAX + 4 && long.text.ends_with(" ..."));
+        assert!(long.text.len() <= limits::QUERY_TEXT_KEPT + 4 && long.text.ends_with(" ..."));
     }
 
     #[test]
@@ -446,7 +440,7 @@ mod tests {
         for i in 0..5000 {
             texts.of(format!("select c{i}").as_bytes());
         }
-        assert!(texts.len() <= PURGE_AT && !texts.is_empty());
+        assert!(texts.len() <= limits::QUERY_TEXTS_UNUSED && !texts.is_empty());
         assert!(Arc::ptr_eq(&one, &texts.of(b"select 3")));
         assert_eq!(
             one.fingerprint,

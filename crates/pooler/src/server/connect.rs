@@ -166,7 +166,7 @@ impl Pooler {
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let works = matches!(server.state(), State::Linked(_) | State::Preparing(_));
+        let works = matches!(server.state(), State::Linked(_) | State::Aligning(_));
         if let Some(why) = why.as_ref().filter(|_| works) {
             self.note_server(Level::Log, id, why, out);
         }
@@ -179,7 +179,7 @@ impl Pooler {
                 self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
-            State::Linked(_) | State::Preparing(_) => {
+            State::Linked(_) | State::Aligning(_) => {
                 match server.ending() {
                     // Its FATAL was passed on.
                     Some(Ending::Crashed) => self.drop_linked_untold(id, Fault::ServerGone, out),

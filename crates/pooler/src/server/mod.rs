@@ -236,9 +236,9 @@ impl Server {
     }
 
     /// The client whose parameters it is being given.
-    pub(crate) fn prepares(&self) -> Option<ClientId> {
+    pub(crate) fn aligns(&self) -> Option<ClientId> {
         match self.state {
-            State::Preparing(client) => Some(client),
+            State::Aligning(client) => Some(client),
             _ => None,
         }
     }
@@ -641,7 +641,7 @@ impl Server {
 
     /// Likewise, but first it is given that client's settings.
     pub(crate) fn bind_held_to(&mut self, client: ClientId) {
-        self.state = State::Preparing(client);
+        self.state = State::Aligning(client);
     }
 
     /// It is asked who a client's user is, from `now`.
@@ -787,7 +787,7 @@ impl Server {
     /// The client it is bound to.
     pub fn client(&self) -> Option<ClientId> {
         match self.state {
-            State::Linked(client) | State::Preparing(client) => Some(client),
+            State::Linked(client) | State::Aligning(client) => Some(client),
             _ => None,
         }
     }

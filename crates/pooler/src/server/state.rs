@@ -29,7 +29,7 @@ pub enum State {
     /// The check query runs.
     Checking,
     /// Bound to a client; its parameters are being set.
-    Preparing(ClientId),
+    Aligning(ClientId),
     /// Bound to a client.
     Linked(ClientId),
     /// Its client has left; what it owes is read and dropped.

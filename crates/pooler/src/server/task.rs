@@ -59,13 +59,13 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         match *server.state() {
             // It went down, and said so.
-            State::Preparing(client) if server.ending() == Some(Ending::CrashedUnheard) => {
+            State::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
-            State::Preparing(_) if server.inquiry.is_some() => {
+            State::Aligning(_) if server.inquiry.is_some() => {
                 server.refuses_inquiry(sqlstate == "57014");
             }
-            State::Preparing(client) => {
+            State::Aligning(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);
                 if asked && self.tries_again(client, id, sqlstate) {
                     return;
@@ -97,9 +97,9 @@ impl Pooler {
             return;
         }
         match *server.state() {
-            State::Preparing(_) if server.inquiry.is_some() => self.inquired(id, out),
-            State::Preparing(client) if server.trial().goes_on() => self.try_again(client, id, out),
-            State::Preparing(_) => self.prepared(id, out),
+            State::Aligning(_) if server.inquiry.is_some() => self.inquired(id, out),
+            State::Aligning(client) if server.trial().goes_on() => self.try_again(client, id, out),
+            State::Aligning(_) => self.aligned(id, out),
             State::ConnectQuery if server.status != Status::Idle => {
                 let text = "connect_query left a transaction open";
                 self.note_server(Level::Warning, id, text, out);

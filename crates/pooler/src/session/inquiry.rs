@@ -3,10 +3,8 @@
 use super::settings::{self, Maybe};
 use super::{Session, Suspect};
 use crate::effect::Kinds;
+use crate::limits;
 use crate::params::{Params, Tracked};
-
-/// The longest value that is moved between servers, in bytes; a longer one keeps its server.
-const VALUE_MAX: usize = 64 << 10;
 
 /// A question under way.
 #[derive(Debug, Default)]
@@ -216,7 +214,7 @@ impl Inquiry {
                 "pg_catalog.encode(pg_catalog.substr(pg_catalog.convert_to(\
                  pg_catalog.current_setting('{name}',true),\
                  pg_catalog.getdatabaseencoding()),1,{}),'hex')",
-                VALUE_MAX + 1
+                limits::SETTING_VALUE + 1
             );
             columns.push(match suspect.unsure {
                 // Takes about a millisecond, so only where it may matter.
@@ -265,7 +263,9 @@ impl Inquiry {
         let mut answer = Answer::default();
         for suspect in &self.names {
             let value = match columns.next()?? {
-                Some(digits) => Some(decoded(digits).filter(|value| value.len() <= VALUE_MAX)?),
+                Some(digits) => {
+                    Some(decoded(digits).filter(|value| value.len() <= limits::SETTING_VALUE)?)
+                }
                 None => None,
             };
             answer.settings.push((suspect.clone(), value));
@@ -364,12 +364,6 @@ fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
     pairs.collect()
 }
 
-/// How much of each text is kept, in bytes.
-const TEXT_MAX: usize = 200;
-
-/// How many texts are kept: the last ones.
-const TEXTS_MAX: usize = 4;
-
 /// What a client runs on a server that is to be checked.
 #[derive(Debug, Default)]
 pub struct Check {
@@ -379,10 +373,10 @@ pub struct Check {
 impl Check {
     /// A text is run.
     pub(crate) fn note(&mut self, text: &[u8]) {
-        if self.texts.len() >= TEXTS_MAX {
+        if self.texts.len() >= limits::CHECKED_TEXTS {
             self.texts.remove(0);
         }
-        let end = text.len().min(TEXT_MAX);
+        let end = text.len().min(limits::CHECKED_TEXT);
         let text = text[..end].strip_suffix(b"\0").unwrap_or(&text[..end]);
         self.texts.push(text.into());
     }

@@ -106,7 +106,7 @@ impl Pooler {
         if let Some(sql) = server.asks_once_more() {
             return server.runs_for_us(id, &sql, out);
         }
-        let (Some(client_id), Some(inquiry)) = (server.prepares(), server.take_inquiry()) else {
+        let (Some(client_id), Some(inquiry)) = (server.aligns(), server.take_inquiry()) else {
             return;
         };
         let client = self.clients.at_mut(client_id);
@@ -141,7 +141,7 @@ impl Pooler {
         let before = session.pinned;
         let limited = self.pools.at(server.pool).terms.bounds.pins > 0;
         let held = session.ticket.as_ref().is_some_and(Ticket::is_held);
-        let gone = settle(session, server, answer, held || !limited);
+        let gone = learn_answer(session, server, answer, held || !limited);
         let listener = session.channels.as_ref().map(|own| own.listener.clone());
         if !session.pinned.any(Kinds::LISTENS) {
             session.channels.take_if(|own| own.are_over());
@@ -270,7 +270,7 @@ impl Pooler {
 /// PostgreSQL has answered what a session has; `None` if it has refused to. Values of sequences keep a
 /// server only if the client `may_keep` one. Returns the channels that the listener need not hear for
 /// the client any more.
-fn settle(
+fn learn_answer(
     session: &mut Session,
     server: &mut Server,
     answer: Option<Answer>,

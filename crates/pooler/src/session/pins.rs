@@ -119,7 +119,7 @@ impl Pooler {
                 // Its ReadyForQuery may have waited for the answer.
                 self.settle_client(id, out);
             }
-            client::State::Linked(_) | client::State::Preparing(_)
+            client::State::Linked(_) | client::State::Aligning(_)
                 if !granted && client.is_pinned() =>
             {
                 self.disconnect(id, Fault::TooManyPins, out);
@@ -130,7 +130,7 @@ impl Pooler {
                 }
                 self.settle(server, out);
             }
-            client::State::Preparing(_) if granted => {}
+            client::State::Aligning(_) if granted => {}
             _ => self.give_leave_back(id, out),
         }
     }

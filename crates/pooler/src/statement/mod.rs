@@ -190,4 +190,4 @@ impl Named {
 }
 
 /// What a client named, by its own names.
-pub type Names = HashMap<Box<[u8]>, Named, Seeded>;
+pub type NamedStatements = HashMap<Box<[u8]>, Named, Seeded>;
