@@ -116,14 +116,12 @@ impl Pooler {
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Notify => {
                 let detail = self.wait_detail(id);
-                if let Some(client) = self.clients.get_mut(id) {
-                    client.set_notified(true);
-                    let text = "No server connection available in postgres backend, \
-                                client being queued";
-                    out.send_with(Peer::Client(id), |buf| {
-                        write::notice(buf, "NOTICE", "00000", text, detail.as_deref());
-                    });
-                }
+                self.clients.at_mut(id).set_notified(true);
+                let text = "No server connection available in postgres backend, \
+                            client being queued";
+                out.send_with(Peer::Client(id), |buf| {
+                    write::notice(buf, "NOTICE", "00000", text, detail.as_deref());
+                });
                 self.watch_client(id);
             }
         }
@@ -245,9 +243,7 @@ impl Pooler {
                 let min = pool.terms.min_size;
                 let keeps = self.first_seat(&pool.key) == self.worker;
                 if why == "server idle timeout" && pool.servers() <= min && keeps {
-                    if let Some(server) = self.servers.get_mut(id) {
-                        server.set_rested_since(self.now);
-                    }
+                    self.servers.at_mut(id).set_rested_since(self.now);
                     return self.watch_server(id);
                 }
                 if why == LIFE_OVER {

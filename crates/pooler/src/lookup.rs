@@ -66,9 +66,7 @@ impl Pooler {
             return self.disconnect(id, fault, out);
         }
         self.pools.at_mut(pool_id).client_enters();
-        if let Some(client) = self.clients.get_mut(id) {
-            client.begin_lookup(pool_id, self.now);
-        }
+        self.clients.at_mut(id).begin_lookup(pool_id, self.now);
         self.watch_client(id);
         self.await_server(id, pool_id);
         self.need(pool_id, out);

@@ -156,6 +156,7 @@ impl Pooler {
             .map(|(id, _)| id)
             .collect();
         for server_id in all {
+            // One that was not connected yet may have gone with one before it.
             let Some(server) = self.servers.get_mut(server_id) else {
                 continue;
             };

@@ -245,9 +245,7 @@ impl Pooler {
             }
             Ok(FirstPacket::Ssl | FirstPacket::GssEnc) => out.send(Peer::Client(id), b"N"),
             Ok(FirstPacket::Cancel { pid, secret }) => {
-                if let Some(client) = self.clients.get_mut(id) {
-                    client.wants_to_cancel(self.now);
-                }
+                self.clients.at_mut(id).wants_to_cancel(self.now);
                 self.watch_client(id);
                 self.find_cancelled(id, pid, secret, out);
             }
@@ -404,11 +402,10 @@ impl Pooler {
         if home == self.worker {
             return self.placed(id, wish, out);
         }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.inbox.hold_first(packet);
-            client.moves_to(home);
-            out.push(Action::Detach(Peer::Client(id)));
-        }
+        let client = self.clients.at_mut(id);
+        client.inbox.hold_first(packet);
+        client.moves_to(home);
+        out.push(Action::Detach(Peer::Client(id)));
     }
 
     fn home(&mut self, wish: &LoginWish) -> WorkerId {

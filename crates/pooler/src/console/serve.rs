@@ -190,10 +190,10 @@ impl Pooler {
             Goal::Order(tag, _) => self.complete(id, tag, out),
             Goal::HandOver => {
                 self.complete(id, "TAKEOVER", out);
-                if let Some(client) = self.clients.get_mut(id) {
-                    client.takes_over();
-                    out.push(Action::Detach(Peer::Client(id)));
-                }
+                // Its last answer may have ended it.
+                let client = gone!(self.clients.get_mut(id));
+                client.takes_over();
+                out.push(Action::Detach(Peer::Client(id)));
             }
             Goal::KillClient => {
                 if wait

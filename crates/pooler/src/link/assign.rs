@@ -152,10 +152,7 @@ impl Pooler {
     /// settings that others have left may need other rights, or a longer `statement_timeout`, to be
     /// taken back; and the client's own settings may need the rights of its role.
     pub(crate) fn tries_again(&mut self, client: ClientId, id: ServerId, sqlstate: &str) -> bool {
-        let (Some(client), Some(server)) = (self.clients.get(client), self.servers.get_mut(id))
-        else {
-            return false;
-        };
+        let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         let own = client.session.as_ref().and_then(|s| s.settings.as_deref());
         let next = match server.trial() {
             Trial::First if server.session.is_some() => Trial::Refused,
@@ -173,10 +170,7 @@ impl Pooler {
 
     /// Sends what is to be tried next.
     pub(crate) fn try_again(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let (Some(client), Some(server)) = (self.clients.get(client), self.servers.get_mut(id))
-        else {
-            return;
-        };
+        let (client, server) = (self.clients.at(client), self.servers.at_mut(id));
         if server.trial() == Trial::Refused {
             server.tries(Trial::Cleans);
             // What is left of another client's timeout must not end the cleaning.

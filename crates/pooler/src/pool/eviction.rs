@@ -54,9 +54,7 @@ impl Pooler {
                 continue;
             }
             for id in pool.idle.iter() {
-                let Some(server) = self.servers.get(id) else {
-                    continue;
-                };
+                let server = self.servers.at(id);
                 if oldest.is_none_or(|(since, _)| server.since() < since) {
                     oldest = Some((server.since(), id));
                 }
@@ -64,9 +62,8 @@ impl Pooler {
         }
         match oldest {
             Some((_, id)) => {
-                if let Some(server) = self.servers.get(id) {
-                    self.pools.at_mut(server.pool).count_eviction();
-                }
+                let pool = self.servers.at(id).pool;
+                self.pools.at_mut(pool).count_eviction();
                 self.close_server(id, "evicted", Close::Await, out);
             }
             None => {

@@ -45,9 +45,7 @@ impl Pooler {
             }
             Host::Ip(ip) => self.connect(id, Address::Tcp(ip, port), out),
             Host::Name(host) => {
-                if let Some(server) = self.servers.get_mut(id) {
-                    server.looks_for(&host, port);
-                }
+                self.servers.at_mut(id).looks_for(&host, port);
                 let question = |ticket| Question::Resolve { ticket, host };
                 self.ask(Asker::Server(id), question, out);
             }

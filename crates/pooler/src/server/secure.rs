@@ -43,9 +43,7 @@ impl Pooler {
     /// first who runs the server.
     pub(crate) fn secure(&mut self, id: ServerId, out: &mut Out) {
         if let Some(uid) = self.unknown_peer(id) {
-            if let Some(server) = self.servers.get_mut(id) {
-                server.secures(Securing::Peer);
-            }
+            self.servers.at_mut(id).secures(Securing::Peer);
             let question = |ticket| Question::NameUser { ticket, uid };
             return self.ask(Asker::Server(id), question, out);
         }
@@ -133,11 +131,9 @@ impl Pooler {
                 let Some(tls) = self.tls_to(id) else {
                     return self.not_secured(id, "server refused SSL", "TLS was switched off", out);
                 };
-                if let Some(server) = self.servers.get_mut(id) {
-                    server.secures(Securing::Handshake);
-                    let start = Box::new(TlsStart::Connect(tls));
-                    out.push(Action::StartTls(Peer::Server(id), start));
-                }
+                self.servers.at_mut(id).secures(Securing::Handshake);
+                let start = Box::new(TlsStart::Connect(tls));
+                out.push(Action::StartTls(Peer::Server(id), start));
             }
         }
     }

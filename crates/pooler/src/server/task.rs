@@ -28,9 +28,8 @@ impl Pooler {
         } else {
             query
         };
-        if let Some(server) = self.servers.get(id) {
-            self.pools.at_mut(server.pool).test_begins();
-        }
+        let pool = self.servers.at(id).pool;
+        self.pools.at_mut(pool).test_begins();
         self.run_task(id, State::Checking, query.as_bytes(), out);
     }
 
@@ -48,10 +47,8 @@ impl Pooler {
 
     /// A server begins to do what was sent to it for nobody.
     pub(crate) fn await_task(&mut self, id: ServerId, state: State) {
-        if let Some(server) = self.servers.get_mut(id) {
-            server.begins(state, self.now);
-            self.watch_server(id);
-        }
+        self.servers.at_mut(id).begins(state, self.now);
+        self.watch_server(id);
     }
 
     /// PostgreSQL refused something of ours.

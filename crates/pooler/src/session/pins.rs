@@ -41,9 +41,7 @@ impl Pooler {
     pub(crate) fn need_leave(&mut self, id: ClientId, waits: bool, out: &mut Out) {
         if !waits {
             self.ask_leave(id, PinWish::Knows, out);
-            if let Some(client) = self.clients.get_mut(id) {
-                client.end.stalls();
-            }
+            self.clients.at_mut(id).end.stalls();
             return;
         }
         let server = gone!(self.clients.get(id).and_then(Client::link));
