@@ -14,12 +14,12 @@ use imports::{Graph, imports, largest_circle};
 /// How many files of the decisions import each other in the largest circle.
 const LARGEST_CIRCLE_OF_IMPORTS: usize = 0;
 /// Writes to fields of a client, a server, a pool or a link from outside of its own file.
-const FOREIGN_WRITES: usize = 4;
+const FOREIGN_WRITES: usize = 0;
 /// Look-ups of a connection that say neither `gone!` nor that it must be there.
 const SILENT_LOOK_UPS: [(Miss, usize); 4] = [
     (Miss::Leaves, 1),
     (Miss::Skips, 4),
-    (Miss::Tells, 34),
+    (Miss::Tells, 33),
     (Miss::Asks, 32),
 ];
 /// How many methods of `Pooler` call each other in the largest circle.

@@ -122,7 +122,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let (unheard, idle) = (server.is_unheard(), server.status == Status::Idle);
         let notifies = unheard && found.kinds.any(Kinds::NOTIFIES);
-        let session = self.client.session.as_mut();
+        let session = self.client.session_if_any();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return Ok(());
         };
@@ -144,7 +144,7 @@ impl Upstream<'_> {
         let server = self.linked();
         let (in_block, fails) = (server.status != Status::Idle, !server.not_failed());
         let ends = found.kinds.any(Kinds::BEGINS.and(Kinds::ENDS));
-        let Some(session) = self.client.session.as_deref_mut() else {
+        let Some(session) = self.client.session_if_any() else {
             return Ok(());
         };
         let (Some(own), Some(told)) = (&mut session.channels, &found.channels) else {
@@ -179,7 +179,7 @@ impl Upstream<'_> {
         if !self.client.listens() {
             return;
         }
-        let session = self.client.session.as_mut();
+        let session = self.client.session_if_any();
         let own = session.and_then(|session| session.channels.as_mut());
         if let Some(sql) = own.and_then(|own| own.mark.take()) {
             self.run_for_us(&sql, Part::Whole);
@@ -283,7 +283,7 @@ impl Pooler {
         }
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
         let leaving = client.leaving;
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let own = session.and_then(|session| session.channels.as_mut());
         let Some(own) = own.filter(|_| told && !leaving) else {
             return self.disconnect(id, Fault::ListenerLost, out);
@@ -303,7 +303,7 @@ impl Pooler {
     /// Another listener hears what a client listens to, in place of one that was lost.
     fn heard_anew(&mut self, id: ClientId, asked: Vec<Name>, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
@@ -418,7 +418,7 @@ impl Pooler {
     fn hears(&mut self, id: ClientId, result: Result<(), Refused>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         let wishes = client.hush() == Hush::Wishes;
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
@@ -434,7 +434,7 @@ impl Pooler {
             }
         }
         let client = gone!(self.clients.get_mut(id).filter(|_| wishes));
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
@@ -507,12 +507,10 @@ impl Pooler {
             let key = server.key.as_ref();
             !server.is_unheard() && key.is_some_and(|(pid, _)| *pid == notification.pid)
         });
-        let Some(channels) = client.session.as_mut().and_then(|s| s.channels.as_mut()) else {
+        let channels = client.session.as_ref().and_then(|s| s.channels.as_ref());
+        let Some(channels) = channels.filter(|own| own.has(&notification.channel)) else {
             return;
         };
-        if !channels.has(&notification.channel) {
-            return;
-        }
         let encoding = encoding_of(&self.shared, client.params.as_deref());
         if !notification.payload.is_ascii() && encoding != channels.encoding.as_deref() {
             return self.disconnect(id, Fault::OtherEncoding, out);
@@ -521,7 +519,11 @@ impl Pooler {
             notification: notification.clone(),
             own,
         };
-        if !channels.keep(heard) {
+        let session = client.session_if_any();
+        let kept = session
+            .and_then(|s| s.channels.as_mut())
+            .is_some_and(|channels| channels.keep(heard));
+        if !kept {
             return self.disconnect(id, Fault::TooMuchHeard, out);
         }
         if self.may_be_told(id) {
@@ -551,7 +553,7 @@ impl Pooler {
     /// Tells a client what it has not been told yet.
     pub(crate) fn tell_heard(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let session = client.session.as_mut();
+        let session = client.session_if_any();
         let Some(own) = session.and_then(|session| session.channels.as_mut()) else {
             return;
         };
