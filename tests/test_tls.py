@@ -9,6 +9,7 @@ import ssl
 import struct
 import subprocess
 import threading
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -908,13 +909,20 @@ def test_takeover_to_where_tls_is_switched_off(make_howdah, authority, site):
             howdah.connect(tls=trusting(authority))
 
 
+def takeover_version():
+    """The version of what processes hand to each other."""
+    source = Path(__file__).parent.parent / "crates/pooler/src/parcel/mod.rs"
+    return re.search(r"^pub const VERSION: u32 = (\d+);", source.read_text(), re.M)[1]
+
+
 def test_takeover_by_another_library(make_howdah, system_programs, authority, site):
     """What the one has packed the other can't read: clients with TLS stay, and the log says so."""
     howdah = goes_along(make_howdah(**listener(site, authority)))
+    order = f'TAKEOVER "{takeover_version()} Other 1.0"'
     with howdah.connect(tls=trusting(authority)) as client:
         child = machine.spawn(
             [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
-             "-U", "pgbouncer", "-d", "pgbouncer", "-c", 'TAKEOVER "7 Other 1.0"'],
+             "-U", "pgbouncer", "-d", "pgbouncer", "-c", order],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         child.communicate(timeout=30)
         howdah.wait_for_log("clients with TLS stay here until they leave")
