@@ -25,7 +25,7 @@ fn client(binding: Option<&[u8]>) -> ClientLogin {
         nonce: &[1; 18],
         binding,
     });
-    let Step::Reply(request) = step else {
+    let LoginStep::Reply(request) = step else {
         panic!("{step:?}")
     };
     let list: &[u8] = match binding {
@@ -64,12 +64,12 @@ fn ends(
     mechanism: &str,
     header: &str,
     attribute: &[u8],
-) -> Option<Refusal> {
+) -> Option<LoginRefusal> {
     let mut login = client(binding);
     let bare = "n=,r=abc";
     let reply = match login.answer(&initial(mechanism, &format!("{header}{bare}"))) {
-        Step::Reply(AuthRequest::SaslContinue(reply)) => String::from_utf8(reply).unwrap(),
-        Step::Refuse(refusal) => return Some(refusal),
+        LoginStep::Reply(AuthRequest::SaslContinue(reply)) => String::from_utf8(reply).unwrap(),
+        LoginStep::Refuse(refusal) => return Some(refusal),
         step => panic!("{step:?}"),
     };
     let nonce = reply.split_once(',').unwrap().0;
@@ -83,8 +83,8 @@ fn ends(
     let mut last = [&without_proof, b",p=".as_slice()].concat();
     scram::push_base64(&mut last, &scram::xor(&client_key, &signature));
     match login.answer(&last) {
-        Step::Done(_) => None,
-        Step::Refuse(refusal) => Some(refusal),
+        LoginStep::Done(_) => None,
+        LoginStep::Refuse(refusal) => Some(refusal),
         step => panic!("{step:?}"),
     }
 }
@@ -161,36 +161,39 @@ fn the_example_of_the_rfc_with_a_bound_channel() {
         first,
         b"p=tls-server-end-point,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     );
-    let Step::Reply(server_first) = client.answer(&first) else {
+    let LoginStep::Reply(server_first) = client.answer(&first) else {
         panic!()
     };
-    let Step::Derive(_) = server.server_first(&server_first) else {
+    let LoginStep::Derive(_) = server.server_first(&server_first) else {
         panic!()
     };
-    let Step::Reply(last) = server.derived(&salted) else {
+    let LoginStep::Reply(last) = server.derived(&salted) else {
         panic!()
     };
     assert_eq!(str::from_utf8(&last).unwrap(), CLIENT_FINAL);
-    let Step::Done(Proven { server_final, .. }) = client.answer(&last) else {
+    let LoginStep::Done(Proven { server_final, .. }) = client.answer(&last) else {
         panic!()
     };
     assert_eq!(str::from_utf8(&server_final).unwrap(), SERVER_FINAL);
-    assert!(matches!(server.server_final(&server_final), Step::Done(())));
+    assert!(matches!(
+        server.server_final(&server_final),
+        LoginStep::Done(())
+    ));
 }
 
 const CLIENT_FINAL: &str = "c=cD10bHMtc2VydmVyLWVuZC1wb2ludCwsq6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=tyYWR6d/N2L2QkI4gWfKtFrp3AIq2iXx4kbU9H2wGrE=";
 const SERVER_FINAL: &str = "v=Jhh/esOsK8GB9gIAY3YFY113NXrjLGTdHjD0WSJrU78=";
 
 /// What our login to PostgreSQL begins with, or why not, where it offers these mechanisms.
-fn begins(login: &mut ServerLogin, mechanisms: &[u8]) -> Result<String, Refusal> {
+fn begins(login: &mut ServerLogin, mechanisms: &[u8]) -> Result<String, LoginRefusal> {
     match login.challenge(code::SASL, mechanisms) {
-        Step::Reply(body) => {
+        LoginStep::Reply(body) => {
             let end = body.iter().position(|&b| b == 0).unwrap();
             let header = &body[end + 5..];
             let header = &header[..header.windows(2).position(|w| w == b",,").unwrap()];
             Ok(String::from_utf8([&body[..end], b" ", header].concat()).unwrap())
         }
-        Step::Refuse(refusal) => Err(refusal),
+        LoginStep::Refuse(refusal) => Err(refusal),
         step => panic!("{step:?}"),
     }
 }
@@ -232,7 +235,7 @@ fn what_we_say_of_channel_binding() {
         (code::MD5, b"salt"),
     ] {
         let step = server(Some(HASH), Require, "").challenge(code, payload);
-        assert!(matches!(step, Step::Refuse(_)), "{code}: {step:?}");
+        assert!(matches!(step, LoginStep::Refuse(_)), "{code}: {step:?}");
     }
 }
 
@@ -266,18 +269,18 @@ fn talk(mut client: ClientLogin, mut server: ServerLogin) -> ScramKeys {
     let offer = if server.binds() { list } else { plain };
     let mut step = server.challenge(code::SASL, offer);
     loop {
-        if let Step::Derive(derivation) = step {
+        if let LoginStep::Derive(derivation) = step {
             step = server.derived(&derivation.compute());
         }
-        let Step::Reply(body) = step else {
+        let LoginStep::Reply(body) = step else {
             panic!("{step:?}")
         };
         match client.answer(&body) {
-            Step::Reply(request) => step = server.challenge(request.code(), request.payload()),
-            Step::Done(admitted) => {
+            LoginStep::Reply(request) => step = server.challenge(request.code(), request.payload()),
+            LoginStep::Done(admitted) => {
                 let last = admitted.before_ok.unwrap();
                 let step = server.challenge(last.code(), last.payload());
-                assert!(matches!(step, Step::Await), "{step:?}");
+                assert!(matches!(step, LoginStep::Await), "{step:?}");
                 return admitted.keys.unwrap();
             }
             step => panic!("{step:?}"),
@@ -304,10 +307,13 @@ fn require_auth_is_asked_before_anything_is_given_away() {
     ] {
         let mut login = server(None, ChannelBinding::Prefer, required);
         let refused = match login.challenge(code, payload) {
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 assert_eq!(refusal.text, text, "{required} {code}");
                 assert!(refusal.detail.contains(required), "{}", refusal.detail);
-                assert!(matches!(login.challenge(code::OK, b""), Step::Refuse(_)));
+                assert!(matches!(
+                    login.challenge(code::OK, b""),
+                    LoginStep::Refuse(_)
+                ));
                 true
             }
             _ => false,

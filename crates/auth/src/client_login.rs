@@ -1,14 +1,14 @@
 //! A client's login: the method, then its exchange.
 
-use super::scram::{Key, MECHANISM, MECHANISM_PLUS, Nonce};
+use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
 use super::scram_client::{Against, Channel, Proven, ScramClient, user_salt};
 use super::{
-    AuthRequest, MECHANISM_UNKNOWN, Method, PASSWORD_FAILED, Refusal, SASL_FAILED, ScramKeys,
-    Secret, Step, TRUST_FAILED, Verifier, md5, plain,
+    AuthRequest, LoginRefusal, LoginStep, MECHANISM_UNKNOWN, Method, PASSWORD_FAILED, SASL_FAILED,
+    ScramKeys, Secret, TRUST_FAILED, Verifier, md5, plain,
 };
 
 /// What a [`ClientLogin`] wants: a reply is an authentication request.
-pub type ClientStep = Step<AuthRequest, Admitted>;
+pub type ClientStep = LoginStep<AuthRequest, Admitted>;
 
 /// What a login is made of.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub struct ClientLoginSetup<'a> {
     /// The setting `scram_iterations`.
     pub iterations: u32,
     /// Random, the same for the whole process and for its life: see [`user_salt`].
-    pub salt_key: &'a Key,
+    pub salt_key: &'a ScramKey,
     /// Random, drawn for this login.
     pub md5_salt: [u8; 4],
     /// Random, drawn for this login.
@@ -80,14 +80,16 @@ impl ClientLogin {
         let user = || setup.user.to_owned();
         let secret = || setup.secret.cloned();
         match (setup.method, setup.secret) {
-            (Method::Any, _) | (Method::Trust, Some(_)) => over(Step::Done(Admitted::default())),
+            (Method::Any, _) | (Method::Trust, Some(_)) => {
+                over(LoginStep::Done(Admitted::default()))
+            }
             (Method::Trust, None) => over(refuse(TRUST_FAILED, NO_SECRET)),
             (Method::Plain, _) => {
                 let state = State::Plain {
                     user: user(),
                     secret: secret(),
                 };
-                (Self(state), Step::Reply(AuthRequest::Cleartext))
+                (Self(state), LoginStep::Reply(AuthRequest::Cleartext))
             }
             (Method::Scram, _) | (Method::Md5, Some(Secret::Scram(_))) => {
                 let exchange = ScramClient::new(against(setup), setup.nonce);
@@ -95,7 +97,7 @@ impl ClientLogin {
                 let plus = binding.is_some();
                 (
                     Self(State::SaslInitial(exchange, binding)),
-                    Step::Reply(AuthRequest::Sasl { plus }),
+                    LoginStep::Reply(AuthRequest::Sasl { plus }),
                 )
             }
             (Method::Md5, _) => {
@@ -105,7 +107,7 @@ impl ClientLogin {
                     secret: secret(),
                     salt,
                 };
-                (Self(state), Step::Reply(AuthRequest::Md5 { salt }))
+                (Self(state), LoginStep::Reply(AuthRequest::Md5 { salt }))
             }
         }
     }
@@ -115,7 +117,7 @@ impl ClientLogin {
         matches!(self.0, State::Plain { .. } | State::PlainDeriving(_))
     }
 
-    /// Takes the body of a password message in. Don't call while a [`Step::Derive`] is open.
+    /// Takes the body of a password message in. Don't call while a [`LoginStep::Derive`] is open.
     pub fn answer(&mut self, body: &[u8]) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::Plain { user, secret } => self.plain(&user, secret.as_ref(), body),
@@ -143,7 +145,7 @@ impl ClientLogin {
                     // None yet: ask for it with an empty challenge (RFC 4422, section 3).
                     None => {
                         self.0 = State::Scram(exchange);
-                        Step::Reply(AuthRequest::SaslContinue(Vec::new()))
+                        LoginStep::Reply(AuthRequest::SaslContinue(Vec::new()))
                     }
                     Some(message) => self.scram(exchange, |exchange| exchange.answer(message)),
                 }
@@ -153,12 +155,12 @@ impl ClientLogin {
         }
     }
 
-    /// Takes the salted password in that [`Step::Derive`] asked for.
-    pub fn derived(&mut self, salted: &Key) -> ClientStep {
+    /// Takes the salted password in that [`LoginStep::Derive`] asked for.
+    pub fn derived(&mut self, salted: &ScramKey) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::PlainDeriving(verifier) => match plain::check_derived(&verifier, salted) {
                 None => refuse(PASSWORD_FAILED, WRONG_PASSWORD),
-                keys => Step::Done(Admitted {
+                keys => LoginStep::Done(Admitted {
                     before_ok: None,
                     keys,
                 }),
@@ -180,7 +182,7 @@ impl ClientLogin {
             plain::Check::Known(right) => admit_if(right),
             plain::Check::Derive(derivation, verifier) => {
                 self.0 = State::PlainDeriving(verifier);
-                Step::Derive(derivation)
+                LoginStep::Derive(derivation)
             }
         }
     }
@@ -188,23 +190,23 @@ impl ClientLogin {
     fn scram(
         &mut self,
         mut exchange: ScramClient,
-        step: impl FnOnce(&mut ScramClient) -> Step<Vec<u8>, Proven>,
+        step: impl FnOnce(&mut ScramClient) -> LoginStep<Vec<u8>, Proven>,
     ) -> ClientStep {
         match step(&mut exchange) {
-            Step::Reply(message) => {
+            LoginStep::Reply(message) => {
                 self.0 = State::Scram(exchange);
-                Step::Reply(AuthRequest::SaslContinue(message))
+                LoginStep::Reply(AuthRequest::SaslContinue(message))
             }
-            Step::Derive(derivation) => {
+            LoginStep::Derive(derivation) => {
                 self.0 = State::Scram(exchange);
-                Step::Derive(derivation)
+                LoginStep::Derive(derivation)
             }
-            Step::Await => Step::Await,
-            Step::Done(Proven { server_final, keys }) => {
+            LoginStep::Await => LoginStep::Await,
+            LoginStep::Done(Proven { server_final, keys }) => {
                 let before_ok = Some(AuthRequest::SaslFinal(server_final));
-                Step::Done(Admitted { before_ok, keys })
+                LoginStep::Done(Admitted { before_ok, keys })
             }
-            Step::Refuse(refusal) => Step::Refuse(refusal),
+            LoginStep::Refuse(refusal) => LoginStep::Refuse(refusal),
         }
     }
 }
@@ -216,12 +218,12 @@ const OUT_OF_TURN: &str = "message out of turn";
 pub const WRONG_PASSWORD: &str = "password authentication failed";
 
 fn refuse(text: &'static str, detail: &'static str) -> ClientStep {
-    Step::Refuse(Refusal::new(text, detail))
+    LoginStep::Refuse(LoginRefusal::new(text, detail))
 }
 
 fn admit_if(right: bool) -> ClientStep {
     if right {
-        Step::Done(Admitted::default())
+        LoginStep::Done(Admitted::default())
     } else {
         refuse(PASSWORD_FAILED, WRONG_PASSWORD)
     }

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::scram::{Key, Nonce};
+use super::scram::{Nonce, ScramKey};
 use super::scram_client::{Against, Proven, ScramClient};
 use super::scram_server::{Binding, Credential, ScramServer};
 use super::*;
 use crate::ChannelBinding;
 
-const SALT_KEY: Key = [7; 32];
+const SALT_KEY: ScramKey = [7; 32];
 const OUR_NONCE: Nonce = [1; 18];
 const MD5_SALT: [u8; 4] = [0, 1, 254, 255];
 
@@ -55,42 +55,42 @@ struct Seen {
 fn talk(
     (mut client, mut step): (ClientLogin, ClientStep),
     mut server: ServerLogin,
-) -> (Result<Admitted, Refusal>, Seen) {
+) -> (Result<Admitted, LoginRefusal>, Seen) {
     let mut seen = Seen::default();
     loop {
         let request = match step {
-            Step::Reply(request) => request,
-            Step::Derive(derivation) => {
+            LoginStep::Reply(request) => request,
+            LoginStep::Derive(derivation) => {
                 seen.derivations += 1;
                 step = client.derived(&derivation.compute());
                 continue;
             }
-            Step::Await => panic!("a client's login always says what to send"),
-            Step::Refuse(refusal) => return (Err(refusal), seen),
-            Step::Done(admitted) => {
+            LoginStep::Await => panic!("a client's login always says what to send"),
+            LoginStep::Refuse(refusal) => return (Err(refusal), seen),
+            LoginStep::Done(admitted) => {
                 if let Some(last) = &admitted.before_ok {
                     seen.requests.push((last.code(), last.payload().to_vec()));
                     let step = server.challenge(last.code(), last.payload());
-                    assert!(matches!(step, Step::Await), "{step:?}");
+                    assert!(matches!(step, LoginStep::Await), "{step:?}");
                 }
                 let ok = AuthRequest::Ok;
                 let step = server.challenge(ok.code(), ok.payload());
-                assert!(matches!(step, Step::Done(())), "{step:?}");
+                assert!(matches!(step, LoginStep::Done(())), "{step:?}");
                 return (Ok(admitted), seen);
             }
         };
         seen.requests
             .push((request.code(), request.payload().to_vec()));
         let mut answer = server.challenge(request.code(), request.payload());
-        if let Step::Derive(derivation) = answer {
+        if let LoginStep::Derive(derivation) = answer {
             answer = server.derived(&derivation.compute());
         }
         match answer {
-            Step::Reply(body) => {
+            LoginStep::Reply(body) => {
                 step = client.answer(&body);
                 seen.answers.push(body);
             }
-            Step::Refuse(refusal) => return (Err(refusal), seen),
+            LoginStep::Refuse(refusal) => return (Err(refusal), seen),
             step => panic!("{step:?}"),
         }
     }
@@ -125,17 +125,17 @@ fn rfc_7677() {
 
     let first = server.client_first();
     assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-    let Step::Reply(server_first) = client.answer(&first) else {
+    let LoginStep::Reply(server_first) = client.answer(&first) else {
         panic!()
     };
     assert_eq!(
         server_first,
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     );
-    let Step::Derive(derivation) = server.server_first(&server_first) else {
+    let LoginStep::Derive(derivation) = server.server_first(&server_first) else {
         panic!()
     };
-    let Step::Reply(last) = server.derived(&derivation.compute()) else {
+    let LoginStep::Reply(last) = server.derived(&derivation.compute()) else {
         panic!()
     };
     assert_eq!(
@@ -143,14 +143,17 @@ fn rfc_7677() {
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
           p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     );
-    let Step::Done(Proven { server_final, keys }) = client.answer(&last) else {
+    let LoginStep::Done(Proven { server_final, keys }) = client.answer(&last) else {
         panic!()
     };
     assert_eq!(
         server_final,
         b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     );
-    assert!(matches!(server.server_final(&server_final), Step::Done(())));
+    assert!(matches!(
+        server.server_final(&server_final),
+        LoginStep::Done(())
+    ));
     assert_eq!(
         keys.unwrap().client_key,
         scram::client_key(&derivation.compute())
@@ -224,13 +227,13 @@ fn trust_and_any() {
         (Method::Trust, Some(&known)),
     ] {
         let (_, step) = start(method, "bob", secret);
-        let Step::Done(admitted) = step else {
+        let LoginStep::Done(admitted) = step else {
             panic!("{method:?}")
         };
         assert_eq!(admitted, Admitted::default());
     }
     let (_, step) = start(Method::Trust, "bob", None);
-    let Step::Refuse(refusal) = step else {
+    let LoginStep::Refuse(refusal) = step else {
         panic!()
     };
     assert_eq!(refusal.text, "\"trust\" authentication failed");
@@ -338,7 +341,7 @@ fn a_channel_binding_flag_of_y_is_accepted() {
     let secret = &every_secret("bob", "pencil")[2];
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     let first = b"SCRAM-SHA-256\0\0\0\0\x0by,,n=,r=abc";
-    let Step::Reply(AuthRequest::SaslContinue(reply)) = login.answer(first) else {
+    let LoginStep::Reply(AuthRequest::SaslContinue(reply)) = login.answer(first) else {
         panic!()
     };
     let reply = String::from_utf8(reply).unwrap();
@@ -350,7 +353,7 @@ fn a_channel_binding_flag_of_y_is_accepted() {
     let signature = scram::hmac(&scram::sha256(&client_key), &[transcript.as_bytes()]);
     let mut last = format!("{without_proof},p=").into_bytes();
     scram::push_base64(&mut last, &scram::xor(&client_key, &signature));
-    assert!(matches!(login.answer(&last), Step::Done(_)));
+    assert!(matches!(login.answer(&last), LoginStep::Done(_)));
 }
 
 #[test]
@@ -358,9 +361,11 @@ fn a_missing_initial_message_is_asked_for() {
     let secret = &every_secret("bob", "pencil")[2];
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     let step = login.answer(b"SCRAM-SHA-256\0\xff\xff\xff\xff");
-    assert!(matches!(step, Step::Reply(AuthRequest::SaslContinue(m)) if m.is_empty()));
+    assert!(matches!(step, LoginStep::Reply(AuthRequest::SaslContinue(m)) if m.is_empty()));
     let step = login.answer(b"n,,n=,r=abc");
-    assert!(matches!(step, Step::Reply(AuthRequest::SaslContinue(m)) if m.starts_with(b"r=abc")));
+    assert!(
+        matches!(step, LoginStep::Reply(AuthRequest::SaslContinue(m)) if m.starts_with(b"r=abc"))
+    );
 }
 
 #[test]
@@ -382,19 +387,19 @@ fn hostile_clients() {
         big_length,
     ] {
         let (mut login, _) = start(Method::Scram, "bob", Some(secret));
-        let Step::Refuse(refusal) = login.answer(body) else {
+        let LoginStep::Refuse(refusal) = login.answer(body) else {
             panic!("{body:?}")
         };
         assert_eq!(refusal.text, SASL_FAILED, "{body:?}");
         assert!(
-            matches!(login.answer(b"n,,n=,r=abc"), Step::Refuse(_)),
+            matches!(login.answer(b"n,,n=,r=abc"), LoginStep::Refuse(_)),
             "went on: {body:?}"
         );
     }
     for body in [&b""[..], b"\0", b"x", b"md5\0x", b"md5\0\0"] {
         for method in [Method::Plain, Method::Md5] {
             let (mut login, _) = start(method, "bob", Some(&Secret::Plain("x".into())));
-            let Step::Refuse(refusal) = login.answer(body) else {
+            let LoginStep::Refuse(refusal) = login.answer(body) else {
                 panic!("{body:?}")
             };
             assert_eq!(refusal.text, PASSWORD_FAILED, "{body:?}");
@@ -404,7 +409,7 @@ fn hostile_clients() {
     let (mut login, _) = start(Method::Scram, "bob", Some(secret));
     login.answer(b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc");
     let replay = b"c=biws,r=abd,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
-    let Step::Refuse(refusal) = login.answer(replay) else {
+    let LoginStep::Refuse(refusal) = login.answer(replay) else {
         panic!()
     };
     assert_eq!(refusal.detail, "malformed SCRAM message: the nonce changed");
@@ -419,12 +424,12 @@ fn hostile_servers() {
     let refused = |login: &mut ServerLogin, code: u32, payload: &[u8]| {
         let step = login.challenge(code, payload);
         assert!(
-            matches!(step, Step::Refuse(_)),
+            matches!(step, LoginStep::Refuse(_)),
             "{code} {payload:?}: {step:?}"
         );
         let step = login.challenge(code::OK, b"");
         assert!(
-            matches!(step, Step::Refuse(_)),
+            matches!(step, LoginStep::Refuse(_)),
             "went on after {code} {payload:?}"
         );
     };
@@ -459,7 +464,7 @@ fn hostile_servers() {
     let in_sasl = || {
         let mut login = fresh();
         let step = login.challenge(code::SASL, b"SCRAM-SHA-256\0\0");
-        assert!(matches!(step, Step::Reply(_)));
+        assert!(matches!(step, LoginStep::Reply(_)));
         login
     };
     // Its own nonce is not ours, nor ours alone; it skips steps; it wants the password after all.
@@ -487,13 +492,13 @@ fn hostile_servers() {
     let proven = || {
         let mut login = in_sasl();
         let first = format!("r={ours}x,s=c2FsdA==,i=1");
-        let Step::Derive(derivation) = login.challenge(code::SASL_CONTINUE, first.as_bytes())
+        let LoginStep::Derive(derivation) = login.challenge(code::SASL_CONTINUE, first.as_bytes())
         else {
             panic!()
         };
         assert!(matches!(
             login.derived(&derivation.compute()),
-            Step::Reply(_)
+            LoginStep::Reply(_)
         ));
         login
     };
@@ -516,7 +521,7 @@ fn hostile_servers() {
     let first = format!("r={ours}x,s=c2FsdA==,i=1");
     assert!(matches!(
         login.challenge(code::SASL_CONTINUE, first.as_bytes()),
-        Step::Derive(_)
+        LoginStep::Derive(_)
     ));
     refused(&mut login, code::SASL_FINAL, b"v=");
 }
@@ -529,7 +534,7 @@ fn our_mechanism_is_found_anywhere() {
         b"SCRAM-SHA-256\0SCRAM-SHA-256-PLUS\0\0",
         b"OAUTHBEARER\0X\0SCRAM-SHA-256\0Y\0\0",
     ] {
-        let Step::Reply(body) = fresh().challenge(code::SASL, list) else {
+        let LoginStep::Reply(body) = fresh().challenge(code::SASL, list) else {
             panic!("{list:?}")
         };
         assert_eq!(
@@ -545,11 +550,11 @@ fn what_a_server_secret_can_do() {
     let can = |secret: &Option<Secret>, code: u32, payload: &[u8]| {
         let mut login = server_with("bob", secret.clone(), None);
         match login.challenge(code, payload) {
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 assert_eq!(refusal.text, "server login failed: wrong password type");
                 false
             }
-            Step::Reply(_) | Step::Done(()) => true,
+            LoginStep::Reply(_) | LoginStep::Done(()) => true,
             step => panic!("{step:?}"),
         }
     };
@@ -608,18 +613,18 @@ proptest! {
         let mut request = AuthRequest::Sasl { plus: false };
         for turn in 0..2 {
             let mut step = server.challenge(request.code(), request.payload());
-            if let Step::Derive(derivation) = step {
+            if let LoginStep::Derive(derivation) = step {
                 step = server.derived(&derivation.compute());
             }
-            let Step::Reply(mut body) = step else { panic!("{step:?}") };
+            let LoginStep::Reply(mut body) = step else { panic!("{step:?}") };
             if turn == which {
                 let at = at.index(body.len());
                 tampered = body[at] != byte;
                 body[at] = byte;
             }
             match login.answer(&body) {
-                Step::Reply(next) => request = next,
-                Step::Done(_) => {
+                LoginStep::Reply(next) => request = next,
+                LoginStep::Done(_) => {
                     prop_assert!(!tampered);
                     return Ok(());
                 }
@@ -631,7 +636,7 @@ proptest! {
             // The tampered nonce came back: our half notices.
             let reply = ScramServer::new(Credential::Password("pencil".into()), &[2; 18], Binding::Unsupported)
                 .server_first(request.payload());
-            if matches!(reply, Step::Refuse(_)) {
+            if matches!(reply, LoginStep::Refuse(_)) {
                 prop_assert!(tampered);
                 return Ok(());
             }

@@ -2,8 +2,8 @@
 //! one line each; the unit tests below run the same functions.
 
 use super::{
-    ClientLogin, ClientLoginSetup, Method, RequireAuth, ScramKeys, Secret, ServerLogin,
-    ServerLoginSetup, Step, Verifier, code, scram,
+    ClientLogin, ClientLoginSetup, LoginStep, Method, RequireAuth, ScramKeys, Secret, ServerLogin,
+    ServerLoginSetup, Verifier, code, scram,
 };
 use crate::ChannelBinding;
 
@@ -52,27 +52,27 @@ pub fn client_login(mut input: &[u8]) {
     });
     loop {
         step = match step {
-            Step::Reply(request) => {
+            LoginStep::Reply(request) => {
                 assert!(request.payload().len() <= scram::SERVER_MESSAGE_MAX);
                 match chunk(&mut input) {
                     Some(body) => login.answer(body),
                     None => return,
                 }
             }
-            Step::Derive(derivation) => {
+            LoginStep::Derive(derivation) => {
                 assert_eq!(derivation.iterations, 1);
                 login.derived(&derivation.compute())
             }
-            Step::Await => unreachable!("a client's login always says what to send"),
-            Step::Done(_) => {
+            LoginStep::Await => unreachable!("a client's login always says what to send"),
+            LoginStep::Done(_) => {
                 assert_eq!(method, Method::Plain, "admitted without a proof");
                 return;
             }
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.answer(b"");
                 assert!(
-                    matches!(again, Step::Refuse(_)),
+                    matches!(again, LoginStep::Refuse(_)),
                     "an exchange went on after its end"
                 );
                 return;
@@ -106,25 +106,25 @@ pub fn server_login(mut input: &[u8]) {
     while let Some([request, payload @ ..]) = chunk(&mut input) {
         sasl |= u32::from(*request) == code::SASL;
         let mut step = login.challenge(u32::from(*request), payload);
-        if let Step::Derive(derivation) = &step {
+        if let LoginStep::Derive(derivation) = &step {
             if derivation.iterations > 16 {
                 return;
             }
             step = login.derived(&derivation.compute());
         }
         match step {
-            Step::Reply(body) => assert!(body.len() <= 2 * scram::SERVER_MESSAGE_MAX),
-            Step::Await => panic!("a signature was guessed"),
-            Step::Derive(_) => unreachable!("one derivation is enough"),
-            Step::Done(()) => {
+            LoginStep::Reply(body) => assert!(body.len() <= 2 * scram::SERVER_MESSAGE_MAX),
+            LoginStep::Await => panic!("a signature was guessed"),
+            LoginStep::Derive(_) => unreachable!("one derivation is enough"),
+            LoginStep::Done(()) => {
                 assert!(!sasl, "believed without a signature");
                 return;
             }
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 assert!(!refusal.text.is_empty() && !refusal.detail.is_empty());
                 let again = login.challenge(code::OK, b"");
                 assert!(
-                    matches!(again, Step::Refuse(_)),
+                    matches!(again, LoginStep::Refuse(_)),
                     "an exchange went on after its end"
                 );
                 return;

@@ -1,4 +1,4 @@
-//! Password exchanges, both ways, as values: a message goes in, a [`Step`] comes out.
+//! Password exchanges, both ways, as values: a message goes in, a [`LoginStep`] comes out.
 //!
 //! ```text
 //!   client  <-- ClientLogin -->   us   <-- ServerLogin -->  PostgreSQL
@@ -9,7 +9,7 @@
 //! [`ClientLogin`] has a client prove itself to us, [`ServerLogin`] proves us to PostgreSQL. Both
 //! read and make bodies only; framing is the caller's. Nothing here waits, draws random numbers or
 //! computes for long: nonces and keys are arguments, and the one slow computation, a SCRAM key
-//! derivation, is asked for with [`Step::Derive`].
+//! derivation, is asked for with [`LoginStep::Derive`].
 //!
 //! What a client is told never depends on whether the user exists: unknown users go through the
 //! same exchange and fail at its end ([`scram_client`] says how far that reaches).
@@ -44,7 +44,7 @@ use scram::Malformed;
 
 /// What an exchange wants next. `R` is what a reply is made of, `D` what success gives.
 #[derive(Debug)]
-pub enum Step<R, D> {
+pub enum LoginStep<R, D> {
     /// Send this, then await the peer's next message.
     Reply(R),
     /// Compute [`scram::salted_password`] elsewhere and continue with `derived`. Messages that
@@ -55,7 +55,7 @@ pub enum Step<R, D> {
     /// The exchange succeeded.
     Done(D),
     /// The exchange failed; there is nothing to continue.
-    Refuse(Refusal),
+    Refuse(LoginRefusal),
 }
 
 /// A key derivation. Its result depends on nothing else, so it can be cached by these three.
@@ -71,7 +71,7 @@ pub struct Derivation {
 
 impl Derivation {
     /// Does the work; takes about a millisecond for 4096 iterations.
-    pub fn compute(&self) -> scram::Key {
+    pub fn compute(&self) -> scram::ScramKey {
         scram::salted_password(&self.password, &self.salt, self.iterations)
     }
 }
@@ -84,14 +84,14 @@ impl fmt::Debug for Derivation {
 
 /// Why an exchange failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct LoginRefusal {
     /// For the client. Says nothing that the client should not learn.
     pub text: Cow<'static, str>,
     /// For our log: the reason.
     pub detail: Cow<'static, str>,
 }
 
-impl Refusal {
+impl LoginRefusal {
     /// For the client, and for our log.
     pub fn new(text: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use subtle::ConstantTimeEq;
 
-use super::scram::Key;
+use super::scram::ScramKey;
 use super::{Derivation, ScramKeys, Secret, Verifier, md5, saslprep, scram};
 
 /// How a password sent in clear compares with what is stored.
@@ -49,7 +49,7 @@ pub fn check(user: &str, known: &Secret, password: &[u8]) -> Check {
 }
 
 /// The keys for pass-through if the salted password is that of the stored secret.
-pub fn check_derived(verifier: &Verifier, salted: &Key) -> Option<ScramKeys> {
+pub fn check_derived(verifier: &Verifier, salted: &ScramKey) -> Option<ScramKeys> {
     let client_key = scram::client_key(salted);
     let equal: bool = scram::sha256(&client_key)
         .ct_eq(&verifier.stored_key)

@@ -29,7 +29,7 @@ pub const CLIENT_MESSAGE_MAX: usize = 1024;
 pub const SERVER_MESSAGE_MAX: usize = 4096;
 
 /// A SHA-256 value.
-pub type Key = [u8; 32];
+pub type ScramKey = [u8; 32];
 
 /// Random bytes of one half's nonce; in base64 they are 24 characters, as PostgreSQL's.
 pub type Nonce = [u8; 18];
@@ -144,7 +144,7 @@ pub struct ClientFinal<'a> {
     /// Both halves of the nonce.
     pub nonce: &'a [u8],
     /// ClientKey XOR ClientSignature.
-    pub proof: Key,
+    pub proof: ScramKey,
     /// All before `,p=`: part of what is signed.
     pub without_proof: &'a [u8],
 }
@@ -182,7 +182,7 @@ impl<'a> ClientFinal<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerFinal {
     /// `v=`: it knows the secret, if this is the right signature.
-    Signature(Key),
+    Signature(ScramKey),
     /// `e=`: it refuses. (PostgreSQL sends an ErrorResponse instead.)
     Error,
 }
@@ -285,7 +285,7 @@ pub(super) fn salt(text: &[u8]) -> Option<Box<[u8]>> {
 }
 
 /// Reads 32 bytes in base64.
-pub(super) fn key(text: &[u8]) -> Option<Key> {
+pub(super) fn key(text: &[u8]) -> Option<ScramKey> {
     // 44 characters are 31 to 33 bytes; room for 33 keeps the decoder content.
     let mut room = [0; 33];
     if text.len() != 44 || STANDARD.decode_slice(text, &mut room).ok()? != 32 {
@@ -313,7 +313,7 @@ pub(super) fn push_base64(text: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// SHA-256.
-pub fn sha256(bytes: &[u8]) -> Key {
+pub fn sha256(bytes: &[u8]) -> ScramKey {
     Sha256::digest(bytes).into()
 }
 
@@ -322,7 +322,7 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 }
 
 /// HMAC-SHA-256 of the parts, as if they were one.
-pub fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
+pub fn hmac(key: &[u8], parts: &[&[u8]]) -> ScramKey {
     let mut mac = keyed(key);
     for part in parts {
         mac.update(part);
@@ -333,13 +333,13 @@ pub fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
 /// `Hi(password, salt, iterations)` of RFC 5802, which is PBKDF2-HMAC-SHA-256: about a
 /// millisecond for 4096 iterations, so not a thing to do between two transactions.
 /// The password comes [prepared](super::saslprep::prepare).
-pub fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
+pub fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> ScramKey {
     let mac = keyed(password);
     let mut first = mac.clone();
     first.update(salt);
     first.update(&1u32.to_be_bytes());
     let mut round = first.finalize().into_bytes();
-    let mut result: Key = round.into();
+    let mut result: ScramKey = round.into();
     for _ in 1..iterations {
         let mut next = mac.clone();
         next.update(&round);
@@ -350,17 +350,17 @@ pub fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
 }
 
 /// The ClientKey of a salted password.
-pub fn client_key(salted: &Key) -> Key {
+pub fn client_key(salted: &ScramKey) -> ScramKey {
     hmac(salted, &[b"Client Key"])
 }
 
 /// The ServerKey of a salted password.
-pub fn server_key(salted: &Key) -> Key {
+pub fn server_key(salted: &ScramKey) -> ScramKey {
     hmac(salted, &[b"Server Key"])
 }
 
 /// Joins a proof with a signature to a key, or a key with a signature to a proof.
-pub fn xor(a: &Key, b: &Key) -> Key {
+pub fn xor(a: &ScramKey, b: &ScramKey) -> ScramKey {
     std::array::from_fn(|i| a[i] ^ b[i])
 }
 

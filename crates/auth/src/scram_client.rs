@@ -15,11 +15,11 @@ use subtle::ConstantTimeEq;
 
 use super::client_login::WRONG_PASSWORD;
 use super::scram::{
-    self, BINDING_TYPE, BindingFlag, ClientFinal, ClientFirst, Key, Malformed, Nonce,
+    self, BINDING_TYPE, BindingFlag, ClientFinal, ClientFirst, Malformed, Nonce, ScramKey,
 };
 use super::{
-    BINDING_ATTRIBUTE, BINDING_DOWNGRADE, BINDING_UNKNOWN, BINDING_WRONG, Derivation, Refusal,
-    SASL_FAILED, SCRAM_MALFORMED, ScramKeys, Step, Verifier, saslprep,
+    BINDING_ATTRIBUTE, BINDING_DOWNGRADE, BINDING_UNKNOWN, BINDING_WRONG, Derivation, LoginRefusal,
+    LoginStep, SASL_FAILED, SCRAM_MALFORMED, ScramKeys, Verifier, saslprep,
 };
 
 /// What a proof is checked against.
@@ -64,7 +64,7 @@ impl Against {
 
 /// The salt of a user who has none: the same at every login, and not to be guessed without the
 /// key, which belongs to the process.
-pub fn user_salt(key: &Key, user: &str) -> [u8; 16] {
+pub fn user_salt(key: &ScramKey, user: &str) -> [u8; 16] {
     let hash = scram::hmac(key, &[b"scram salt of ", user.as_bytes()]);
     std::array::from_fn(|i| hash[i])
 }
@@ -103,7 +103,7 @@ pub struct Channel {
 enum State {
     First,
     Final,
-    Deriving { proof: Key },
+    Deriving { proof: ScramKey },
     Over,
 }
 
@@ -131,16 +131,16 @@ impl ScramClient {
     }
 
     /// Takes a message of the client in: its first or its last.
-    pub fn answer(&mut self, message: &[u8]) -> Step<Vec<u8>, Proven> {
+    pub fn answer(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, Proven> {
         let step = match std::mem::replace(&mut self.state, State::Over) {
-            State::First => self.first(message).map(Step::Reply),
+            State::First => self.first(message).map(LoginStep::Reply),
             State::Final => self.last(message),
             State::Deriving { .. } | State::Over => Err(Malformed("message out of turn").into()),
         };
-        step.unwrap_or_else(Step::Refuse)
+        step.unwrap_or_else(LoginStep::Refuse)
     }
 
-    fn first(&mut self, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn first(&mut self, message: &[u8]) -> Result<Vec<u8>, LoginRefusal> {
         let first = ClientFirst::read(message)?;
         let binding = self.agreed_binding(first.flag)?;
         self.expected_binding = scram::binding_attribute(first.gs2_header, binding);
@@ -166,8 +166,8 @@ impl ScramClient {
 
     /// The binding that the client must prove, empty for none, if what it says of channel binding
     /// agrees with the mechanism it chose and with what was offered.
-    fn agreed_binding(&self, flag: BindingFlag<'_>) -> Result<&[u8], Refusal> {
-        let refuse = |text, detail| Err(Refusal::new(text, detail));
+    fn agreed_binding(&self, flag: BindingFlag<'_>) -> Result<&[u8], LoginRefusal> {
+        let refuse = |text, detail| Err(LoginRefusal::new(text, detail));
         match (flag, self.channel.bound, &self.channel.binding) {
             (BindingFlag::Unsupported | BindingFlag::NotOffered, true, _) => refuse(
                 SCRAM_MALFORMED,
@@ -196,7 +196,7 @@ impl ScramClient {
         }
     }
 
-    fn last(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, Proven>, Refusal> {
+    fn last(&mut self, message: &[u8]) -> Result<LoginStep<Vec<u8>, Proven>, LoginRefusal> {
         let last = ClientFinal::read(message)?;
         if last.binding != self.expected_binding {
             let (text, detail) = match self.channel.bound {
@@ -206,7 +206,7 @@ impl ScramClient {
                 ),
                 false => (BINDING_ATTRIBUTE, "the channel binding changed"),
             };
-            return Err(Refusal::new(text, detail));
+            return Err(LoginRefusal::new(text, detail));
         }
         if !bool::from(last.nonce.ct_eq(&self.nonce)) {
             return Err(Malformed("the nonce changed").into());
@@ -223,7 +223,7 @@ impl ScramClient {
                         salt: verifier.salt.clone(),
                         iterations: verifier.iterations,
                     };
-                    Step::Done(Proven {
+                    LoginStep::Done(Proven {
                         server_final,
                         keys: Some(keys),
                     })
@@ -235,7 +235,7 @@ impl ScramClient {
                 iterations,
             } => {
                 self.state = State::Deriving { proof: last.proof };
-                Step::Derive(Derivation {
+                LoginStep::Derive(Derivation {
                     password: saslprep::prepare(password.as_bytes()).into_owned(),
                     salt: salt.to_vec(),
                     iterations: *iterations,
@@ -251,20 +251,20 @@ impl ScramClient {
                     server_key,
                 };
                 std::hint::black_box(self.signature(&nobody, &last.proof));
-                Step::Refuse(Refusal::new(SASL_FAILED, *detail))
+                LoginStep::Refuse(LoginRefusal::new(SASL_FAILED, *detail))
             }
         })
     }
 
     /// Takes the salted password in that was asked for.
-    pub fn derived(&mut self, salted: &Key) -> Step<Vec<u8>, Proven> {
+    pub fn derived(&mut self, salted: &ScramKey) -> LoginStep<Vec<u8>, Proven> {
         let State::Deriving { proof } = std::mem::replace(&mut self.state, State::Over) else {
-            return Step::Refuse(Malformed("derived key out of turn").into());
+            return LoginStep::Refuse(Malformed("derived key out of turn").into());
         };
         let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
         match self.signature(&verifier, &proof) {
             None => wrong_password(),
-            Some((_, server_final)) => Step::Done(Proven {
+            Some((_, server_final)) => LoginStep::Done(Proven {
                 server_final,
                 keys: None,
             }),
@@ -272,7 +272,7 @@ impl ScramClient {
     }
 
     /// RFC 5802, section 3: the client's key and our last message, if the proof is right.
-    fn signature(&self, verifier: &Verifier, proof: &Key) -> Option<(Key, Vec<u8>)> {
+    fn signature(&self, verifier: &Verifier, proof: &ScramKey) -> Option<(ScramKey, Vec<u8>)> {
         let client_signature = scram::hmac(&verifier.stored_key, &[&self.transcript]);
         let client_key = scram::xor(proof, &client_signature);
         if !bool::from(scram::sha256(&client_key).ct_eq(&verifier.stored_key)) {
@@ -286,12 +286,12 @@ impl ScramClient {
 }
 
 /// What a client is told of a message that is none.
-impl From<Malformed> for Refusal {
+impl From<Malformed> for LoginRefusal {
     fn from(malformed: Malformed) -> Self {
-        Refusal::new(SASL_FAILED, malformed)
+        LoginRefusal::new(SASL_FAILED, malformed)
     }
 }
 
-fn wrong_password<D>() -> Step<Vec<u8>, D> {
-    Step::Refuse(Refusal::new(SASL_FAILED, WRONG_PASSWORD))
+fn wrong_password<D>() -> LoginStep<Vec<u8>, D> {
+    LoginStep::Refuse(LoginRefusal::new(SASL_FAILED, WRONG_PASSWORD))
 }

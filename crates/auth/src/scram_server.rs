@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
-use super::scram::{self, BINDING_TYPE, Key, Malformed, Nonce, ServerFinal, ServerFirst};
-use super::{Derivation, Refusal, ScramKeys, Step, saslprep};
+use super::scram::{self, BINDING_TYPE, Malformed, Nonce, ScramKey, ServerFinal, ServerFirst};
+use super::{Derivation, LoginRefusal, LoginStep, ScramKeys, saslprep};
 
 /// What we prove ourselves with.
 pub enum Credential {
@@ -65,7 +65,7 @@ pub struct ScramServer {
 enum State {
     First,
     Deriving,
-    Final { signature: Key },
+    Final { signature: ScramKey },
     Over,
 }
 
@@ -104,11 +104,11 @@ impl ScramServer {
     }
 
     /// Takes PostgreSQL's first message in.
-    pub fn server_first(&mut self, message: &[u8]) -> Step<Vec<u8>, ()> {
+    pub fn server_first(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, ()> {
         self.first(message).unwrap_or_else(refuse)
     }
 
-    fn first(&mut self, message: &[u8]) -> Result<Step<Vec<u8>, ()>, Malformed> {
+    fn first(&mut self, message: &[u8]) -> Result<LoginStep<Vec<u8>, ()>, Malformed> {
         let State::First = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Malformed("message out of turn"));
         };
@@ -126,7 +126,7 @@ impl ScramServer {
         Ok(match &self.credential {
             Credential::Password(password) => {
                 self.state = State::Deriving;
-                Step::Derive(Derivation {
+                LoginStep::Derive(Derivation {
                     password: saslprep::prepare(password.as_bytes()).into_owned(),
                     salt: first.salt.into(),
                     iterations: first.iterations,
@@ -135,24 +135,24 @@ impl ScramServer {
             Credential::Keys(keys) => {
                 if keys.salt != first.salt || keys.iterations != first.iterations {
                     let detail = "the client's keys belong to another salt or iteration count";
-                    return Ok(Step::Refuse(Refusal::new(WRONG_TYPE, detail)));
+                    return Ok(LoginStep::Refuse(LoginRefusal::new(WRONG_TYPE, detail)));
                 }
                 let (client_key, server_key) = (keys.client_key, keys.server_key);
-                Step::Reply(self.last(&client_key, &server_key))
+                LoginStep::Reply(self.last(&client_key, &server_key))
             }
         })
     }
 
     /// Takes the salted password in that was asked for.
-    pub fn derived(&mut self, salted: &Key) -> Step<Vec<u8>, ()> {
+    pub fn derived(&mut self, salted: &ScramKey) -> LoginStep<Vec<u8>, ()> {
         let State::Deriving = std::mem::replace(&mut self.state, State::Over) else {
             return refuse(Malformed("derived key out of turn"));
         };
-        Step::Reply(self.last(&scram::client_key(salted), &scram::server_key(salted)))
+        LoginStep::Reply(self.last(&scram::client_key(salted), &scram::server_key(salted)))
     }
 
     /// Our last message.
-    fn last(&mut self, client_key: &Key, server_key: &Key) -> Vec<u8> {
+    fn last(&mut self, client_key: &ScramKey, server_key: &ScramKey) -> Vec<u8> {
         let stored_key = scram::sha256(client_key);
         let client_signature = scram::hmac(&stored_key, &[&self.transcript]);
         let signature = scram::hmac(server_key, &[&self.transcript]);
@@ -169,26 +169,26 @@ impl ScramServer {
     }
 
     /// Takes PostgreSQL's last message in.
-    pub fn server_final(&mut self, message: &[u8]) -> Step<Vec<u8>, ()> {
+    pub fn server_final(&mut self, message: &[u8]) -> LoginStep<Vec<u8>, ()> {
         let State::Final { signature } = std::mem::replace(&mut self.state, State::Over) else {
             return refuse(Malformed("message out of turn"));
         };
         match ServerFinal::read(message) {
             Err(malformed) => refuse(malformed),
             Ok(ServerFinal::Error) => {
-                Step::Refuse(Refusal::new(FAILED, "the server refused our proof"))
+                LoginStep::Refuse(LoginRefusal::new(FAILED, "the server refused our proof"))
             }
             Ok(ServerFinal::Signature(given)) if bool::from(given.ct_eq(&signature)) => {
-                Step::Done(())
+                LoginStep::Done(())
             }
             Ok(ServerFinal::Signature(_)) => {
                 let detail = "the server does not know the password: its signature is wrong";
-                Step::Refuse(Refusal::new(FAILED, detail))
+                LoginStep::Refuse(LoginRefusal::new(FAILED, detail))
             }
         }
     }
 }
 
-fn refuse(malformed: Malformed) -> Step<Vec<u8>, ()> {
-    Step::Refuse(Refusal::new(FAILED, malformed))
+fn refuse(malformed: Malformed) -> LoginStep<Vec<u8>, ()> {
+    LoginStep::Refuse(LoginRefusal::new(FAILED, malformed))
 }

@@ -1,9 +1,9 @@
 //! Our login to PostgreSQL.
 
 use super::require::{RequireAuth, ServerMethod};
-use super::scram::{Key, MECHANISM, MECHANISM_PLUS, Nonce};
+use super::scram::{MECHANISM, MECHANISM_PLUS, Nonce, ScramKey};
 use super::scram_server::{Binding, Credential, FAILED, ScramServer, WRONG_TYPE};
-use super::{Refusal, ScramKeys, Secret, Step, code, md5};
+use super::{LoginRefusal, LoginStep, ScramKeys, Secret, code, md5};
 
 /// Whether logins to servers bind the channel (SCRAM-SHA-256-PLUS).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,7 +17,7 @@ pub enum ChannelBinding {
 }
 
 /// What a [`ServerLogin`] wants: a reply is the body of a password message.
-pub type ServerStep = Step<Vec<u8>, ()>;
+pub type ServerStep = LoginStep<Vec<u8>, ()>;
 
 /// What a login is made of.
 #[derive(Clone, Debug)]
@@ -99,10 +99,10 @@ impl ServerLogin {
         if matches!(state, State::Fresh)
             && let Err(refusal) = self.permits(request)
         {
-            return Step::Refuse(refusal);
+            return LoginStep::Refuse(refusal);
         }
         match (request, state) {
-            (code::OK, State::Fresh | State::Sent) if payload.is_empty() => Step::Done(()),
+            (code::OK, State::Fresh | State::Sent) if payload.is_empty() => LoginStep::Done(()),
             (code::OK, State::First(_) | State::Final(_)) => refuse(
                 FAILED,
                 "the server ended the SASL exchange without proving itself",
@@ -120,9 +120,9 @@ impl ServerLogin {
             (code::SASL_FINAL, State::Final(mut exchange)) => {
                 match exchange.server_final(payload) {
                     // Proven; `Ok` follows.
-                    Step::Done(()) => {
+                    LoginStep::Done(()) => {
                         self.state = State::Sent;
-                        Step::Await
+                        LoginStep::Await
                     }
                     step => step,
                 }
@@ -138,13 +138,13 @@ impl ServerLogin {
             ) => refuse(MALFORMED, "authentication request malformed or out of turn"),
             (unknown, _) => {
                 let detail = format!("the server wants authentication method {unknown}");
-                Step::Refuse(Refusal::new(UNSUPPORTED, detail))
+                LoginStep::Refuse(LoginRefusal::new(UNSUPPORTED, detail))
             }
         }
     }
 
-    /// Takes the salted password in that [`Step::Derive`] asked for.
-    pub fn derived(&mut self, salted: &Key) -> ServerStep {
+    /// Takes the salted password in that [`LoginStep::Derive`] asked for.
+    pub fn derived(&mut self, salted: &ScramKey) -> ServerStep {
         match std::mem::replace(&mut self.state, State::Over) {
             State::First(mut exchange) => {
                 let step = exchange.derived(salted);
@@ -155,7 +155,7 @@ impl ServerLogin {
     }
 
     /// Whether what PostgreSQL asks for first may be given: `require_auth`, `channel_binding`.
-    fn permits(&self, request: u32) -> Result<(), Refusal> {
+    fn permits(&self, request: u32) -> Result<(), LoginRefusal> {
         let Some(method) = ServerMethod::of_request(request) else {
             return Ok(());
         };
@@ -163,11 +163,11 @@ impl ServerLogin {
             let required = &self.require_auth;
             let did = method.what_the_server_did();
             let detail = format!("require_auth is \"{required}\", but the server {did}");
-            return Err(Refusal::new(NOT_ALLOWED, detail));
+            return Err(LoginRefusal::new(NOT_ALLOWED, detail));
         }
         let bound = method == ServerMethod::Scram && self.binding.is_some();
         if self.channel_binding == ChannelBinding::Require && !bound {
-            return Err(Refusal::new(
+            return Err(LoginRefusal::new(
                 NOT_BOUND,
                 match method {
                     ServerMethod::Scram => {
@@ -182,9 +182,9 @@ impl ServerLogin {
 
     fn continues(&mut self, exchange: ScramServer, step: ServerStep) -> ServerStep {
         match step {
-            Step::Derive(_) => self.state = State::First(exchange),
-            Step::Reply(_) => self.state = State::Final(exchange),
-            Step::Await | Step::Done(()) | Step::Refuse(_) => {}
+            LoginStep::Derive(_) => self.state = State::First(exchange),
+            LoginStep::Reply(_) => self.state = State::Final(exchange),
+            LoginStep::Await | LoginStep::Done(()) | LoginStep::Refuse(_) => {}
         }
         step
     }
@@ -193,7 +193,7 @@ impl ServerLogin {
         match &self.secret {
             Some(Secret::Plain(password)) => {
                 self.state = State::Sent;
-                Step::Reply([password.as_bytes(), b"\0"].concat())
+                LoginStep::Reply([password.as_bytes(), b"\0"].concat())
             }
             secret => refuse(WRONG_TYPE, missing(secret.as_ref(), "the password itself")),
         }
@@ -207,7 +207,7 @@ impl ServerLogin {
         match answer {
             Some(answer) => {
                 self.state = State::Sent;
-                Step::Reply([answer.as_slice(), b"\0"].concat())
+                LoginStep::Reply([answer.as_slice(), b"\0"].concat())
             }
             None => refuse(
                 WRONG_TYPE,
@@ -249,7 +249,7 @@ impl ServerLogin {
         body.push(0);
         body.extend((message.len() as u32).to_be_bytes());
         body.extend(message);
-        Step::Reply(body)
+        LoginStep::Reply(body)
     }
 }
 
@@ -259,7 +259,7 @@ const NOT_ALLOWED: &str = "server login failed: require_auth forbids the server'
 const NOT_BOUND: &str = "server login failed: channel binding is required";
 
 fn refuse(text: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> ServerStep {
-    Step::Refuse(Refusal::new(text, detail))
+    LoginStep::Refuse(LoginRefusal::new(text, detail))
 }
 
 fn missing(secret: Option<&Secret>, wanted: &str) -> String {

@@ -5,7 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::scram::{self, Key};
+use super::scram::{self, ScramKey};
 
 /// The longest salt accepted, in bytes. PostgreSQL makes 16, some managed services 32.
 pub const SALT_MAX: usize = 1024;
@@ -24,9 +24,9 @@ pub struct Verifier {
     /// 1 to [`SALT_MAX`] bytes.
     pub salt: Box<[u8]>,
     /// The hash of the ClientKey.
-    pub stored_key: Key,
+    pub stored_key: ScramKey,
     /// The key we prove ourselves with.
-    pub server_key: Key,
+    pub server_key: ScramKey,
 }
 
 impl Verifier {
@@ -45,7 +45,7 @@ impl Verifier {
     }
 
     /// The secret of a password, from its [`scram::salted_password`].
-    pub fn derive(salted: &Key, salt: &[u8], iterations: u32) -> Self {
+    pub fn derive(salted: &ScramKey, salt: &[u8], iterations: u32) -> Self {
         let client_key = scram::client_key(salted);
         Self {
             iterations,
@@ -81,9 +81,9 @@ impl fmt::Debug for Verifier {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
     /// Proves the client.
-    pub client_key: Key,
+    pub client_key: ScramKey,
     /// Checks the server.
-    pub server_key: Key,
+    pub server_key: ScramKey,
     /// The salt the keys belong to.
     pub salt: Box<[u8]>,
     /// The iteration count the keys belong to.
@@ -197,8 +197,8 @@ mod tests {
         fn print_then_parse(
             iterations in 1..=ITERATIONS_MAX,
             salt in prop::collection::vec(any::<u8>(), 1..=SALT_MAX),
-            stored_key: Key,
-            server_key: Key,
+            stored_key: ScramKey,
+            server_key: ScramKey,
         ) {
             let verifier = Verifier { iterations, salt: salt.into(), stored_key, server_key };
             prop_assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier));

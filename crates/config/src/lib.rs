@@ -174,7 +174,7 @@ impl fmt::Display for Beyond {
 
 /// One row of SHOW CONFIG.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shown {
+pub struct ShownSetting {
     /// The setting's name.
     pub key: &'static str,
     /// Its value; `None` is NULL.
@@ -576,8 +576,8 @@ impl Config {
     }
 
     /// SHOW CONFIG.
-    pub fn show(&self) -> impl Iterator<Item = Shown> {
-        table::GLOBAL.iter().map(|setting| Shown {
+    pub fn show(&self) -> impl Iterator<Item = ShownSetting> {
+        table::GLOBAL.iter().map(|setting| ShownSetting {
             key: setting.name,
             value: setting.field.and_then(|field| (field.show)(&self.globals)),
             default: setting.default,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::table::{ENTRY, GLOBAL, Scope, Setting, Status, find};
+use super::table::{ENTRY, GLOBAL, Scope, Setting, Support, find};
 
 const INTRODUCTION: &str = "Settings are PgBouncer's, except those marked *not in PgBouncer*. PgBouncer 1.25.2 \
     refuses a file with such a setting; `howdah --check` lists them. If a setting stands in several \
@@ -385,9 +385,9 @@ fn beyond_pgbouncer(setting: &Setting) -> String {
 fn prose(setting: &Setting) -> String {
     let prose = setting.prose;
     match setting.status {
-        Status::Built => prose.to_owned(),
-        Status::NotYet(why) => format!("{prose} **Not built**: {why}."),
-        Status::Stops { unless, why } => {
+        Support::Built => prose.to_owned(),
+        Support::NotYet(why) => format!("{prose} **Not built**: {why}."),
+        Support::Stops { unless, why } => {
             let harmless: Vec<_> = unless
                 .iter()
                 .filter(|value| !value.is_empty())

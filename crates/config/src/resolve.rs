@@ -7,7 +7,7 @@ use super::access::TLS_TWICE;
 use super::database::{Database, Host};
 use super::ini::{self, Item};
 use super::peer::PeerProcess;
-use super::table::{self, Globals, Scope, Setting, Status};
+use super::table::{self, Globals, Scope, Setting, Support};
 use super::user::User;
 use super::userlist::{self, MAX_USER};
 use super::value::{AuthType, Kind, List, SslMode, Value, read_number};
@@ -131,7 +131,7 @@ fn range(name: &str) -> &'static str {
 
 /// Why a value must stop the start.
 fn stop(setting: &Setting, value: &str) -> Option<&'static str> {
-    let Status::Stops { unless, why } = setting.status else {
+    let Support::Stops { unless, why } = setting.status else {
         return None;
     };
     let harmless = unless.iter().any(|word| word.eq_ignore_ascii_case(value))
@@ -352,7 +352,7 @@ impl Resolver {
                 self.mistaken_pair(name, &key, format!("there is no such setting{near}"), place);
                 continue;
             };
-            if setting.status != Status::Built {
+            if setting.status != Support::Built {
                 self.not_built.insert(setting.name);
             }
             self.note_beyond(scope, setting, format!(" {name}"), place);
@@ -429,7 +429,7 @@ impl Resolver {
             let as_default =
                 (field.show)(&self.config.globals) == (field.show)(&Globals::default());
             // The harmless values of a setting that can stop the start do nothing or are built.
-            let Status::NotYet(why) = setting.status else {
+            let Support::NotYet(why) = setting.status else {
                 continue;
             };
             if as_default || value.is_empty() {
@@ -440,7 +440,7 @@ impl Resolver {
         }
         for name in std::mem::take(&mut self.not_built) {
             let why = match table::find(Scope::Database, name).map(|setting| setting.status) {
-                Some(Status::NotYet(why) | Status::Stops { why, .. }) => why,
+                Some(Support::NotYet(why) | Support::Stops { why, .. }) => why,
                 _ => "it is not built yet",
             };
             self.warn(format!("{name} in {} has no effect: {why}", self.path));

@@ -38,7 +38,7 @@ impl Scope {
 
 /// Whether this release does what a setting asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum Support {
     /// It does.
     Built,
     /// It does not; setting it to anything but its default is warned of. Why, or what happens
@@ -71,7 +71,7 @@ pub struct Setting {
     /// Whether a reload or SET changes it.
     pub reloadable: bool,
     /// Whether it is built.
-    pub status: Status,
+    pub status: Support,
     /// What it does.
     pub prose: &'static str,
     /// Its field of [`Globals`]; `None` for settings that have no global form.
@@ -146,7 +146,7 @@ fn default_value<V: Value>(name: &str, text: Option<&str>) -> V {
 }
 
 use Scope::{Database, Global, Peer, User};
-use Status::Built;
+use Support::Built;
 
 #[allow(non_upper_case_globals)] // They read as words in the table.
 const reload: bool = true;
@@ -473,7 +473,7 @@ const fn entry(
     default: Option<&'static str>,
     scopes: &'static [Scope],
     known_to_pgbouncer: &'static [Scope],
-    status: Status,
+    status: Support,
     prose: &'static str,
 ) -> Setting {
     Setting {

@@ -3,7 +3,7 @@
 use howdah_pooler::event::{Close, Peer};
 
 use crate::driver::Key;
-use crate::output::{Memory, Output};
+use crate::output::{FreeBuffers, Output};
 
 /// No slot.
 const NOWHERE: u32 = u32::MAX;
@@ -160,7 +160,7 @@ impl Connections {
 
 impl Connection {
     /// Appends to the output. False when nothing was appended: the peer is gone.
-    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) -> bool {
+    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut FreeBuffers) -> bool {
         if bytes.is_empty() || self.flags.broken || self.flags.handshake {
             return false;
         }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::memory::Allocator;
 use howdah_daemon::driver::socket::{Listener, clock};
-use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
+use howdah_daemon::mailbox::{Instruction, Letter, PostBox};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::{Look, TicketSeed};
-use howdah_pooler::balance::{Balancer, DECIDES, Step};
+use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
 use howdah_pooler::load::Load;
@@ -21,17 +21,17 @@ use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::authority::{Authorities, Check};
+use crate::authority::{Authorities, PasswordCheck};
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Done, Recipe};
-use crate::dns::{self, Found, Names, Next, Resolver};
+use crate::dns::{self, Found, HostNames, LookupStep, Resolver};
 use crate::forward::forward;
 use crate::handover::{HandOver, Round, Sent};
 use crate::http::{Http, Sampler};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::reload::Loaded;
-use crate::signals::{Signals, Wish};
+use crate::signals::{OperatorRequest, Signals};
 use crate::systemd;
 use crate::tracer::Tracer;
 
@@ -48,10 +48,10 @@ const CERTIFICATES_PERIOD: Duration = Duration::from_secs(10);
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 
 /// The worker that asked, and the ticket of its question.
-pub type Asker = (WorkerId, u64);
+pub type QuestionId = (WorkerId, u64);
 
 /// What the control thread hears of.
-pub enum Heard {
+pub enum ControlEvent {
     /// A worker asks.
     Asked(WorkerId, Question),
     /// How files of TLS look, of this configuration.
@@ -79,15 +79,15 @@ pub enum Heard {
 }
 
 /// Where workers ask; never blocks.
-pub type Ear = UnboundedSender<Heard>;
+pub type Ear = UnboundedSender<ControlEvent>;
 
 /// The runtime, ready to hear, before there are workers.
 pub struct Desk {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
     ear: Ear,
-    heard: UnboundedReceiver<Heard>,
-    deriver: Deriver<Asker>,
+    heard: UnboundedReceiver<ControlEvent>,
+    deriver: Deriver<QuestionId>,
     cores: usize,
 }
 
@@ -134,7 +134,7 @@ impl Desk {
             let ready = ear.clone();
             let deriver = Deriver::start(cores.saturating_sub(1), move |derived| {
                 // Nobody hears when the process is ending.
-                let _ = ready.send(Heard::Derived(derived));
+                let _ = ready.send(ControlEvent::Derived(derived));
             })?;
             Ok(Desk {
                 runtime,
@@ -201,7 +201,7 @@ impl Desk {
             balancer: Balancer::new(count),
             balanced: Time(0),
             usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
-            names: Names::new(),
+            names: HostNames::new(),
             authorities: Authorities::new(resolver.clone()),
             resolver,
             deriver,
@@ -268,14 +268,14 @@ pub struct Control {
     balanced: Time,
     /// So many workers may have clients.
     usable: u16,
-    names: Names<Asker>,
+    names: HostNames<QuestionId>,
     resolver: Arc<Resolver>,
     authorities: Authorities,
-    deriver: Deriver<Asker>,
+    deriver: Deriver<QuestionId>,
     /// Who waits for the name of a user of the system: it is asked for once at a time.
-    nameless: HashMap<u32, Vec<Asker>>,
+    nameless: HashMap<u32, Vec<QuestionId>>,
     /// Reloads wanted, the one under way first; by a worker, or by signal.
-    pub reloads: VecDeque<Option<Asker>>,
+    pub reloads: VecDeque<Option<QuestionId>>,
     pub handover: HandOver,
     pub http: Http,
     sampler: Sampler,
@@ -290,40 +290,40 @@ pub struct Control {
 }
 
 impl Control {
-    fn grant(&mut self, wish: Wish) {
+    fn grant(&mut self, wish: OperatorRequest) {
         match wish {
-            Wish::Reload => {
+            OperatorRequest::Reload => {
                 self.say("got SIGHUP, re-reading config");
                 systemd::reloading();
                 self.reload(None);
             }
-            Wish::EndAfterClients if self.ending => {
+            OperatorRequest::EndAfterClients if self.ending => {
                 self.say("got SIGTERM while shutting down, fast exit");
                 leave(0);
             }
-            Wish::EndAfterServers if self.ending => {
+            OperatorRequest::EndAfterServers if self.ending => {
                 self.say("got SIGINT while shutting down, fast exit");
                 leave(0);
             }
-            Wish::EndAfterClients => {
+            OperatorRequest::EndAfterClients => {
                 self.say("got SIGTERM, shutting down, waiting for all clients disconnect");
                 self.end(Order::ShutdownWaitForClients);
             }
-            Wish::EndAfterServers => {
+            OperatorRequest::EndAfterServers => {
                 self.say(
                     "got SIGINT, shutting down, waiting for all servers connections to be released",
                 );
                 self.end(Order::ShutdownWaitForServers);
             }
-            Wish::EndNow => {
+            OperatorRequest::EndNow => {
                 self.say("got SIGQUIT, fast exit");
                 leave(0);
             }
-            Wish::Pause => {
+            OperatorRequest::Pause => {
                 self.say("got SIGUSR1, pausing all activity");
                 self.order(&Order::Pause(None));
             }
-            Wish::Resume => {
+            OperatorRequest::Resume => {
                 self.say("got SIGUSR2, continuing from PAUSE");
                 self.order(&Order::Resume(None));
             }
@@ -337,11 +337,11 @@ impl Control {
         self.order(&order);
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: ControlEvent) {
         match heard {
-            Heard::Asked(from, question) => self.asked(from, question),
-            Heard::Looked(of, looks) => self.looked(&of, &looks),
-            Heard::Resolved(host, found) => {
+            ControlEvent::Asked(from, question) => self.asked(from, question),
+            ControlEvent::Looked(of, looks) => self.looked(&of, &looks),
+            ControlEvent::Resolved(host, found) => {
                 let globals = &self.config.globals;
                 let ttl = if found.is_ok() {
                     globals.dns_max_ttl
@@ -360,7 +360,7 @@ impl Control {
                     self.answer(asker.0, Answer::Resolved(asker.1, found.clone()));
                 }
             }
-            Heard::Derived(derived) => {
+            ControlEvent::Derived(derived) => {
                 let (key, askers) = match self.deriver.ready(derived) {
                     Done::Key(key, askers) => (Some(key), askers),
                     Done::Dropped(askers) => (None, askers),
@@ -371,15 +371,15 @@ impl Control {
                     self.answer(worker, answer);
                 }
             }
-            Heard::Named(uid, name) => {
+            ControlEvent::Named(uid, name) => {
                 for (worker, ticket) in self.nameless.remove(&uid).unwrap_or_default() {
                     self.answer(worker, Answer::UserNamed(ticket, name.clone()));
                 }
             }
-            Heard::Checked(worker, ticket, verdict) => {
+            ControlEvent::Checked(worker, ticket, verdict) => {
                 self.answer(worker, Answer::PasswordChecked(ticket, verdict));
             }
-            Heard::Zone(zone, serial) => {
+            ControlEvent::Zone(zone, serial) => {
                 if let Some((old, names)) = self.names.zone_has(&zone, serial) {
                     self.say(&format!(
                         "zone '{zone}' serial changed: old={old} new={serial}"
@@ -389,13 +389,15 @@ impl Control {
                     }
                 }
             }
-            Heard::Forwarding(worker, ticket) => self.answer(worker, Answer::Forwarding(ticket)),
-            Heard::Forwarded(worker, ticket, result) => {
+            ControlEvent::Forwarding(worker, ticket) => {
+                self.answer(worker, Answer::Forwarding(ticket))
+            }
+            ControlEvent::Forwarded(worker, ticket, result) => {
                 self.answer(worker, Answer::Forwarded(ticket, result));
             }
-            Heard::Loaded(loaded) => self.loaded(*loaded),
-            Heard::Round(round) => self.round(round),
-            Heard::Sent(sent) => self.sent(*sent),
+            ControlEvent::Loaded(loaded) => self.loaded(*loaded),
+            ControlEvent::Round(round) => self.round(round),
+            ControlEvent::Sent(sent) => self.sent(*sent),
         }
     }
 
@@ -427,7 +429,7 @@ impl Control {
                 password,
                 remote,
             } => {
-                let check = Check {
+                let check = PasswordCheck {
                     authority,
                     user,
                     password,
@@ -436,7 +438,7 @@ impl Control {
                 let ear = self.ear.clone();
                 self.authorities.ask(check, move |verdict| {
                     // Nobody hears when the process is ending.
-                    let _ = ear.send(Heard::Checked(from, ticket, verdict));
+                    let _ = ear.send(ControlEvent::Checked(from, ticket, verdict));
                 });
             }
             Question::Forward {
@@ -448,9 +450,9 @@ impl Control {
                 let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
                 tokio::spawn(async move {
                     // Nobody hears when the process is ending.
-                    let reached = || drop(ear.send(Heard::Forwarding(from, ticket)));
+                    let reached = || drop(ear.send(ControlEvent::Forwarding(from, ticket)));
                     let result = forward(&resolver, &hosts, port, &packet, reached).await;
-                    let _ = ear.send(Heard::Forwarded(from, ticket, result));
+                    let _ = ear.send(ControlEvent::Forwarded(from, ticket, result));
                 });
             }
             Question::Names { ticket } => {
@@ -509,7 +511,7 @@ impl Control {
         let workers = self.workers.len() as u16;
         let always = spread == PoolSpread::Always;
         for step in self.balancer.decide(now, self.usable, always) {
-            if let Step::Say(text) = &step {
+            if let BalanceStep::Say(text) = &step {
                 self.say(text);
             }
             for (worker, mail) in step.mails(workers) {
@@ -529,11 +531,11 @@ impl Control {
         }
     }
 
-    fn resolve(&mut self, asker: Asker, host: String) {
+    fn resolve(&mut self, asker: QuestionId, host: String) {
         match self.names.ask(&host, asker, Instant::now()) {
-            Next::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
-            Next::Wait => {}
-            Next::LookUp => self.look_up(host),
+            LookupStep::Answer(found) => self.answer(asker.0, Answer::Resolved(asker.1, found)),
+            LookupStep::Wait => {}
+            LookupStep::LookUp => self.look_up(host),
         }
     }
 
@@ -541,7 +543,7 @@ impl Control {
         let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
         tokio::spawn(async move {
             let found = resolver.look_up(&host).await;
-            let _ = ear.send(Heard::Resolved(host, found));
+            let _ = ear.send(ControlEvent::Resolved(host, found));
         });
     }
 
@@ -561,7 +563,7 @@ impl Control {
     }
 
     /// Names may come over a network: that is waited for elsewhere.
-    fn name_user(&mut self, asker: Asker, uid: u32) {
+    fn name_user(&mut self, asker: QuestionId, uid: u32) {
         let askers = self.nameless.entry(uid).or_default();
         askers.push(asker);
         if askers.len() > 1 {
@@ -577,7 +579,7 @@ impl Control {
                     why.desc()
                 )),
             };
-            let _ = ear.send(Heard::Named(uid, name));
+            let _ = ear.send(ControlEvent::Named(uid, name));
         });
     }
 
@@ -588,7 +590,7 @@ impl Control {
             tokio::spawn(async move {
                 // What is no zone, or tells nothing, has not changed.
                 if let Ok(serial) = resolver.serial(&zone).await {
-                    let _ = ear.send(Heard::Zone(zone, serial));
+                    let _ = ear.send(ControlEvent::Zone(zone, serial));
                 }
             });
         }
@@ -596,13 +598,13 @@ impl Control {
 
     fn accept(&self, on: bool) {
         if !self.ending {
-            self.post_to_all(|| Letter::Order(Instruction::Accept(on)));
+            self.post_to_all(|| Letter::Instruction(Instruction::Accept(on)));
         }
     }
 
     pub fn stop_listening(&mut self, keep_unix: bool) {
         self.ending = true;
-        self.post_to_all(|| Letter::Order(Instruction::StopListening { keep_unix }));
+        self.post_to_all(|| Letter::Instruction(Instruction::StopListening { keep_unix }));
     }
 
     pub fn order(&self, order: &Order) {

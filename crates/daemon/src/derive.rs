@@ -53,13 +53,13 @@ pub struct Derived {
 }
 
 /// Somebody who waits for a key, as long as that is held elsewhere.
-pub type Wanted = Weak<()>;
+pub type Interest = Weak<()>;
 
 /// A key to derive.
 struct Job {
     recipe: Recipe,
     name: Name,
-    wanted: Wanted,
+    wanted: Interest,
 }
 
 impl Job {
@@ -113,7 +113,7 @@ pub struct Deriver<W> {
 
 struct Waiter<W> {
     who: W,
-    wanted: Wanted,
+    wanted: Interest,
     /// The host of the server that asks for the key.
     host: Option<Box<str>>,
 }
@@ -175,7 +175,7 @@ impl<W> Deriver<W> {
         &mut self,
         recipe: Recipe,
         host: Option<Box<str>>,
-        wanted: Wanted,
+        wanted: Interest,
         who: W,
     ) -> Option<[u8; 32]> {
         let name = recipe.name();

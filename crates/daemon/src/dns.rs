@@ -130,7 +130,7 @@ const KEPT: usize = 1000;
 
 /// What to do about a name.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum LookupStep {
     /// It is known: answer.
     Answer(Found),
     /// Look it up; whoever asks meanwhile waits too.
@@ -151,17 +151,17 @@ struct Known {
 
 /// The names, with `W` naming those who wait.
 #[derive(Debug)]
-pub struct Names<W> {
+pub struct HostNames<W> {
     known: HashMap<String, Known>,
     waiting: HashMap<String, Vec<W>>,
     /// Zones of names asked for, and their serials when they were last looked at.
     zones: HashMap<String, u32>,
 }
 
-impl<W> Names<W> {
+impl<W> HostNames<W> {
     /// Knows nothing.
-    pub fn new() -> Names<W> {
-        Names {
+    pub fn new() -> HostNames<W> {
+        HostNames {
             known: HashMap::new(),
             waiting: HashMap::new(),
             zones: HashMap::new(),
@@ -169,18 +169,18 @@ impl<W> Names<W> {
     }
 
     /// Somebody asks for a name.
-    pub fn ask(&mut self, host: &str, who: W, now: Instant) -> Next {
+    pub fn ask(&mut self, host: &str, who: W, now: Instant) -> LookupStep {
         if let Some(known) = self.known.get(host)
             && known.until.is_some_and(|until| until > now)
         {
-            return Next::Answer(known.found.clone());
+            return LookupStep::Answer(known.found.clone());
         }
         if let Some(waiting) = self.waiting.get_mut(host) {
             waiting.push(who);
-            return Next::Wait;
+            return LookupStep::Wait;
         }
         self.waiting.insert(host.into(), vec![who]);
-        Next::LookUp
+        LookupStep::LookUp
     }
 
     /// The zones of the names that are known.
@@ -312,22 +312,22 @@ mod tests {
     fn a_name_is_looked_up_once_and_again_when_it_expired() {
         let (start, ttl) = (Instant::now(), Duration::from_secs(15));
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut names = Names::new();
-        assert_eq!(names.ask("a", 1, at(0)), Next::LookUp);
-        assert_eq!(names.ask("a", 2, at(1)), Next::Wait);
-        assert_eq!(names.ask("b", 3, at(1)), Next::LookUp);
+        let mut names = HostNames::new();
+        assert_eq!(names.ask("a", 1, at(0)), LookupStep::LookUp);
+        assert_eq!(names.ask("a", 2, at(1)), LookupStep::Wait);
+        assert_eq!(names.ask("b", 3, at(1)), LookupStep::LookUp);
         let found: Found = Ok(vec![[127, 0, 0, 1].into()]);
         let nowhere: Vec<IpAddr> = Vec::new();
         let asked = names.found("a", &found, ttl, at(2));
         assert_eq!(asked, (vec![1, 2], nowhere.clone()));
-        assert_eq!(names.ask("a", 4, at(16)), Next::Answer(found));
-        assert_eq!(names.ask("a", 4, at(17)), Next::LookUp);
+        assert_eq!(names.ask("a", 4, at(16)), LookupStep::Answer(found));
+        assert_eq!(names.ask("a", 4, at(17)), LookupStep::LookUp);
         let failed: Found = Err("no such host".into());
         let asked = names.found("b", &failed, Duration::ZERO, at(3));
         assert_eq!(asked, (vec![3], nowhere));
         assert_eq!(
             names.ask("b", 5, at(3)),
-            Next::LookUp,
+            LookupStep::LookUp,
             "a TTL of zero keeps nothing"
         );
     }
@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn a_changed_zone_makes_its_names_unknown() {
         let (now, ttl) = (Instant::now(), Duration::from_secs(15));
-        let mut names = Names::new();
+        let mut names = HostNames::new();
         let found: Found = Ok(vec![[127, 0, 0, 1].into()]);
         for host in ["a.x.example", "b.x.example.", "c.y.example", "single"] {
-            assert_eq!(names.ask(host, 1, now), Next::LookUp);
+            assert_eq!(names.ask(host, 1, now), LookupStep::LookUp);
             names.found(host, &found, ttl, now);
         }
         let mut zones = names.zones();
@@ -353,10 +353,10 @@ mod tests {
             (1, vec!["a.x.example".into(), "b.x.example.".into()])
         );
         // They are being looked up: who asks waits for that.
-        assert_eq!(names.ask("a.x.example", 7, now), Next::Wait);
+        assert_eq!(names.ask("a.x.example", 7, now), LookupStep::Wait);
         assert_eq!(
             names.ask("c.y.example", 1, now),
-            Next::Answer(found.clone())
+            LookupStep::Answer(found.clone())
         );
         assert_eq!(
             names.zone_has("x.example", 3).unwrap().1.len(),
@@ -372,11 +372,11 @@ mod tests {
     #[test]
     fn addresses_that_a_name_no_longer_has() {
         let (now, ttl) = (Instant::now(), Duration::from_secs(15));
-        let mut names = Names::new();
+        let mut names = HostNames::new();
         let ip = |last| IpAddr::from([127, 0, 0, last]);
         let mut gone = |found: Found| {
             let later = now + ttl + ttl;
-            assert_eq!(names.ask("a.x", 1, later), Next::LookUp);
+            assert_eq!(names.ask("a.x", 1, later), LookupStep::LookUp);
             names.found("a.x", &found, ttl, now).1
         };
         assert!(gone(Ok(vec![ip(1), ip(2)])).is_empty());

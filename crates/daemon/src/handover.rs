@@ -9,7 +9,7 @@ use howdah_pooler::event::{LooseSocket, Order, WorkerId};
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
 
-use crate::control::{Control, Heard};
+use crate::control::{Control, ControlEvent};
 use crate::leave;
 use crate::log;
 use crate::systemd;
@@ -120,7 +120,7 @@ impl Control {
         let ear = self.ear.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            let _ = ear.send(Heard::Round(round));
+            let _ = ear.send(ControlEvent::Round(round));
         });
     }
 
@@ -180,7 +180,7 @@ impl Control {
             }
             let result = successor.send(&freight).map_err(|why| log::text(&why));
             // Nobody hears when the process is ending.
-            let _ = ear.send(Heard::Sent(Box::new(Sent {
+            let _ = ear.send(ControlEvent::Sent(Box::new(Sent {
                 successor,
                 freight,
                 result,

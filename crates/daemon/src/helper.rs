@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::mpsc;
 
 use crate::driver::Key;
-use crate::mailbox::{Letter, Order, PostBox};
+use crate::mailbox::{Instruction, Letter, PostBox};
 use crate::tls::TlsSession;
-use crate::tls::session::Step;
+use crate::tls::session::HandshakeStep;
 
 /// By how much the thread stands back behind others, PostgreSQL's backends among them: where all cores are
 /// busy, it has a tenth of what they have, which is some 300 signatures with RSA-2048 a second.
@@ -32,7 +32,7 @@ struct Job {
 pub struct Shaken {
     pub(crate) key: Key,
     pub(crate) session: Box<dyn TlsSession>,
-    pub(crate) step: Step,
+    pub(crate) step: HandshakeStep,
 }
 
 impl fmt::Debug for Shaken {
@@ -48,7 +48,7 @@ impl Helper {
         Helper { to, jobs }
     }
 
-    /// Has a session take the next step of its handshake; [`Order::Shaken`] brings it back. `Err`: there is no
+    /// Has a session take the next step of its handshake; [`Instruction::Shaken`] brings it back. `Err`: there is no
     /// thread, here it is again.
     pub(crate) fn shake(
         &self,
@@ -77,6 +77,6 @@ fn work(jobs: &mpsc::Receiver<Job>, to: &PostBox) {
     for Job { key, mut session } in jobs {
         let step = session.handshake();
         let shaken = Box::new(Shaken { key, session, step });
-        to.post(Letter::Order(Order::Shaken(shaken)));
+        to.post(Letter::Instruction(Instruction::Shaken(shaken)));
     }
 }

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use howdah_pooler::config::{Globals, LogFormat};
 use howdah_pooler::limits::LOG_LINE;
 use howdah_pooler::note::{Cause, Level, Note};
-use howdah_pooler::queries::slow::{SlowQuery, Value};
+use howdah_pooler::queries::slow::{LogValue, SlowQuery};
 use jiff::tz::TimeZone;
 
 use crate::syslog::{self, Syslog};
-use crate::writer::{Line, Writer};
+use crate::writer::{LogLine, Writer};
 
 /// Where log lines go; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -242,7 +242,7 @@ impl Log {
             true => object(&time, std::process::id()),
             false => line(&time, std::process::id(), note),
         };
-        self.shared.writer.line(Line { text, time, json });
+        self.shared.writer.line(LogLine { text, time, json });
     }
 
     /// Logs at a level.
@@ -299,9 +299,9 @@ fn slow_object(time: &str, pid: u32, note: &Note, slow: &SlowQuery) -> String {
     fields.insert("level".into(), note.level.to_string().into());
     for (name, value) in slow.fields() {
         let value = match value {
-            Value::Text(text) => text.into(),
-            Value::Number(number) => number.into(),
-            Value::Count(count) => count.into(),
+            LogValue::Text(text) => text.into(),
+            LogValue::Number(number) => number.into(),
+            LogValue::Count(count) => count.into(),
         };
         fields.insert(name.into(), value);
     }

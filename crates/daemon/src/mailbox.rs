@@ -28,12 +28,12 @@ pub enum Letter {
     /// From the control thread, after a signal.
     Operator(howdah_pooler::event::Order),
     /// From the process to the worker itself; the decisions never see it.
-    Order(Order),
+    Instruction(Instruction),
 }
 
 /// What the process asks of a worker.
 #[derive(Debug)]
-pub enum Order {
+pub enum Instruction {
     /// Let go of the listening sockets.
     StopListening {
         /// Keep unix sockets.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn order(letter: &Letter) -> bool {
-        matches!(letter, Letter::Order(Order::Accept(true)))
+        matches!(letter, Letter::Instruction(Instruction::Accept(true)))
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
                 let post = post.clone();
                 std::thread::spawn(move || {
                     for _ in 0..5000 {
-                        post.post(Letter::Order(Order::Accept(true)));
+                        post.post(Letter::Instruction(Instruction::Accept(true)));
                     }
                 })
             })
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn who_is_awake_needs_no_bell() {
         let (post, mut mailbox) = mailbox().unwrap();
-        post.post_awake(Letter::Order(Order::Accept(true)));
+        post.post_awake(Letter::Instruction(Instruction::Accept(true)));
         assert!(!mailbox.is_empty());
         let mut count = [0; 8];
         let wire = mailbox.wire().unwrap();
@@ -207,7 +207,7 @@ mod tests {
         let mut letters = VecDeque::new();
         mailbox.open(&mut letters);
         assert_eq!(letters.len(), 1);
-        post.post(Letter::Order(Order::Accept(true)));
+        post.post(Letter::Instruction(Instruction::Accept(true)));
         assert!(rustix::io::read(&*wire, &mut count).is_ok(), "a ring");
     }
 
@@ -215,7 +215,7 @@ mod tests {
     fn own_mail_comes_without_a_bell() {
         let (_post, mut mailbox) = silent_mailbox();
         assert!(mailbox.is_empty());
-        mailbox.post_own(Letter::Order(Order::Accept(true)));
+        mailbox.post_own(Letter::Instruction(Instruction::Accept(true)));
         assert!(!mailbox.is_empty());
         let mut letters = VecDeque::new();
         mailbox.open(&mut letters);

@@ -16,11 +16,11 @@ pub(crate) struct Output {
 
 impl Output {
     /// Appends a copy of the bytes.
-    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut Memory) {
+    pub(crate) fn append(&mut self, bytes: &[u8], memory: &mut FreeBuffers) {
         self.queued += bytes.len();
         let plain = self.blocks.len() > self.ready;
         match self.blocks.back_mut() {
-            Some(last) if plain && last.len() + bytes.len() <= Memory::FULL => {
+            Some(last) if plain && last.len() + bytes.len() <= FreeBuffers::FULL => {
                 last.extend_from_slice(bytes);
             }
             _ => {
@@ -54,7 +54,7 @@ impl Output {
 
 /// Memory and outputs that nobody uses, last in, first out: the hottest are used again first.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct FreeBuffers {
     free: Vec<Vec<u8>>,
     #[allow(clippy::vec_box)] // They move between here and a peer's slot.
     outputs: Vec<Box<Output>>,
@@ -62,7 +62,7 @@ pub(crate) struct Memory {
     held: usize,
 }
 
-impl Memory {
+impl FreeBuffers {
     /// A new block's capacity.
     const SMALL: usize = 4 * 1024;
     /// A block is not filled beyond this.
@@ -84,7 +84,7 @@ impl Memory {
         }
         (output.queued, output.ready) = (0, 0);
         // A burst is not remembered for ever.
-        if self.outputs.len() < Memory::OUTPUTS && output.blocks.capacity() <= 64 {
+        if self.outputs.len() < FreeBuffers::OUTPUTS && output.blocks.capacity() <= 64 {
             self.outputs.push(output);
         }
     }
@@ -96,13 +96,13 @@ impl Memory {
                 self.held -= block.capacity();
                 block
             }
-            None => Vec::with_capacity(Memory::SMALL.max(at_least)),
+            None => Vec::with_capacity(FreeBuffers::SMALL.max(at_least)),
         }
     }
 
     /// Takes a block back, whatever is in it.
     pub(crate) fn give(&mut self, mut block: Vec<u8>) {
-        if self.held + block.capacity() <= Memory::HOLD {
+        if self.held + block.capacity() <= FreeBuffers::HOLD {
             block.clear();
             self.held += block.capacity();
             self.free.push(block);

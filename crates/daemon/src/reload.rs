@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_daemon::mailbox::{Letter, Order as Instruction};
+use howdah_daemon::mailbox::{Instruction, Letter};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::{Look, TicketSeed};
 use howdah_pooler::config::{Config, Warning};
@@ -11,7 +11,7 @@ use howdah_pooler::event::Answer;
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 
-use crate::control::{Asker, Control, Heard};
+use crate::control::{Control, ControlEvent, QuestionId};
 use crate::listen;
 use crate::systemd;
 use crate::workers::socket_options;
@@ -24,7 +24,7 @@ pub type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
 
 impl Control {
     /// One at a time, in the order they were wanted.
-    pub fn reload(&mut self, asker: Option<Asker>) {
+    pub fn reload(&mut self, asker: Option<QuestionId>) {
         self.reloads.push_back(asker);
         if self.reloads.len() == 1 {
             self.begin_reload();
@@ -41,7 +41,7 @@ impl Control {
                 Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
                 Err(_) => Err(vec!["reading the configuration takes too long".into()]),
             };
-            let _ = ear.send(Heard::Loaded(Box::new(loaded)));
+            let _ = ear.send(ControlEvent::Loaded(Box::new(loaded)));
         });
     }
 
@@ -101,7 +101,7 @@ impl Control {
         self.http.set(&self.config.globals);
         self.tracer.set(self.config.globals.trace_endpoint.as_str());
         let options = socket_options(&self.config.globals);
-        self.post_to_all(|| Letter::Order(Instruction::SocketOptions(options)));
+        self.post_to_all(|| Letter::Instruction(Instruction::SocketOptions(options)));
         self.post_to_all(|| Letter::Settings(self.config.clone()));
         secured
     }
@@ -115,7 +115,7 @@ impl Control {
         let (ear, config) = (self.ear.clone(), self.config.clone());
         tokio::task::spawn_blocking(move || {
             let looks = Contexts::looks(&config);
-            let _ = ear.send(Heard::Looked(config, looks));
+            let _ = ear.send(ControlEvent::Looked(config, looks));
         });
     }
 
@@ -170,7 +170,7 @@ impl Control {
         };
         if changed || contexts.of_clients != self.contexts.of_clients {
             self.contexts = Arc::new(contexts);
-            let contexts = || Letter::Order(Instruction::Tls(self.contexts.clone()));
+            let contexts = || Letter::Instruction(Instruction::Tls(self.contexts.clone()));
             self.post_to_all(contexts);
         }
         Ok(())

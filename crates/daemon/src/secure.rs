@@ -16,7 +16,7 @@ use howdah_pooler::tls::TlsStart;
 
 use crate::driver::Key;
 use crate::helper::{Helper, Shaken};
-use crate::tls::session::{Opened, Step};
+use crate::tls::session::{HandshakeStep, Opened};
 use crate::tls::{Contexts, TlsLibrary, TlsSession};
 
 /// At most so many steps of handshakes in one turn.
@@ -329,7 +329,7 @@ impl Sessions {
     }
 
     /// One step of a handshake, and what is to be said; `None` also if the step is taken elsewhere.
-    pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(Step, Option<Vec<u8>>)> {
+    pub(crate) fn step(&mut self, key: Key, now: Time) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         self.held(key)?.in_line = false;
         if self.goes_away(key) {
             return None;
@@ -369,7 +369,7 @@ impl Sessions {
         &mut self,
         shaken: Shaken,
         now: Time,
-    ) -> Option<(Step, Option<Vec<u8>>)> {
+    ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let Shaken {
             key,
             mut session,
@@ -389,11 +389,16 @@ impl Sessions {
     }
 
     /// A session has taken a step of its handshake.
-    fn stepped(&mut self, key: Key, step: Step, now: Time) -> Option<(Step, Option<Vec<u8>>)> {
+    fn stepped(
+        &mut self,
+        key: Key,
+        step: HandshakeStep,
+        now: Time,
+    ) -> Option<(HandshakeStep, Option<Vec<u8>>)> {
         let records = self.get(key)?.take_output();
         self.held(key)?.answered |= records.is_some();
         match step {
-            Step::More => self.awaits(key, now),
+            HandshakeStep::More => self.awaits(key, now),
             _ => self.ended(key),
         }
         Some((step, records))

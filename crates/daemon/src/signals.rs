@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What an operator wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum OperatorRequest {
     /// HUP: read the configuration anew.
     Reload,
     /// TERM: end when all clients have left; the second time at once.
@@ -51,14 +51,14 @@ impl Signals {
     }
 
     /// The next one.
-    pub async fn next(&mut self) -> Wish {
+    pub async fn next(&mut self) -> OperatorRequest {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::EndAfterClients,
-            _ = self.interrupt.recv() => Wish::EndAfterServers,
-            _ = self.quit.recv() => Wish::EndNow,
-            _ = self.user1.recv() => Wish::Pause,
-            _ = self.user2.recv() => Wish::Resume,
+            _ = self.hangup.recv() => OperatorRequest::Reload,
+            _ = self.terminate.recv() => OperatorRequest::EndAfterClients,
+            _ = self.interrupt.recv() => OperatorRequest::EndAfterServers,
+            _ = self.quit.recv() => OperatorRequest::EndNow,
+            _ = self.user1.recv() => OperatorRequest::Pause,
+            _ = self.user2.recv() => OperatorRequest::Resume,
         }
     }
 }

@@ -25,13 +25,13 @@ use howdah_pooler::tls::TlsStart;
 
 use crate::connections::{Connection, Connections, Stage};
 use crate::driver::socket::SocketOptions;
-use crate::driver::{Chunk, Completion, Driver, Errno, Key, error_text};
+use crate::driver::{Completion, Driver, Errno, Key, ReceivedChunk, error_text};
 use crate::helper::{Helper, Shaken};
-use crate::output::Memory;
+use crate::output::FreeBuffers;
 use crate::reserve;
 use crate::secure::{Plain, Sessions, Taken, broken};
 use crate::tls::TlsLibrary;
-use crate::tls::session::{Opened, Step};
+use crate::tls::session::{HandshakeStep, Opened};
 
 /// Unsent bytes above which a peer is congested.
 pub const HIGH_WATER: usize = 256 * 1024;
@@ -53,7 +53,7 @@ pub enum Happening {
     /// [`Event::Accepted`]. Answer with [`Sockets::adopt`] or [`Sockets::discard`].
     Accepted(LooseSocket, Box<Ends>),
     /// [`Event::Received`]; the bytes are [`Sockets::bytes`] until [`Sockets::release`].
-    Received(Peer, Chunk),
+    Received(Peer, ReceivedChunk),
     /// [`Event::Received`], out of TLS; to be given back by [`Sockets::give`].
     Opened(Peer, Plain),
     /// Anything else.
@@ -66,7 +66,7 @@ pub enum Happening {
 pub struct Sockets<D> {
     driver: D,
     table: Connections,
-    memory: Memory,
+    memory: FreeBuffers,
     sessions: Sessions,
     /// Connections with a block to hand to the driver: servers, and clients.
     dirty: [Vec<Key>; 2],
@@ -95,7 +95,7 @@ impl<D: Driver> Sockets<D> {
         Sockets {
             driver,
             table: Connections::default(),
-            memory: Memory::default(),
+            memory: FreeBuffers::default(),
             sessions: Sessions::default(),
             dirty: [Vec::new(), Vec::new()],
             limits: BinaryHeap::new(),
@@ -169,12 +169,12 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// The bytes of a [`Happening::Received`].
-    pub fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    pub fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         self.driver.bytes(chunk)
     }
 
     /// Gives the buffer of a [`Happening::Received`] back.
-    pub fn release(&mut self, chunk: Chunk) {
+    pub fn release(&mut self, chunk: ReceivedChunk) {
         self.driver.release(chunk);
     }
 }
@@ -257,7 +257,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// Appends a part of the chunk at hand to the peer's output.
-    pub fn relay(&mut self, peer: Peer, chunk: &Chunk, range: Range<usize>) {
+    pub fn relay(&mut self, peer: Peer, chunk: &ReceivedChunk, range: Range<usize>) {
         if let Some((key, connection)) = self.table.find(peer)
             && connection.append(&self.driver.bytes(chunk)[range], &mut self.memory)
         {
@@ -649,7 +649,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// Ciphertext has come.
-    fn receive_sealed(&mut self, key: Key, chunk: &Chunk) {
+    fn receive_sealed(&mut self, key: Key, chunk: &ReceivedChunk) {
         if let Some(taken) = self.sessions.receive(key, self.driver.bytes(chunk)) {
             self.taken(key, taken);
         }
@@ -724,7 +724,7 @@ impl<D: Driver> Sockets<D> {
     }
 
     /// A handshake has taken a step, and has this to say.
-    fn stepped(&mut self, key: Key, step: Step, records: Option<Vec<u8>>) {
+    fn stepped(&mut self, key: Key, step: HandshakeStep, records: Option<Vec<u8>>) {
         let Some(connection) = self.table.get(key) else {
             return;
         };
@@ -737,8 +737,8 @@ impl<D: Driver> Sockets<D> {
             self.queue_records(key, records);
         }
         match step {
-            Step::More => {}
-            Step::Done(facts) => {
+            HandshakeStep::More => {}
+            HandshakeStep::Done(facts) => {
                 if let Some(connection) = self.table.get(key) {
                     connection.flags.handshake = false;
                 }
@@ -748,7 +748,7 @@ impl<D: Driver> Sockets<D> {
                     self.opened(key, plain, opened);
                 }
             }
-            Step::Failed(why) => self.tell(Event::TlsDone(peer, Err(why))),
+            HandshakeStep::Failed(why) => self.tell(Event::TlsDone(peer, Err(why))),
         }
     }
 

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use howdah_pooler::Pooler;
 use howdah_pooler::event::{Action, Event, LooseSocket, Out, Peer, Question, Time, WorkerId};
-use howdah_pooler::load::Signals;
+use howdah_pooler::load::ThreadLoad;
 use howdah_pooler::mail::ToBroker;
 use howdah_pooler::note::Note;
 use howdah_pooler::queries::Seen;
 
 use crate::broker::SharedBroker;
-use crate::driver::{Chunk, Driver};
+use crate::driver::{Driver, ReceivedChunk};
 use crate::helper::Helper;
-use crate::mailbox::{Letter, Mailbox, Order, PostBox};
+use crate::mailbox::{Instruction, Letter, Mailbox, PostBox};
 use crate::secure::Plain;
 use crate::sockets::{HIGH_WATER, Happening, Sockets, earliest};
 use crate::survive::survive;
@@ -30,7 +30,7 @@ pub trait Decide {
     fn check(&self) {}
     /// What the worker's thread did since it was last asked for a load, and how many mails it has
     /// posted to other workers so far.
-    fn measured(&mut self, _signals: Signals, _posted: u64) {}
+    fn measured(&mut self, _signals: ThreadLoad, _posted: u64) {}
     /// The handling of an event of this connection has panicked: it must end, and nothing else.
     ///
     /// # Panics
@@ -61,7 +61,7 @@ impl Decide for Pooler {
         Pooler::check_work(self)
     }
 
-    fn measured(&mut self, signals: Signals, posted: u64) {
+    fn measured(&mut self, signals: ThreadLoad, posted: u64) {
         Pooler::measured(self, signals, posted);
     }
 
@@ -141,7 +141,7 @@ fn handle<P: Decide>(
 #[derive(Default)]
 struct AtHand<'a> {
     accepted: Option<LooseSocket>,
-    received: Option<&'a Chunk>,
+    received: Option<&'a ReceivedChunk>,
     opened: Option<&'a Plain>,
 }
 
@@ -194,7 +194,7 @@ impl<P: Decide, D: Driver> Worker<P, D> {
         self
     }
 
-    /// Runs until [`Order::Stop`].
+    /// Runs until [`Instruction::Stop`].
     pub fn run(&mut self) {
         while !self.stopped {
             let due = self.decisions.next_deadline();
@@ -309,19 +309,19 @@ impl<P: Decide, D: Driver> Worker<P, D> {
             Letter::Answer(answer) => Event::Answer(answer),
             Letter::Settings(config) => Event::Settings(config),
             Letter::Operator(order) => Event::Order(order),
-            Letter::Order(order) => return self.obey(order),
+            Letter::Instruction(order) => return self.obey(order),
         };
         self.decide(event, AtHand::default());
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Instruction) {
         match order {
-            Order::StopListening { keep_unix } => self.sockets.stop_listening(keep_unix),
-            Order::Accept(on) => self.sockets.accept(on),
-            Order::SocketOptions(options) => self.sockets.set_options(options),
-            Order::Tls(library) => self.sockets.set_library(library),
-            Order::Shaken(shaken) => self.sockets.shaken(*shaken),
-            Order::Stop => self.stopped = true,
+            Instruction::StopListening { keep_unix } => self.sockets.stop_listening(keep_unix),
+            Instruction::Accept(on) => self.sockets.accept(on),
+            Instruction::SocketOptions(options) => self.sockets.set_options(options),
+            Instruction::Tls(library) => self.sockets.set_library(library),
+            Instruction::Shaken(shaken) => self.sockets.shaken(*shaken),
+            Instruction::Stop => self.stopped = true,
         }
     }
 
@@ -337,12 +337,12 @@ impl<P: Decide, D: Driver> Worker<P, D> {
     }
 
     /// What this thread did since this was last asked.
-    fn signals(&mut self) -> Signals {
+    fn signals(&mut self) -> ThreadLoad {
         let times = self.vitals.as_ref().map(Vitals::take).unwrap_or_default();
         let (since, waited, before) = self.told;
         self.told = (self.now, self.waited, times);
         let window = self.now.0.saturating_sub(since.0);
-        Signals {
+        ThreadLoad {
             window,
             working: window.saturating_sub(self.waited - waited),
             cpu: times.cpu.saturating_sub(before.cpu),

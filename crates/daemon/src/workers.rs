@@ -11,7 +11,7 @@ use howdah_daemon::driver::epoll::Epoll;
 use howdah_daemon::driver::socket::{Listener, SocketOptions, clock};
 use howdah_daemon::driver::uring::Uring;
 use howdah_daemon::driver::{Driver, Errno, error_text};
-use howdah_daemon::mailbox::{Letter, Mailbox, Order, PostBox, mailbox};
+use howdah_daemon::mailbox::{Instruction, Letter, Mailbox, PostBox, mailbox};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::vitals::Vitals;
 use howdah_daemon::worker::{Outside, Worker};
@@ -24,7 +24,7 @@ use howdah_pooler::queries::Seen;
 use howdah_pooler::{Pooler, PoolerSetup};
 
 use crate::boot::Fatal;
-use crate::control::{Ear, Heard};
+use crate::control::{ControlEvent, Ear};
 use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::tracer::Tracer;
@@ -104,8 +104,10 @@ pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Ve
         let (post, mailbox) = mailbox().map_err(|why| fail(number, "its mailbox", why))?;
         // Before anything that another process had: its TLS sessions go on by this.
         let options = socket_options(&common.config.globals);
-        post.post(Letter::Order(Order::SocketOptions(options)));
-        post.post(Letter::Order(Order::Tls(common.contexts.clone())));
+        post.post(Letter::Instruction(Instruction::SocketOptions(options)));
+        post.post(Letter::Instruction(Instruction::Tls(
+            common.contexts.clone(),
+        )));
         boxes.push(post);
         mailboxes.push(mailbox);
     }
@@ -255,7 +257,9 @@ impl Seat {
         let slow_log = log.clone();
         let outside = Outside {
             // Nobody hears when the process is ending.
-            ask: Box::new(move |from, question| drop(ear.send(Heard::Asked(from, question)))),
+            ask: Box::new(move |from, question| {
+                drop(ear.send(ControlEvent::Asked(from, question)))
+            }),
             note: Box::new(move |note| log.note(&note)),
             tell: Box::new(move |seen| match seen {
                 Seen::Slow(slow) => slow_log.slow(&slow),

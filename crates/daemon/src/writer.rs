@@ -25,7 +25,7 @@ const SLOW: &str = "standard error or the log file is too slow";
 pub type Tell = fn(time: &str, json: bool, text: String) -> String;
 
 /// A line of the log.
-pub struct Line {
+pub struct LogLine {
     /// All of it, its end included.
     pub text: String,
     /// When that was, as it stands in the line.
@@ -72,7 +72,7 @@ enum Thread {
 
 /// What is to be done, in this order.
 enum Job {
-    Line(Line),
+    Line(LogLine),
     /// The file is this one from now on.
     Open(Option<File>),
 }
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     /// Writes a line; never waits once the thread is there.
-    pub fn line(&self, line: Line) {
+    pub fn line(&self, line: LogLine) {
         let mut queue = self.shared.queue();
         if queue.thread == Thread::None {
             drop(queue);
@@ -126,7 +126,7 @@ impl Writer {
         if lost > 0 {
             let text = (self.shared.tell)(&line.time, line.json, lost_lines(lost, SLOW));
             let (time, json) = (line.time.clone(), line.json);
-            queue.put(Line { text, time, json });
+            queue.put(LogLine { text, time, json });
         }
         queue.put(line);
         self.shared.has_more(queue);
@@ -153,7 +153,7 @@ impl Writer {
 }
 
 impl Queue {
-    fn put(&mut self, line: Line) {
+    fn put(&mut self, line: LogLine) {
         self.bytes += line.text.len();
         self.jobs.push_back(Job::Line(line));
     }
@@ -278,8 +278,8 @@ mod tests {
 
     use super::*;
 
-    fn line(number: usize) -> Line {
-        Line {
+    fn line(number: usize) -> LogLine {
+        LogLine {
             text: format!("{number}\n"),
             time: "T".into(),
             json: false,

@@ -1,7 +1,7 @@
 //! The balancer: on which workers each pool's clients are. A pure value; the control thread has it,
 //! which judges a worker that is busy, or stands still, better than a worker could, and is on no
 //! transaction's path. Workers tell it ten times a second what they had to do ([`Load`]); it says
-//! where newcomers go and who hands clients to whom ([`Step`]).
+//! where newcomers go and who hands clients to whom ([`BalanceStep`]).
 //!
 //! A second worker costs processor time that one worker does not: wake-ups, and servers lent from
 //! worker to worker. So a pool begins on one worker, and everything else needs a reason:
@@ -85,7 +85,7 @@ const NEW: f64 = 0.3;
 
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum BalanceStep {
     /// Newcomers of a pool go to these workers; to none: the pool is forgotten.
     Seat(Arc<PoolKey>, Arc<[WorkerId]>),
     /// Newcomers of pools without seats go to this worker.
@@ -107,16 +107,16 @@ pub enum Step {
     Say(String),
 }
 
-impl Step {
+impl BalanceStep {
     /// The mails that have it done by so many workers.
     pub fn mails(self, workers: u16) -> Vec<(WorkerId, Mail)> {
         let all = (0..workers).map(WorkerId);
         match self {
-            Step::Seat(pool, seats) => all
+            BalanceStep::Seat(pool, seats) => all
                 .map(|worker| (worker, Mail::Seats(pool.clone(), seats.clone())))
                 .collect(),
-            Step::NewPools(at) => all.map(|worker| (worker, Mail::NewPools(at))).collect(),
-            Step::Shed {
+            BalanceStep::NewPools(at) => all.map(|worker| (worker, Mail::NewPools(at))).collect(),
+            BalanceStep::Shed {
                 from,
                 to,
                 pool,
@@ -131,7 +131,7 @@ impl Step {
                 };
                 vec![(from, mail)]
             }
-            Step::Say(_) => Vec::new(),
+            BalanceStep::Say(_) => Vec::new(),
         }
     }
 }
@@ -270,7 +270,7 @@ impl Balancer {
     /// What is to be done now. The first `usable` workers may have clients, as many as there are cores
     /// to use: who has some from before a takeover beyond those hands them away. `always` gives each pool as many as
     /// it may have, and no experiments.
-    pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<Step> {
+    pub fn decide(&mut self, now: Time, usable: u16, always: bool) -> Vec<BalanceStep> {
         let mut steps = Vec::new();
         self.forget_old(now, &mut steps);
         if self.calm_since == Time(0) {
@@ -310,7 +310,7 @@ impl Balancer {
     }
 
     /// Forgets what is no more.
-    fn forget_old(&mut self, now: Time, steps: &mut Vec<Step>) {
+    fn forget_old(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         // Who went to sleep has told last that it has nothing; so has nobody of a pool no more.
         for worker in &mut self.workers {
             if now.0.saturating_sub(worker.heard.0) > SILENT && worker.clients == 0 {
@@ -329,7 +329,7 @@ impl Balancer {
             let told = |worker: &Worker| worker.pools.contains_key(&key);
             if !self.workers.iter().any(told) {
                 self.pools.remove(&key);
-                steps.push(Step::Seat(key, Arc::new([])));
+                steps.push(BalanceStep::Seat(key, Arc::new([])));
             }
         }
     }
@@ -350,7 +350,7 @@ impl Balancer {
     }
 
     /// A pool that is new is where most of its clients are.
-    fn seat_new(&mut self, usable: u16, always: bool, steps: &mut Vec<Step>) {
+    fn seat_new(&mut self, usable: u16, always: bool, steps: &mut Vec<BalanceStep>) {
         for key in self.pools.keys().cloned().collect::<Vec<_>>() {
             let pool = &self.pools[&key];
             let all = || (0..usable).map(WorkerId);
@@ -369,13 +369,18 @@ impl Balancer {
         }
     }
 
-    fn set_seats(&mut self, key: &Arc<PoolKey>, seats: Vec<WorkerId>, steps: &mut Vec<Step>) {
+    fn set_seats(
+        &mut self,
+        key: &Arc<PoolKey>,
+        seats: Vec<WorkerId>,
+        steps: &mut Vec<BalanceStep>,
+    ) {
         if let Some(pool) = self.pools.get_mut(key)
             && pool.seats != seats
         {
             pool.seats.clone_from(&seats);
             pool.moving = Time(0);
-            steps.push(Step::Seat(key.clone(), seats.into()));
+            steps.push(BalanceStep::Seat(key.clone(), seats.into()));
         }
     }
 
@@ -392,7 +397,7 @@ impl Balancer {
     }
 
     /// Who operates this is told which pools want more than their worker can do, and what keeps them there.
-    fn tell_who_stays_hot(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+    fn tell_who_stays_hot(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         for number in (0..usable).map(WorkerId) {
             let worker = &self.workers[usize::from(number.0)];
             let long = { worker.hot_since }.is_some_and(|hot| now.0 >= hot.0 + HOT_FOR_THE_LOG);
@@ -403,7 +408,7 @@ impl Balancer {
             let Some((pool, why)) = self.stays_hot(now, number, usable) else {
                 continue;
             };
-            steps.push(Step::Say(format!(
+            steps.push(BalanceStep::Say(format!(
                 "worker {} is busy for {:.0} % of its time, and pool {}/{} stays there: {why}",
                 number.0,
                 100.0 * worker.busy,
@@ -475,7 +480,7 @@ impl Balancer {
         hot: WorkerId,
         all_hot: &[WorkerId],
         usable: u16,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<BalanceStep>,
     ) {
         let mut all_free = self.free(now, usable, ROOM);
         all_free.retain(|worker| !self.on_trial(*worker));
@@ -546,7 +551,7 @@ impl Balancer {
             0 => String::new(),
             besides => format!(" and {besides} others"),
         };
-        steps.push(Step::Say(format!(
+        steps.push(BalanceStep::Say(format!(
             "pool {}/{}{more} is {what} to worker {}{besides}: worker {} is busy for {:.0} % of its time, \
              waits for a core for {:.0} %, and {why}",
             first.database,
@@ -606,13 +611,13 @@ impl Balancer {
     }
 
     /// Did they help?
-    fn judge(&mut self, now: Time, steps: &mut Vec<Step>) {
+    fn judge(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         for experiment in std::mem::take(&mut self.experiments) {
             self.judge_one(now, experiment, steps);
         }
     }
 
-    fn judge_one(&mut self, now: Time, mut experiment: Experiment, steps: &mut Vec<Step>) {
+    fn judge_one(&mut self, now: Time, mut experiment: Experiment, steps: &mut Vec<BalanceStep>) {
         if now >= experiment.counts && experiment.counted.is_none() {
             experiment.counted = Some(self.total(&experiment.workers));
             experiment.counts = now;
@@ -630,7 +635,7 @@ impl Balancer {
         let helped = rate >= (1.0 + GAIN.min(most / 2.0)) * experiment.rate;
         let outcome = if helped { "stays" } else { "goes back" };
         if let Some((key, ..)) = experiment.before.first() {
-            steps.push(Step::Say(format!(
+            steps.push(BalanceStep::Say(format!(
                 "pool {}/{} {outcome} after it was {}: {rate:.0} transactions a second, {:.0} before",
                 key.database, key.user, experiment.what, experiment.rate
             )));
@@ -651,7 +656,7 @@ impl Balancer {
     }
 
     /// The least worker of a wide pool, or of all, is emptied if the others can do its work.
-    fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+    fn draw_together(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let drawn = self.narrow().or_else(|| self.gather(usable));
         let Some((pools, from, to)) = drawn else {
             return;
@@ -671,7 +676,7 @@ impl Balancer {
                 from.0,
                 100.0 * self.busy(from)
             );
-            steps.push(Step::Say(text));
+            steps.push(BalanceStep::Say(text));
             self.set_seats(&key, seats, steps);
         }
     }
@@ -715,7 +720,7 @@ impl Balancer {
     }
 
     /// New pools begin on worker 0, or where more is free if that is busy.
-    fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<Step>) {
+    fn welcome_new_pools(&mut self, now: Time, usable: u16, steps: &mut Vec<BalanceStep>) {
         let best = match self.busy(WorkerId(0)) {
             busy if busy <= FITS => WorkerId(0),
             _ => {
@@ -725,12 +730,12 @@ impl Balancer {
         };
         if best != self.new_pools {
             self.new_pools = best;
-            steps.push(Step::NewPools(best));
+            steps.push(BalanceStep::NewPools(best));
         }
     }
 
     /// Each of a pool's workers has its share of the active clients, and nobody is elsewhere.
-    fn even_out(&mut self, now: Time, steps: &mut Vec<Step>) {
+    fn even_out(&mut self, now: Time, steps: &mut Vec<BalanceStep>) {
         let mut places: BTreeMap<&Arc<PoolKey>, Vec<(WorkerId, Part)>> = BTreeMap::new();
         for (number, worker) in self.workers.iter().enumerate() {
             for (key, part) in &worker.pools {
@@ -752,7 +757,7 @@ impl Balancer {
         }
         let told: Vec<_> = { steps.iter() }
             .filter_map(|step| match step {
-                Step::Shed { pool, .. } => Some(pool.clone()),
+                BalanceStep::Shed { pool, .. } => Some(pool.clone()),
                 _ => None,
             })
             .collect();
@@ -788,7 +793,7 @@ fn gather_in(
     seats: &[WorkerId],
     seated: &Places,
     elsewhere: &Places,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<BalanceStep>,
 ) {
     let all = seated.iter().chain(elsewhere);
     let total: u32 = all.map(|(_, part)| part.clients).sum();
@@ -799,7 +804,12 @@ fn gather_in(
 }
 
 /// Each of a pool's workers gets its share of the active clients.
-fn even_among(key: &Arc<PoolKey>, seats: &[WorkerId], seated: &Places, steps: &mut Vec<Step>) {
+fn even_among(
+    key: &Arc<PoolKey>,
+    seats: &[WorkerId],
+    seated: &Places,
+    steps: &mut Vec<BalanceStep>,
+) {
     let total: u32 = seated.iter().map(|(_, part)| part.active).sum();
     let fair = total.div_ceil(seats.len() as u32);
     let wants = wants(seats, seated, fair, |part| part.active);
@@ -820,7 +830,7 @@ fn hand_over(
     too_many: impl Iterator<Item = (WorkerId, u32)>,
     mut wants: Vec<(WorkerId, u32)>,
     idle: bool,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<BalanceStep>,
 ) {
     for (from, many) in too_many {
         // To one at a time: the next turn comes when these have moved.
@@ -829,7 +839,7 @@ fn hand_over(
         {
             let clients = many.min(*room);
             *room -= clients;
-            steps.push(Step::Shed {
+            steps.push(BalanceStep::Shed {
                 from,
                 to: *to,
                 pool: key.clone(),

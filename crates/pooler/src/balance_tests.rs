@@ -1,5 +1,5 @@
 use super::*;
-use crate::load::{PoolLoad, Signals};
+use crate::load::{PoolLoad, ThreadLoad};
 
 const MILLI: u64 = 1_000_000;
 /// How often workers tell, in nanoseconds.
@@ -115,7 +115,7 @@ impl Machine {
                 })
                 .collect();
             let cpu = (could / self.power * STEP as f64) as u64;
-            let signals = Signals {
+            let signals = ThreadLoad {
                 window: STEP,
                 working: cpu,
                 cpu,
@@ -138,8 +138,8 @@ impl Machine {
         }
         for step in self.balancer.decide(self.now, self.usable, self.always) {
             match step {
-                Step::Say(text) => self.said.push(text),
-                Step::Shed {
+                BalanceStep::Say(text) => self.said.push(text),
+                BalanceStep::Shed {
                     from,
                     to,
                     pool,
@@ -153,12 +153,12 @@ impl Machine {
                     self.sheds.retain(|(of, at, ..)| (of, *at) != (&pool, from));
                     self.sheds.push((pool, from, to, clients, idle));
                 }
-                Step::Seat(pool, seats) => {
+                BalanceStep::Seat(pool, seats) => {
                     let beyond = |seat: &&WorkerId| seat.0 >= self.usable;
                     assert_eq!(seats.iter().find(beyond), None, "there is no core for it");
                     self.seats.insert(pool, seats);
                 }
-                Step::NewPools(at) => {
+                BalanceStep::NewPools(at) => {
                     assert!(at.0 < self.usable, "there is no core for it");
                     self.new_pools = at;
                 }
@@ -497,7 +497,7 @@ fn a_worker_with_consoles_only_is_not_begun_with() {
     let mut machine = Machine::new(2).pool("d", 20, 40, 200.0);
     for _ in 0..100 {
         let consoles = Load {
-            signals: Signals::default(),
+            signals: ThreadLoad::default(),
             clients: 1,
             pools: Vec::new(),
         };
@@ -590,7 +590,7 @@ fn cores_are_used_whatever_their_number() {
 fn a_pool_of_short_connections_is_told_of_now_and_then() {
     let mut balancer = Balancer::new(2);
     let brief = Load {
-        signals: Signals::default(),
+        signals: ThreadLoad::default(),
         clients: 0,
         pools: vec![PoolLoad {
             pool: key("cron"),
@@ -615,6 +615,7 @@ fn a_pool_of_short_connections_is_told_of_now_and_then() {
         },
     );
     let forgotten = balancer.decide(Time(500_000_000_000), 2, false);
-    let unseated = |step: &Step| matches!(step, Step::Seat(_, seats) if seats.is_empty());
+    let unseated =
+        |step: &BalanceStep| matches!(step, BalanceStep::Seat(_, seats) if seats.is_empty());
     assert!(forgotten.iter().any(unseated), "{forgotten:?}");
 }

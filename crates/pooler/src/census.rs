@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::broker::Broker;
+use crate::client::ClientState;
 use crate::event::{ClientId, ServerId, Time};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::{client, server};
 
 /// Counts of one worker. Sums of several are sums of the fields.
@@ -63,12 +65,12 @@ impl Pooler {
     pub fn census(&self) -> Census {
         let held = |inbox: &crate::inbox::Inbox| inbox.held().len();
         let pools = || self.pools.iter().map(|(_, pool)| pool);
-        let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
         Census {
             clients: self.clients.len(),
             servers: self.servers.len(),
             idle: {
-                let idle = |s: &server::Server| matches!(s.state(), server::State::Idle);
+                let idle = |s: &server::Server| matches!(s.state(), ServerState::Idle);
                 self.servers.iter().filter(|(_, s)| idle(s)).count()
             },
             waiting: pools()
@@ -140,7 +142,7 @@ impl Pooler {
         for (_, pool) in self.pools.iter() {
             for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
-                    matches!(c.state(), client::State::Waiting) && !c.replication.any()
+                    matches!(c.state(), ClientState::Waiting) && !c.replication.any()
                 };
                 if self.clients.get(client).is_some_and(waits) {
                     waiters.push(Waiter {

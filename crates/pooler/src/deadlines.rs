@@ -5,6 +5,7 @@
 
 use howdah_wire::write;
 
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::config::nanos;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
@@ -12,6 +13,7 @@ use crate::fault::Fault;
 use crate::maintenance::PERIOD_NS;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Server};
 
 /// How long a server may take to come to rest after its client has left, in nanoseconds.
@@ -134,17 +136,17 @@ impl Pooler {
         let mut deadlines = Deadlines::default();
         let pool = client.pool.map(|pool| self.pools.at(pool));
         match (client.state(), pool) {
-            (client::State::Canceller, _) => {
+            (ClientState::Canceller, _) => {
                 let limit = nanos(globals.cancel_wait_timeout);
                 deadlines.add(client.request(), limit, Fault::CancelWait);
             }
-            (client::State::Leaving { .. } | client::State::Packed(_), _) => return None,
-            (client::State::Closing | client::State::Console(_), _) => return None,
-            (client::State::Idle, Some(pool)) => {
+            (ClientState::Leaving { .. } | ClientState::Packed(_), _) => return None,
+            (ClientState::Closing | ClientState::Console(_), _) => return None,
+            (ClientState::Idle, Some(pool)) => {
                 let limit = pool.terms.client_idle_timeout;
                 deadlines.add(client.quiet(), limit, Fault::ClientIdle);
             }
-            (client::State::Waiting, Some(pool)) => {
+            (ClientState::Waiting, Some(pool)) => {
                 let limit = pool.terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
                 let limit = pool.terms.query_timeout;
@@ -153,17 +155,17 @@ impl Pooler {
                     deadlines.notify(client.request(), nanos(globals.query_wait_notify));
                 }
             }
-            (client::State::Linked(server) | client::State::Aligning(server), Some(pool)) => {
+            (ClientState::Linked(server) | ClientState::Aligning(server), Some(pool)) => {
                 self.linked_deadlines(client, self.servers.get(*server)?, pool, &mut deadlines);
             }
             // As with PgBouncer, asking who a client is counts as waiting for a server.
-            (client::State::Lookup, Some(pool)) => {
+            (ClientState::Lookup, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeout);
                 let limit = pool.terms.query_wait_timeout;
                 deadlines.add(client.request(), limit, Fault::QueryWait);
             }
-            (client::State::Welcome, Some(pool)) => {
+            (ClientState::Welcome, Some(pool)) => {
                 let limit = nanos(globals.client_login_timeout);
                 deadlines.add(client.connected, limit, Fault::LoginTimeoutServerDown);
                 let limit = pool.terms.query_timeout;
@@ -227,16 +229,16 @@ impl Pooler {
     fn server_late(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         match *server.state() {
-            server::State::Cancel(_) => self.carrier_timeout(id, out),
-            server::State::Resolving
-            | server::State::Connecting
-            | server::State::Securing(_)
-            | server::State::Login(_)
-            | server::State::ConnectQuery => {
+            ServerState::Cancel(_) => self.carrier_timeout(id, out),
+            ServerState::Resolving
+            | ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => {
                 self.login_failed(id, "08006", why, out);
                 self.close_server(id, why, Close::Abort, out);
             }
-            server::State::Idle => {
+            ServerState::Idle => {
                 // A pool keeps its minimum, younger servers excepted. One worker does so, or each
                 // would keep as many.
                 let pool = self.pools.at(server.pool);
@@ -261,20 +263,20 @@ impl Pooler {
         let globals = &self.config.globals;
         let after = |from: Time, limit: u64| Time(from.0.saturating_add(limit));
         match *server.state() {
-            server::State::Resolving
-            | server::State::Connecting
-            | server::State::Securing(_)
-            | server::State::Login(_)
-            | server::State::ConnectQuery => {
+            ServerState::Resolving
+            | ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => {
                 let limit = nanos(globals.server_connect_timeout);
                 (limit > 0).then(|| (after(server.connected, limit), "connect timeout"))
             }
-            server::State::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
-            server::State::Cancel(_) => Some((
+            ServerState::Idle => Some(idle_deadline(server, self.pools.at(server.pool))),
+            ServerState::Cancel(_) => Some((
                 after(server.connected, crate::cancel::carrier::CARRIER_NS),
                 "cancel timeout",
             )),
-            server::State::Lookup(_) => {
+            ServerState::Lookup(_) => {
                 // Where nothing is set, too, a query that hangs must not keep logins out for ever.
                 let terms = &self.pools.at(server.pool).terms;
                 let limits = [
@@ -286,14 +288,12 @@ impl Pooler {
                 let (limit, why) = set.min().unwrap_or((LOOKUP_NS, "auth_query did not end"));
                 Some((after(server.request(), limit), why))
             }
-            server::State::Draining => Some((
+            ServerState::Draining => Some((
                 after(server.since(), REST_NS),
                 "client left, query did not end",
             )),
-            server::State::Resetting => {
-                Some((after(server.since(), REST_NS), "reset query failed"))
-            }
-            server::State::Checking => Some((after(server.since(), REST_NS), "test query failed")),
+            ServerState::Resetting => Some((after(server.since(), REST_NS), "reset query failed")),
+            ServerState::Checking => Some((after(server.since(), REST_NS), "test query failed")),
             _ => None,
         }
     }

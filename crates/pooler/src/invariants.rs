@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::client::Client;
-use crate::client::state::State;
+use crate::client::ClientState;
 use crate::event::Peer;
 use crate::pool::Pool;
 use crate::pooler::{Asker, Pooler};
+use crate::server::ServerState;
 
 impl Pooler {
     /// How many things [`Pooler::check`] looks at.
@@ -30,16 +31,15 @@ impl Pooler {
             }
         }
         for (pool_id, pool) in self.pools.iter() {
-            let of_pool = |f: fn(&crate::server::state::State) -> bool| {
+            let of_pool = |f: fn(&ServerState) -> bool| {
                 let states = self.servers.iter().filter(|(_, s)| s.pool == pool_id);
                 states.filter(|(_, s)| f(s.state())).count()
             };
-            use crate::server::State;
-            let testing = of_pool(|s| matches!(s, State::Checking));
+            let testing = of_pool(|s| matches!(s, ServerState::Checking));
             assert_eq!(testing, pool.testing() as usize, "servers being tested");
             assert_eq!(of_pool(|_| true), pool.servers() as usize, "servers");
             let connecting = of_pool(|s| {
-                use State::{ConnectQuery, Connecting, Login, Resolving, Securing};
+                use ServerState::{ConnectQuery, Connecting, Login, Resolving, Securing};
                 matches!(
                     s,
                     Resolving | Connecting | Securing(_) | Login(_) | ConnectQuery
@@ -63,7 +63,7 @@ impl Pooler {
                 pool.pinned() as usize,
                 "clients that keep their server"
             );
-            let idle = of_pool(|s| matches!(s, State::Idle));
+            let idle = of_pool(|s| matches!(s, ServerState::Idle));
             assert_eq!(idle, pool.idle.len(), "idle servers");
             for id in pool.idle.iter() {
                 let server = self.servers.get(id).expect("an idle server exists");
@@ -91,7 +91,7 @@ impl Pooler {
         let known: HashMap<_, _> = pools.map(|(id, pool)| (id, of_pool(pool))).collect();
         for (id, client) in self.clients.iter() {
             // Who is not let in yet has no pool.
-            if let (State::Welcome, Some(pool)) = (client.state(), client.pool) {
+            if let (ClientState::Welcome, Some(pool)) = (client.state(), client.pool) {
                 assert!(known[&pool].contains(&id), "a pool knows its newcomers");
             }
         }
@@ -135,7 +135,7 @@ impl Pooler {
         for (id, client) in self.clients.iter() {
             // Who replicates may have a server on its way that is reserved.
             let elsewhere = client.replication.any() || client.awaits_leave();
-            if matches!(client.state(), State::Waiting) && !elsewhere {
+            if matches!(client.state(), ClientState::Waiting) && !elsewhere {
                 assert_eq!(lines.get(&id), client.pool.as_ref(), "who waits is in line");
             }
         }

@@ -138,11 +138,11 @@ impl Janitor {
 pub struct Suspension {
     /// When who is not quiet is closed.
     pub(crate) until: Time,
-    pub(crate) peers: BTreeMap<Peer, Step>,
+    pub(crate) peers: BTreeMap<Peer, SuspendProgress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum SuspendProgress {
     /// In the middle of a message.
     Reading,
     /// Not read from; something is queued for it.

@@ -9,7 +9,7 @@ pub const FREE: f64 = 0.5;
 
 /// What a worker's thread did in some time, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Signals {
+pub struct ThreadLoad {
     /// That time.
     pub window: u64,
     /// Its loop did not wait.
@@ -20,7 +20,7 @@ pub struct Signals {
     pub delayed: u64,
 }
 
-impl Signals {
+impl ThreadLoad {
     /// How much of the time it worked, from 0 to 1.
     pub fn busy(&self) -> f64 {
         let loops = self.working.saturating_sub(self.delayed);
@@ -41,7 +41,7 @@ impl Signals {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Load {
     /// What its thread did.
-    pub signals: Signals,
+    pub signals: ThreadLoad,
     /// All clients, those in no pool included.
     pub clients: u32,
     /// Its pools.
@@ -83,7 +83,7 @@ mod tests {
             (10, 5, 20, 0.05, 0.2),
             (120, 130, 110, 1.0, 1.0),
         ] {
-            let signals = Signals {
+            let signals = ThreadLoad {
                 window: 100,
                 working,
                 cpu,
@@ -95,6 +95,6 @@ mod tests {
                 "{signals:?}"
             );
         }
-        assert_eq!(Signals::default().busy(), 0.0);
+        assert_eq!(ThreadLoad::default().busy(), 0.0);
     }
 }

@@ -11,6 +11,7 @@ use howdah_wire::tag::{backend as tag, frontend};
 use howdah_wire::write;
 
 use crate::auth::Secret;
+use crate::client::ClientState;
 use crate::config::{Database, nanos};
 use crate::console::is_console;
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
@@ -20,6 +21,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::{client, limits, server};
 
 impl Pooler {
@@ -81,7 +83,7 @@ impl Pooler {
     /// What is known of a client's user now lets the client go on without a server.
     pub(crate) fn look_up_again(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if matches!(client.state(), client::State::Lookup) {
+        if matches!(client.state(), ClientState::Lookup) {
             self.leave_line(id);
             self.look_up(id, out);
         }
@@ -154,7 +156,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state(), server::State::Lookup(_)) {
+            if !matches!(server.state(), ServerState::Lookup(_)) {
                 if !server.inbox.held().is_empty() {
                     self.next.note(Next::Hear(id));
                 }
@@ -220,7 +222,7 @@ impl Pooler {
         } else {
             self.close_server(id, "auth_query left a transaction open", Close::Await, out);
         }
-        let waits = |client: &client::Client| matches!(client.state(), client::State::Lookup);
+        let waits = |client: &client::Client| matches!(client.state(), ClientState::Lookup);
         if !self.clients.get(asker).is_some_and(waits) {
             return;
         }

@@ -45,7 +45,7 @@ pub(crate) struct Shed {
 
 /// A cancel request for a client that is about to leave.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldCancel {
     pub(crate) client: ClientId,
     pub(crate) pid: u32,
     pub(crate) secret: Box<[u8]>,
@@ -64,7 +64,7 @@ pub struct Moves {
     pub(crate) arriving: Option<Time>,
     pub(crate) notes: Vec<MoveNote>,
     pub(crate) noted: u64,
-    pub(crate) cancels: Vec<Held>,
+    pub(crate) cancels: Vec<HeldCancel>,
     /// Clients that have left for other workers.
     pub(crate) departed: u64,
     /// Clients that have come from other workers.
@@ -139,7 +139,7 @@ impl Moves {
         secret: Box<[u8]>,
         from: (WorkerId, ClientId),
     ) {
-        self.cancels.push(Held {
+        self.cancels.push(HeldCancel {
             client,
             pid,
             secret,

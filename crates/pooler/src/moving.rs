@@ -43,12 +43,13 @@ use std::sync::Arc;
 use rand_chacha::rand_core::RngCore;
 
 use crate::cancel::OldKey;
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::config::PoolSpread;
 use crate::event::{Action, ClientId, LooseSocket, Out, Peer, Time, WorkerId};
 use crate::fault::Fault;
 use crate::mail::{Departure, Mail, Traveller};
-use crate::moves::{Held, MoveNote, SHED_NS, Shed};
+use crate::moves::{HeldCancel, MoveNote, SHED_NS, Shed};
 use crate::parcel::{PoolLore, Standing};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
@@ -280,7 +281,7 @@ impl Pooler {
         }
     }
 
-    fn cancels_of(&mut self, id: ClientId) -> Vec<Held> {
+    fn cancels_of(&mut self, id: ClientId) -> Vec<HeldCancel> {
         let all = &mut self.moves.cancels;
         all.extract_if(.., |held| held.client == id).collect()
     }
@@ -324,7 +325,7 @@ impl Pooler {
     /// A client that waits has done so since that time, elsewhere.
     pub(crate) fn stand_in_line(&mut self, id: ClientId, since: Time) {
         let client = self.clients.at_mut(id);
-        let (client::State::Waiting, Some(pool)) = (client.state(), client.pool) else {
+        let (ClientState::Waiting, Some(pool)) = (client.state(), client.pool) else {
             return;
         };
         // Who waits for leave to keep a server stands in another line.
@@ -413,8 +414,8 @@ impl Pooler {
 /// Nothing is held for it, owed to it or begun by it.
 fn may_leave(client: &Client) -> bool {
     let rests = match *client.state() {
-        client::State::Idle => client.inbox.held().is_empty(),
-        client::State::Waiting => true,
+        ClientState::Idle => client.inbox.held().is_empty(),
+        ClientState::Waiting => true,
         _ => false,
     };
     // What PostgreSQL is yet to be asked about the session does not travel.

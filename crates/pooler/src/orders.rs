@@ -1,5 +1,6 @@
 //! Orders are carried out, by each worker: pauses, calls for servers, the end.
 
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::event::{Action, Close, Order, Out, Question};
 use crate::fault::Fault;
@@ -8,6 +9,7 @@ use crate::order::Shutdown;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server;
+use crate::server::ServerState;
 
 impl Pooler {
     /// The administrator wants something of all workers; each gets this by mail or event.
@@ -88,7 +90,7 @@ impl Pooler {
             let rest: Vec<_> = self
                 .servers
                 .iter()
-                .filter(|(_, s)| s.pool == id && !matches!(s.state(), server::State::Cancel(_)))
+                .filter(|(_, s)| s.pool == id && !matches!(s.state(), ServerState::Cancel(_)))
                 .map(|(id, _)| id)
                 .collect();
             for server in rest {
@@ -160,8 +162,8 @@ impl Pooler {
         // Who was left behind by a takeover is told why it ends.
         let over = self.janitor.succeeded.is_some();
         let counted = |client: &Client| match *client.state() {
-            client::State::Console(_) => false,
-            client::State::Closing => over,
+            ClientState::Console(_) => false,
+            ClientState::Closing => over,
             _ => true,
         };
         let busy = match ending {
@@ -170,10 +172,7 @@ impl Pooler {
                 here || self.moves.under_way() > 0
             }
             Shutdown::Servers => self.servers.iter().any(|(_, s)| {
-                !matches!(
-                    s.state(),
-                    server::State::Idle | server::State::Listening { .. }
-                )
+                !matches!(s.state(), ServerState::Idle | ServerState::Listening { .. })
             }),
         };
         if !busy {

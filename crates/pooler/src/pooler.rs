@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::cancel::Keys;
 use crate::client::Client;
-use crate::client::state::State;
+use crate::client::ClientState;
 use crate::config::Config;
 use crate::console::Consoles;
 use crate::event::{
@@ -18,7 +18,7 @@ use crate::event::{
 use crate::fault::Fault;
 use crate::janitor::Janitor;
 use crate::known::Known;
-use crate::listen::Listener;
+use crate::listen::SharedListener;
 use crate::mail::{FromBroker, Mail, ToBroker};
 use crate::moves::Moves;
 use crate::next::{Next, Upcoming};
@@ -113,7 +113,7 @@ pub struct Pooler {
     pub(crate) peering: Peering,
     pub(crate) known: Known,
     /// SQL LISTEN connections of this worker, by pool.
-    pub(crate) listeners: HashMap<Arc<PoolKey>, Listener, Seeded>,
+    pub(crate) listeners: HashMap<Arc<PoolKey>, SharedListener, Seeded>,
     pub(crate) consoles: Consoles,
     pub(crate) janitor: Janitor,
     pub(crate) spread: Spread,
@@ -291,7 +291,7 @@ impl Pooler {
     /// What a client has sent goes, unless the client has left since.
     fn go_on_with(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if client.leaving || !matches!(client.state(), State::Linked(_) | State::Idle) {
+        if client.leaving || !matches!(client.state(), ClientState::Linked(_) | ClientState::Idle) {
             return;
         }
         self.resume(id, out);
@@ -483,7 +483,7 @@ impl Pooler {
             name(&client.user, "(nouser)"),
             crate::place::remote(&client.ends),
         );
-        let proves = matches!(client.state(), State::Login(_) | State::Lookup);
+        let proves = matches!(client.state(), ClientState::Login(_) | ClientState::Lookup);
         let cause = match client.welcomed {
             true => Cause::Known,
             false if proves && level <= Level::Warning => Cause::Refused,

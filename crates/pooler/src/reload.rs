@@ -12,6 +12,7 @@ use crate::pool::Terms;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::route::is_forsaken;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Ending, Server};
 use crate::session::Tracking;
 
@@ -142,7 +143,7 @@ impl Pooler {
                     Some(Address::Tcp(ip, _)) => gone.contains(ip),
                     Some(Address::Unix(..)) => false,
                     // Where to is not known here any more.
-                    None => matches!(server.state(), server::State::Connecting),
+                    None => matches!(server.state(), ServerState::Connecting),
                 }
         };
         self.call_in_those(there, "database configuration changed", out);
@@ -161,12 +162,12 @@ impl Pooler {
                 continue;
             };
             match *server.state() {
-                server::State::Idle => {
+                ServerState::Idle => {
                     self.close_server(server_id, why, Close::Await, out);
                 }
-                server::State::Listening { .. } => self.replace_listener(server_id, why, out),
+                ServerState::Listening { .. } => self.replace_listener(server_id, why, out),
                 // A successor looks for itself.
-                server::State::Cancel(_) | server::State::Closing | server::State::Packed => {}
+                ServerState::Cancel(_) | ServerState::Closing | ServerState::Packed => {}
                 // Its client may stream for ever: as with PgBouncer, both end at once.
                 _ if server.replication && server.client().is_some() => {
                     self.drop_linked(server_id, Fault::DatabaseChanged, out);

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::Seeded;
 use crate::ids::{Time, WorkerId};
-use crate::load::{FREE, Signals};
+use crate::load::{FREE, ThreadLoad};
 use crate::pool::key::PoolKey;
 
 /// On which workers the clients of each pool are.
@@ -24,7 +24,7 @@ pub struct Spread {
     /// When the control thread is told next what there was to do.
     pub(crate) next_load: Option<Time>,
     /// What the thread did, as last measured.
-    pub(crate) signals: Signals,
+    pub(crate) signals: ThreadLoad,
     /// Mails to other workers, as last counted.
     pub(crate) posted: u64,
 }
@@ -38,7 +38,7 @@ impl Spread {
             new_pools: WorkerId(0),
             turn: 0,
             next_load: None,
-            signals: Signals::default(),
+            signals: ThreadLoad::default(),
             posted: 0,
         }
     }
@@ -68,9 +68,9 @@ impl Spread {
     }
 
     /// What the thread did, as last measured; nothing if it has no clients.
-    pub(crate) fn signals(&self) -> Signals {
+    pub(crate) fn signals(&self) -> ThreadLoad {
         self.next_load
-            .map_or_else(Signals::default, |_| self.signals)
+            .map_or_else(ThreadLoad::default, |_| self.signals)
     }
 
     /// Mails to other workers, as last counted.

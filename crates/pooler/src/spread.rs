@@ -5,7 +5,7 @@
 
 use crate::config::PoolSpread;
 use crate::event::{Action, Out, Question, Time, WorkerId};
-use crate::load::{Load, PoolLoad, Signals};
+use crate::load::{Load, PoolLoad, ThreadLoad};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
 
@@ -89,7 +89,7 @@ impl Pooler {
         }
         let clients = self.clients.len() as u32;
         let load = Load {
-            signals: Signals::default(),
+            signals: ThreadLoad::default(),
             clients,
             pools,
         };
@@ -121,7 +121,7 @@ impl Pooler {
 
     /// What the worker's thread did since it was last asked for a load, and how many mails it has
     /// posted to other workers so far, for the console.
-    pub fn measured(&mut self, signals: Signals, posted: u64) {
+    pub fn measured(&mut self, signals: ThreadLoad, posted: u64) {
         self.spread.signals = signals;
         self.spread.posted = posted;
     }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::client::ClientState;
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, Question, ServerId, Time, WorkerId};
 use crate::fault::Fault;
-use crate::janitor::{Step, Suspension};
+use crate::janitor::{SuspendProgress, Suspension};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::{client, server};
 
 /// What those who are closed and the log are told.
@@ -79,17 +81,16 @@ impl Pooler {
         if self.janitor.suspension.is_none() {
             return;
         }
-        use client::State;
         let client = gone!(self.clients.get_mut(id));
         let concerned = !matches!(
             client.state(),
-            State::Console(_)
-                | State::Canceller
-                | State::Moving(_)
-                | State::Leaving { .. }
-                | State::Successor
-                | State::Packed(_)
-                | State::Closing
+            ClientState::Console(_)
+                | ClientState::Canceller
+                | ClientState::Moving(_)
+                | ClientState::Leaving { .. }
+                | ClientState::Successor
+                | ClientState::Packed(_)
+                | ClientState::Closing
         );
         let between = client.inbox.at_boundary();
         let link = client.link();
@@ -109,20 +110,19 @@ impl Pooler {
         if self.janitor.suspension.is_none() {
             return;
         }
-        use server::State;
         let server = gone!(self.servers.get_mut(id));
         // Logins and cancels end by themselves, and nobody has begun anything there.
         let concerned = !matches!(
             server.state(),
-            State::Resolving
-                | State::Connecting
-                | State::Securing(_)
-                | State::Login(_)
-                | State::ConnectQuery
-                | State::Cancel(_)
-                | State::Lent(_)
-                | State::Packed
-                | State::Closing
+            ServerState::Resolving
+                | ServerState::Connecting
+                | ServerState::Securing(_)
+                | ServerState::Login(_)
+                | ServerState::ConnectQuery
+                | ServerState::Cancel(_)
+                | ServerState::Lent(_)
+                | ServerState::Packed
+                | ServerState::Closing
         );
         let between = server.inbox.at_boundary();
         let link = server.client();
@@ -141,9 +141,12 @@ impl Pooler {
         let Some(suspension) = &mut self.janitor.suspension else {
             return;
         };
-        let step = suspension.peers.entry(peer).or_insert(Step::Reading);
-        if *step == Step::Reading && between {
-            *step = Step::Flushing;
+        let step = suspension
+            .peers
+            .entry(peer)
+            .or_insert(SuspendProgress::Reading);
+        if *step == SuspendProgress::Reading && between {
+            *step = SuspendProgress::Flushing;
             out.push(Action::TellFlushed(peer));
         }
     }
@@ -152,9 +155,9 @@ impl Pooler {
     fn flush_again(&mut self, peer: Peer, out: &mut Out) {
         if let Some(suspension) = &mut self.janitor.suspension
             && let Some(step) = suspension.peers.get_mut(&peer)
-            && *step == Step::Quiet
+            && *step == SuspendProgress::Quiet
         {
-            *step = Step::Flushing;
+            *step = SuspendProgress::Flushing;
             out.push(Action::TellFlushed(peer));
         }
     }
@@ -166,9 +169,9 @@ impl Pooler {
         }
         if let Some(suspension) = &mut self.janitor.suspension
             && let Some(step) = suspension.peers.get_mut(&peer)
-            && *step == Step::Flushing
+            && *step == SuspendProgress::Flushing
         {
-            *step = Step::Quiet;
+            *step = SuspendProgress::Quiet;
         }
     }
 
@@ -176,11 +179,11 @@ impl Pooler {
         match peer {
             Peer::Client(id) => {
                 let client = self.clients.get(id);
-                client.is_some_and(|c| !matches!(c.state(), client::State::Closing))
+                client.is_some_and(|c| !matches!(c.state(), ClientState::Closing))
             }
             Peer::Server(id) => {
                 let server = self.servers.get(id);
-                server.is_some_and(|s| !matches!(s.state(), server::State::Closing))
+                server.is_some_and(|s| !matches!(s.state(), ServerState::Closing))
             }
         }
     }
@@ -191,7 +194,7 @@ impl Pooler {
             return true;
         };
         let mut peers = suspension.peers.iter();
-        peers.all(|(peer, step)| *step == Step::Quiet || !self.is_there(*peer))
+        peers.all(|(peer, step)| *step == SuspendProgress::Quiet || !self.is_there(*peer))
     }
 
     /// Closes who is not quiet in time.
@@ -205,7 +208,7 @@ impl Pooler {
         }
         suspension.until = Time(u64::MAX);
         let late = suspension.peers.iter();
-        let late = late.filter(|(_, step)| **step != Step::Quiet);
+        let late = late.filter(|(_, step)| **step != SuspendProgress::Quiet);
         let late: Vec<Peer> = late.map(|(peer, _)| *peer).collect();
         for peer in late {
             self.close_late(peer, out);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::event::{ClientId, ServerId};
 
 /// An id made of a slot's index and its generation.
-pub trait Key: Copy {
+pub trait SlotKey: Copy {
     /// Puts an id together.
     fn new(index: u32, generation: u32) -> Self;
     /// Which slot.
@@ -16,7 +16,7 @@ pub trait Key: Copy {
 
 macro_rules! key {
     ($name:ident) => {
-        impl Key for $name {
+        impl SlotKey for $name {
             fn new(index: u32, generation: u32) -> Self {
                 $name { index, generation }
             }
@@ -57,7 +57,7 @@ impl<K, T> Default for Table<K, T> {
     }
 }
 
-impl<K: Key, T> Table<K, T> {
+impl<K: SlotKey, T> Table<K, T> {
     /// Puts a value in, made by `make` from its key.
     pub fn insert(&mut self, make: impl FnOnce(K) -> T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {

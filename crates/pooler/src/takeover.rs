@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cancel::OldKey;
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, LooseSocket, Out, Peer, Question, ServerId, Time};
@@ -31,6 +32,7 @@ use crate::order::Shutdown;
 use crate::parcel::{Estate, Parcel, Passenger, Standing};
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Server};
 
 /// How long links and logins under way may take before their clients are left behind, in
@@ -143,19 +145,21 @@ impl Pooler {
     }
 
     fn a_server_works(&self) -> bool {
-        use server::State;
         self.servers
             .iter()
             .any(|(_, server)| match *server.state() {
-                State::Idle | State::Used | State::Packed | State::Closing => false,
-                State::Listening { .. } => false,
+                ServerState::Idle
+                | ServerState::Used
+                | ServerState::Packed
+                | ServerState::Closing => false,
+                ServerState::Listening { .. } => false,
                 // They are closed: the successor opens its own.
-                State::Resolving
-                | State::Connecting
-                | State::Securing(_)
-                | State::Login(_)
-                | State::ConnectQuery => false,
-                State::Linked(client) => self.clients.get(client).is_some_and(|client| {
+                ServerState::Resolving
+                | ServerState::Connecting
+                | ServerState::Securing(_)
+                | ServerState::Login(_)
+                | ServerState::ConnectQuery => false,
+                ServerState::Linked(client) => self.clients.get(client).is_some_and(|client| {
                     // Replication stays here, however long it lasts.
                     !client.parked && !client.replication.any()
                 }),
@@ -164,13 +168,15 @@ impl Pooler {
     }
 
     fn a_client_logs_in(&self) -> bool {
-        use client::State;
         self.clients
             .iter()
             .any(|(_, client)| match *client.state() {
-                State::Login(_) | State::Lookup | State::Moving(_) | State::Canceller => true,
-                State::Leaving { .. } => true,
-                State::Welcome => client.pool.is_none(),
+                ClientState::Login(_)
+                | ClientState::Lookup
+                | ClientState::Moving(_)
+                | ClientState::Canceller => true,
+                ClientState::Leaving { .. } => true,
+                ClientState::Welcome => client.pool.is_none(),
                 _ => false,
             })
     }
@@ -229,10 +235,10 @@ impl Pooler {
         let travels = self.session_to_pack(id).is_some() || self.standing_of(id).is_some();
         let client = gone!(self.clients.get_mut(id));
         match client.state() {
-            client::State::Console(session) if !travels => return session.rests_soon(),
+            ClientState::Console(session) if !travels => return session.rests_soon(),
             _ if !travels => return false,
             // On its way to another worker: the driver lets go already.
-            client::State::Moving(_) | client::State::Leaving { .. } => return true,
+            ClientState::Moving(_) | ClientState::Leaving { .. } => return true,
             _ => {}
         }
         // It was asked about in an earlier round, and is not flushed yet.
@@ -248,7 +254,7 @@ impl Pooler {
     pub(crate) fn client_flushed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         client.was_flushed();
-        use client::State::{Console, Leaving, Moving, Packed};
+        use ClientState::{Console, Leaving, Moving, Packed};
         let later = match client.state() {
             // The driver lets go of it already, or of its server.
             Packed(_) | Moving(_) | Leaving { .. } => true,
@@ -294,22 +300,21 @@ impl Pooler {
 
     /// True if the server travels.
     fn pack_server(&mut self, id: ServerId, out: &mut Out) -> bool {
-        use server::State;
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
             // The library can't give away a session in which we are the TLS client.
-            State::Idle if server.may_travel() && !server.is_tls() => {
+            ServerState::Idle if server.may_travel() && !server.is_tls() => {
                 server.packs();
                 let pool = self.pools.at_mut(server.pool);
                 pool.idle.remove(id);
                 return true;
             }
-            State::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
-            State::Resolving
-            | State::Connecting
-            | State::Securing(_)
-            | State::Login(_)
-            | State::ConnectQuery => {
+            ServerState::Idle => self.close_server(id, "obsolete connection", Close::Await, out),
+            ServerState::Resolving
+            | ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => {
                 self.close_server(id, "obsolete connection", Close::Abort, out);
             }
             _ => {}
@@ -319,7 +324,6 @@ impl Pooler {
 
     /// How a client that has no server stands, if it travels.
     fn standing_of(&self, id: ClientId) -> Option<Standing> {
-        use client::State;
         let tls = self.janitor.tls_travels;
         let client = self.clients.get(id)?;
         match client.state() {
@@ -328,10 +332,12 @@ impl Pooler {
             _ if client.valve.is_congested() => None,
             // What it listens to is heard here alone.
             _ if hears(client) && !may_be_heard_elsewhere(client) => None,
-            State::Startup | State::Moving(_) => Some(Standing::Startup),
-            State::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
-            State::Idle | State::Waiting | State::Leaving { .. } => Some(Standing::Ready),
-            State::Console(session) => session.at_rest(),
+            ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),
+            ClientState::Welcome if client.pool.is_some() => Some(Standing::Newcomer),
+            ClientState::Idle | ClientState::Waiting | ClientState::Leaving { .. } => {
+                Some(Standing::Ready)
+            }
+            ClientState::Console(session) => session.at_rest(),
             // In the middle of proving who it is: nobody could go on there.
             _ => None,
         }
@@ -480,7 +486,7 @@ impl Pooler {
         };
         let client = *bound.get(&id)?;
         let there = self.clients.get(client);
-        let there = there.is_some_and(|c| matches!(c.state(), client::State::Packed(_)));
+        let there = there.is_some_and(|c| matches!(c.state(), ClientState::Packed(_)));
         Some((client, there))
     }
 
@@ -544,7 +550,7 @@ impl Pooler {
             return self.janitor.hurry(slow);
         }
         *slow = Time(u64::MAX);
-        use client::State::{Leaving, Moving};
+        use ClientState::{Leaving, Moving};
         let slow = |peer: &Peer| match peer {
             Peer::Client(id) => self.clients.get(*id).is_some_and(|client| {
                 client.is_unread() || matches!(client.state(), Moving(_) | Leaving { .. })

@@ -159,6 +159,37 @@ fn parts_do_not_name_what_they_must_not_know() {
     }
 }
 
+/// The type that a line declares for others, if it does.
+fn shared_type(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub")?;
+    let line = match line.strip_prefix('(') {
+        Some(scope) => scope.split_once(") ")?.1,
+        None => line.strip_prefix(' ')?,
+    };
+    let (kind, name) = line.split_once(' ')?;
+    let name = name.split(|c: char| !c.is_alphanumeric()).next()?;
+    ["struct", "enum", "trait", "type"]
+        .contains(&kind)
+        .then_some(name)
+}
+
+/// Who reads a name need not ask which of two it is.
+#[test]
+fn no_two_types_have_one_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for part in ["wire", "auth", "config", "pooler", "daemon"] {
+        for (file, text) in sources(&crates().join(part).join("src")) {
+            for name in code(&text).filter_map(shared_type) {
+                let place = format!("{part}/src/{file}");
+                places.entry(name.to_string()).or_default().push(place);
+            }
+        }
+    }
+    assert!(places.len() > 400, "{} types are found", places.len());
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "{places:#?}");
+}
+
 /// Names of the fields of a struct: children of its module could write to private ones, too.
 fn fields(text: &str, name: &str) -> Vec<String> {
     let start = text.find(&format!("pub struct {name} {{")).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use howdah_daemon::tls::TlsSession;
-use howdah_daemon::tls::session::{Opened, Step};
+use howdah_daemon::tls::session::{HandshakeStep, Opened};
 use howdah_pooler::event::{Address, Time};
 use howdah_wire::backend::{Fields, key_data, parameter_status};
 use howdah_wire::frame::{HEADER, header};
@@ -330,11 +330,11 @@ impl Client {
         let mut wrong = None;
         if session.is_in_handshake() {
             match session.handshake() {
-                Step::More => {}
-                Step::Done(_) if world.chance.once_in(20) => self.stall(world),
-                Step::Done(_) if self.stage == Stage::Shaking => self.log_in(world),
-                Step::Done(_) => {}
-                Step::Failed(why) => wrong = Some(why),
+                HandshakeStep::More => {}
+                HandshakeStep::Done(_) if world.chance.once_in(20) => self.stall(world),
+                HandshakeStep::Done(_) if self.stage == Stage::Shaking => self.log_in(world),
+                HandshakeStep::Done(_) => {}
+                HandshakeStep::Failed(why) => wrong = Some(why),
             }
         }
         if !session.is_in_handshake()

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox};
+use howdah_daemon::mailbox::{Instruction, Letter, PostBox};
 use howdah_pooler::balance::Balancer;
 use howdah_pooler::config::{Config, PoolSpread};
 use howdah_pooler::event::{Address, Answer, LooseSocket, Order, Question, Time, WorkerId};
-use howdah_pooler::load::{Load, Signals};
+use howdah_pooler::load::{Load, ThreadLoad};
 use howdah_pooler::parcel::{Estate, Freight, Parcel};
 use howdah_wire::frame::header;
 use howdah_wire::tag::{backend, frontend};
@@ -85,10 +85,10 @@ impl Control {
             return;
         }
         let working = [0, 30, 95, 100][world.chance.within(0..=3)];
-        load.signals = Signals {
+        load.signals = ThreadLoad {
             window: 100,
             working,
-            ..Signals::default()
+            ..ThreadLoad::default()
         };
         let now = world.now;
         self.balancer.hear(now, from, &load);
@@ -169,7 +169,7 @@ impl Control {
                 Question::Load(load) => self.balance(worker, *load, world),
                 Question::Accept(on) => {
                     for post in &self.posts {
-                        post.post(Letter::Order(Instruction::Accept(on)));
+                        post.post(Letter::Instruction(Instruction::Accept(on)));
                     }
                 }
                 Question::HandOver(socket) => {

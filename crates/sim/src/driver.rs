@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use howdah_daemon::driver::socket::SocketOptions;
-use howdah_daemon::driver::{Chunk, Completion, Driver, Errno, Key};
+use howdah_daemon::driver::{Completion, Driver, Errno, Key, ReceivedChunk};
 use howdah_pooler::event::{Address, LooseSocket, Time};
 
 use crate::world::{Read, Shared, SocketId};
@@ -224,7 +224,7 @@ impl SimDriver {
                 let buffer = free.unwrap_or(self.buffers.len());
                 self.buffers
                     .resize(self.buffers.len().max(buffer + 1), None);
-                let chunk = Chunk::new(buffer as u16, bytes.len() as u32);
+                let chunk = ReceivedChunk::new(buffer as u16, bytes.len() as u32);
                 self.buffers[buffer] = Some(bytes);
                 return self.ready.push_back(Completion::Received { key, chunk });
             }
@@ -291,12 +291,12 @@ impl Driver for SimDriver {
 
     fn submit(&mut self) {}
 
-    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         let bytes = self.buffers[usize::from(chunk.buffer())].as_deref();
         bytes.expect("a chunk's bytes are asked for before its release")
     }
 
-    fn release(&mut self, chunk: Chunk) {
+    fn release(&mut self, chunk: ReceivedChunk) {
         let released = self.buffers[usize::from(chunk.buffer())].take();
         assert!(released.is_some(), "a chunk is released twice");
     }

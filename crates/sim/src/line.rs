@@ -1,7 +1,7 @@
 //! PostgreSQL's end of a connection: plain bytes in and out, through TLS once it was asked for.
 
 use howdah_daemon::tls::TlsSession;
-use howdah_daemon::tls::session::{Opened, Step};
+use howdah_daemon::tls::session::{HandshakeStep, Opened};
 use howdah_pooler::event::Time;
 
 use crate::story::Who;
@@ -142,7 +142,7 @@ impl Line {
         self.begun = true;
         let mut wrong = None;
         if session.is_in_handshake()
-            && let Step::Failed(why) = session.handshake()
+            && let HandshakeStep::Failed(why) = session.handshake()
         {
             wrong = Some(why);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use howdah_daemon::broker::SharedBroker;
-use howdah_daemon::mailbox::{Letter, Order as Instruction, PostBox, silent_mailbox};
+use howdah_daemon::mailbox::{Instruction, Letter, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Outside, Worker};
 use howdah_pooler::event::{Address, LooseSocket, Order, Time, WorkerId};
 use howdah_pooler::mail::Mail;
@@ -55,7 +55,7 @@ impl Process {
         if scenario.tls || scenario.manners.secrecy != Secrecy::Clear {
             let library = Arc::new(Toy::new(scenario.seed.wrapping_add(before.into())));
             for post in &posts {
-                post.post(Letter::Order(Instruction::Tls(library.clone())));
+                post.post(Letter::Instruction(Instruction::Tls(library.clone())));
             }
         }
         for (id, mailbox) in (0..scenario.workers).zip(mailboxes) {
@@ -142,7 +142,7 @@ impl Process {
     pub fn drain(&self) {
         for post in &self.posts {
             let stop = Instruction::StopListening { keep_unix: false };
-            post.post(Letter::Order(stop));
+            post.post(Letter::Instruction(stop));
         }
         self.order(&Order::Drain);
     }

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_daemon::tls::session::{Opened, Step};
+use howdah_daemon::tls::session::{HandshakeStep, Opened};
 use howdah_daemon::tls::{TlsLibrary, TlsSession};
 use howdah_pooler::tls::{TlsConnect, TlsFacts};
 
@@ -257,7 +257,7 @@ impl TlsSession for ToySession {
         }
     }
 
-    fn handshake(&mut self) -> Step {
+    fn handshake(&mut self) -> HandshakeStep {
         if self.stage == Stage::New {
             let hello = record(&mut self.writes, HANDSHAKE, &self.own.to_be_bytes());
             self.output.extend(hello);
@@ -265,10 +265,10 @@ impl TlsSession for ToySession {
         }
         while self.is_in_handshake() {
             let body = match self.next() {
-                None => return Step::More,
+                None => return HandshakeStep::More,
                 Some(Ok((HANDSHAKE, body))) => body,
-                Some(Ok(_)) => return Step::Failed(self.fail("unexpected message")),
-                Some(Err(why)) => return Step::Failed(self.fail(&why)),
+                Some(Ok(_)) => return HandshakeStep::Failed(self.fail("unexpected message")),
+                Some(Err(why)) => return HandshakeStep::Failed(self.fail(&why)),
             };
             match (self.stage, self.side) {
                 (Stage::Hello, side) => {
@@ -277,7 +277,7 @@ impl TlsSession for ToySession {
                         self.output.extend(hello);
                     }
                     if self.agree(&body).is_none() {
-                        return Step::Failed(self.fail("bad hello"));
+                        return HandshakeStep::Failed(self.fail("bad hello"));
                     }
                     self.stage = Stage::Finished;
                     if side == Side::Client {
@@ -286,7 +286,9 @@ impl TlsSession for ToySession {
                         self.stage = Stage::Open;
                     }
                 }
-                _ if body != b"finished" => return Step::Failed(self.fail("bad Finished")),
+                _ if body != b"finished" => {
+                    return HandshakeStep::Failed(self.fail("bad Finished"));
+                }
                 _ => {
                     let ticket = record(&mut self.writes, HANDSHAKE, b"ticket");
                     self.output.extend(ticket);
@@ -294,7 +296,7 @@ impl TlsSession for ToySession {
                 }
             }
         }
-        Step::Done(Box::new(TlsFacts {
+        HandshakeStep::Done(Box::new(TlsFacts {
             version: NAME.into(),
             travels: self.side == Side::Server,
             ..TlsFacts::default()

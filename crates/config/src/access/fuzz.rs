@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::tokens::{Token, split};
+use super::tokens::{RuleToken, split};
 use super::{Candidate, Findings, hba, ident};
 use crate::Address;
 
@@ -59,11 +59,11 @@ pub fn access_files(input: &[u8]) {
 }
 
 /// A line of these tokens.
-fn written(tokens: &[Token]) -> String {
+fn written(tokens: &[RuleToken]) -> String {
     let words = tokens.iter().map(|token| match token {
-        Token::Word(word) => word.clone(),
-        Token::Quoted(text) => format!("\"{}\"", text.replace('"', "\"\"")),
-        Token::Comma => ",".into(),
+        RuleToken::Word(word) => word.clone(),
+        RuleToken::Quoted(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+        RuleToken::Comma => ",".into(),
     });
     words.collect::<Vec<_>>().join(" ")
 }

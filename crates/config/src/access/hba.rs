@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ident::{IdentMap, IdentMaps};
-use super::tokens::{Token, Tokens};
+use super::tokens::{RuleToken, RuleTokens};
 use super::{Findings, TLS_TWICE, Wrong};
 use crate::authority::{Authority, PAM_SERVICE};
 use crate::ldap::LdapOptions;
@@ -272,7 +272,7 @@ fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wro
 impl Reader<'_> {
     /// A line; nothing for one without words.
     fn line(&mut self, line: &str) -> Result<Option<Rule>, Wrong> {
-        let mut tokens = Tokens::of(line)?;
+        let mut tokens = RuleTokens::of(line)?;
         if tokens.is_empty() {
             return Ok(None);
         }
@@ -361,16 +361,16 @@ impl Reader<'_> {
     }
 
     /// Names with commas between them.
-    fn names(&mut self, tokens: &mut Tokens<'_>, field: Field) -> Result<Names, Wrong> {
+    fn names(&mut self, tokens: &mut RuleTokens<'_>, field: Field) -> Result<Names, Wrong> {
         let mut names = Names::default();
         loop {
             let file = self.place.file.clone();
             match tokens.take() {
-                Some(Token::Word(word)) => self.word(&word, &file, field, 0, &mut names)?,
-                Some(Token::Quoted(name)) => {
+                Some(RuleToken::Word(word)) => self.word(&word, &file, field, 0, &mut names)?,
+                Some(RuleToken::Quoted(name)) => {
                     names.named.insert(name);
                 }
-                Some(Token::Comma) | None => {
+                Some(RuleToken::Comma) | None => {
                     let (what, of) = match field {
                         Field::Databases => ("a database", "type"),
                         Field::Users => ("a user", "databases"),
@@ -447,16 +447,16 @@ impl Reader<'_> {
             wrong(format!("could not open {path}: {why}"), remedy)
         })?;
         for (number, line) in (1..).zip(text.lines()) {
-            let tokens = Tokens::of(line);
+            let tokens = RuleTokens::of(line);
             let mut tokens =
                 tokens.map_err(|(text, remedy)| (format!("{text}, in {path}:{number}"), remedy))?;
             while let Some(token) = tokens.take() {
                 match token {
-                    Token::Word(word) => self.word(&word, &path, field, depth + 1, names)?,
-                    Token::Quoted(name) => {
+                    RuleToken::Word(word) => self.word(&word, &path, field, depth + 1, names)?,
+                    RuleToken::Quoted(name) => {
                         names.named.insert(name);
                     }
-                    Token::Comma => {}
+                    RuleToken::Comma => {}
                 }
             }
         }
@@ -464,7 +464,7 @@ impl Reader<'_> {
     }
 
     /// What follows the method: nothing, or `name=value` once or several times.
-    fn options(&mut self, tokens: &mut Tokens<'_>) -> Result<Options, Wrong> {
+    fn options(&mut self, tokens: &mut RuleTokens<'_>) -> Result<Options, Wrong> {
         let only = "map=, clientcert= and clientname= may follow the method";
         let mut options = Options::default();
         while let Some(word) = tokens.word() {
@@ -534,7 +534,7 @@ struct Options {
     client_name: ClientName,
 }
 
-fn method(tokens: &mut Tokens<'_>) -> Result<HbaMethod, Wrong> {
+fn method(tokens: &mut RuleTokens<'_>) -> Result<HbaMethod, Wrong> {
     let word = tokens.word();
     let known = METHODS
         .iter()
@@ -556,7 +556,7 @@ fn method(tokens: &mut Tokens<'_>) -> Result<HbaMethod, Wrong> {
 }
 
 /// What follows `pam`: nothing, or the name of a service.
-fn pam_service(tokens: &mut Tokens<'_>) -> Result<String, Wrong> {
+fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
     let only = "only pamservice=name may follow pam";
     let Some(word) = tokens.text() else {
         return match tokens.is_empty() {
@@ -584,7 +584,7 @@ fn pam_service(tokens: &mut Tokens<'_>) -> Result<String, Wrong> {
 
 /// `all`, `address/bits` or `address mask`. Bits of the address that the mask leaves open count for
 /// nothing, as in PostgreSQL: `10.1.2.3/8` is `10.0.0.0/8`.
-fn network(tokens: &mut Tokens<'_>) -> Result<Network, Wrong> {
+fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
     let Some(word) = tokens.word() else {
         return wrong(
             "did not find address",

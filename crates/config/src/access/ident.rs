@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::tokens::Tokens;
+use super::tokens::RuleTokens;
 use super::{Findings, Wrong};
 use crate::{Mistake, Place};
 
@@ -71,7 +71,7 @@ fn parse_line(line: &str) -> Result<Option<(String, Mapping)>, Wrong> {
         let remedy = "write `map system-user database-user`, or all for the last";
         (text.to_owned(), remedy.to_owned())
     };
-    let mut tokens = Tokens::of(line)?;
+    let mut tokens = RuleTokens::of(line)?;
     if tokens.is_empty() {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A word, or what stands between words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Token {
+pub(super) enum RuleToken {
     /// As it is written: may be a keyword.
     Word(String),
     /// From between quotes: never a keyword.
@@ -18,12 +18,12 @@ pub(super) enum Token {
     Comma,
 }
 
-impl Token {
+impl RuleToken {
     /// There were bytes that are no UTF-8 in it; in a comment they do no harm.
     fn is_broken(&self) -> bool {
         match self {
-            Token::Word(text) | Token::Quoted(text) => text.contains(NO_TEXT),
-            Token::Comma => false,
+            RuleToken::Word(text) | RuleToken::Quoted(text) => text.contains(NO_TEXT),
+            RuleToken::Comma => false,
         }
     }
 }
@@ -34,13 +34,13 @@ impl Token {
 /// # Errors
 /// A quote is not closed.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn split(line: &str) -> Result<Vec<Token>, ()> {
+pub(super) fn split(line: &str) -> Result<Vec<RuleToken>, ()> {
     let tokens = split_with_rest(line)?;
     Ok(tokens.into_iter().map(|(token, _)| token).collect())
 }
 
 /// Likewise, each token with what is behind it.
-fn split_with_rest(line: &str) -> Result<Vec<(Token, &str)>, ()> {
+fn split_with_rest(line: &str) -> Result<Vec<(RuleToken, &str)>, ()> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start_matches(is_space);
     while let Some(first) = rest.chars().next() {
@@ -48,17 +48,17 @@ fn split_with_rest(line: &str) -> Result<Vec<(Token, &str)>, ()> {
             '#' => break,
             ',' => {
                 rest = &rest[1..];
-                tokens.push((Token::Comma, rest));
+                tokens.push((RuleToken::Comma, rest));
             }
             '"' => {
                 let (text, after) = quoted(rest, '"').ok_or(())?;
-                tokens.push((Token::Quoted(text), after));
+                tokens.push((RuleToken::Quoted(text), after));
                 rest = after;
             }
             _ => {
                 let ends = |c: char| is_space(c) || matches!(c, ',' | '#' | '"');
                 let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
-                tokens.push((Token::Word(word.into()), after));
+                tokens.push((RuleToken::Word(word.into()), after));
                 rest = after;
             }
         }
@@ -73,18 +73,18 @@ fn is_space(c: char) -> bool {
 }
 
 /// The tokens of a line, taken one after the other.
-pub(super) struct Tokens<'a> {
-    tokens: std::iter::Peekable<std::vec::IntoIter<(Token, &'a str)>>,
+pub(super) struct RuleTokens<'a> {
+    tokens: std::iter::Peekable<std::vec::IntoIter<(RuleToken, &'a str)>>,
     /// What is behind the last token taken.
     rest: &'a str,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> RuleTokens<'a> {
     /// Of a line.
     ///
     /// # Errors
     /// It can't be read as what it seems to say.
-    pub(super) fn of(line: &'a str) -> Result<Tokens<'a>, Wrong> {
+    pub(super) fn of(line: &'a str) -> Result<RuleTokens<'a>, Wrong> {
         let wrong = |text: &str, remedy: &str| Err((text.to_owned(), remedy.to_owned()));
         if line.starts_with(BYTE_ORDER_MARK) {
             let remedy = "write the file in UTF-8 without one";
@@ -97,18 +97,18 @@ impl<'a> Tokens<'a> {
             let text = "there are bytes in it that are not UTF-8";
             return wrong(text, "write the file in UTF-8");
         }
-        if let Some((Token::Word(last), _)) = tokens.last()
+        if let Some((RuleToken::Word(last), _)) = tokens.last()
             && last.ends_with('\\')
         {
             let text = "continued lines are not supported, here or in PgBouncer";
             return wrong(text, "write all of it on one line");
         }
         let tokens = tokens.into_iter().peekable();
-        Ok(Tokens { tokens, rest: line })
+        Ok(RuleTokens { tokens, rest: line })
     }
 
     /// The next if it is one of those wanted.
-    fn take_if(&mut self, wanted: impl FnOnce(&Token) -> bool) -> Option<Token> {
+    fn take_if(&mut self, wanted: impl FnOnce(&RuleToken) -> bool) -> Option<RuleToken> {
         let (token, rest) = self.tokens.next_if(|(token, _)| wanted(token))?;
         self.rest = rest;
         Some(token)
@@ -121,29 +121,29 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next, whatever it is.
-    pub(super) fn take(&mut self) -> Option<Token> {
+    pub(super) fn take(&mut self) -> Option<RuleToken> {
         self.take_if(|_| true)
     }
 
     /// The next if it is a word without quotes.
     pub(super) fn word(&mut self) -> Option<String> {
-        match self.take_if(|token| matches!(token, Token::Word(_)))? {
-            Token::Word(word) => Some(word),
+        match self.take_if(|token| matches!(token, RuleToken::Word(_)))? {
+            RuleToken::Word(word) => Some(word),
             _ => None,
         }
     }
 
     /// The next if it is a word, with or without quotes.
     pub(super) fn text(&mut self) -> Option<String> {
-        match self.take_if(|token| *token != Token::Comma)? {
-            Token::Word(text) | Token::Quoted(text) => Some(text),
-            Token::Comma => None,
+        match self.take_if(|token| *token != RuleToken::Comma)? {
+            RuleToken::Word(text) | RuleToken::Quoted(text) => Some(text),
+            RuleToken::Comma => None,
         }
     }
 
     /// Takes a comma, if one is next.
     pub(super) fn comma(&mut self) -> bool {
-        self.take_if(|token| *token == Token::Comma).is_some()
+        self.take_if(|token| *token == RuleToken::Comma).is_some()
     }
 
     /// Nothing is left.
@@ -159,9 +159,9 @@ mod tests {
     /// Tokens as text: quoted ones in ', commas as they are.
     fn shown(line: &str) -> Result<String, ()> {
         let words = split(line)?.into_iter().map(|token| match token {
-            Token::Word(word) => word,
-            Token::Quoted(text) => format!("'{text}'"),
-            Token::Comma => ",".into(),
+            RuleToken::Word(word) => word,
+            RuleToken::Quoted(text) => format!("'{text}'"),
+            RuleToken::Comma => ",".into(),
         });
         Ok(words.collect::<Vec<_>>().join(" "))
     }

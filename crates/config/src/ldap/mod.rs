@@ -14,4 +14,4 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-pub use options::{LdapBind, LdapOptions, LdapScheme, LdapServer, LdapText, Pattern, Scope};
+pub use options::{LdapBind, LdapOptions, LdapScheme, LdapServer, LdapText, Pattern, SearchScope};

@@ -95,7 +95,7 @@ pub enum LdapBind {
         /// Where to search.
         base: String,
         /// How deep.
-        scope: Scope,
+        scope: SearchScope,
         /// Who searches; empty: anonymously.
         bind_dn: String,
         /// With which password.
@@ -116,7 +116,7 @@ pub enum Pattern {
 
 /// How deep a search goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Scope {
+pub enum SearchScope {
     /// The base itself.
     Base,
     /// The entries right below the base.
@@ -235,7 +235,7 @@ struct Written {
     prefix: Option<String>,
     suffix: Option<String>,
     base: Option<String>,
-    scope: Option<Scope>,
+    scope: Option<SearchScope>,
     bind_dn: Option<String>,
     bind_password: Option<String>,
     attribute: Option<String>,
@@ -329,9 +329,9 @@ impl Written {
         }
         self.base = Some(base);
         self.scope = Some(match scope.to_ascii_lowercase().as_str() {
-            "" | "base" => Scope::Base,
-            "one" | "onelevel" => Scope::One,
-            "sub" | "subtree" => Scope::Sub,
+            "" | "base" => SearchScope::Base,
+            "one" | "onelevel" => SearchScope::One,
+            "sub" | "subtree" => SearchScope::Sub,
             other => return Err(broken(&format!("there is no scope {other}"))),
         });
         // Only the first attribute counts.
@@ -382,7 +382,7 @@ impl Written {
             },
             Some(base) => LdapBind::Search {
                 base,
-                scope: self.scope.unwrap_or(Scope::Sub),
+                scope: self.scope.unwrap_or(SearchScope::Sub),
                 bind_dn: self.bind_dn.unwrap_or_default(),
                 bind_password: self.bind_password.unwrap_or_default(),
                 pattern: pattern(self.attribute, self.filter)?,

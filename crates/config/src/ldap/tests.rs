@@ -11,7 +11,7 @@ fn bad(text: &str) -> String {
     }
 }
 
-fn search(text: &str) -> (String, Scope, String) {
+fn search(text: &str) -> (String, SearchScope, String) {
     match good(text).bind {
         LdapBind::Search {
             base,
@@ -59,7 +59,7 @@ fn no_name_is_elsewhere_in_the_tree() {
 
 #[test]
 fn searches() {
-    let sub = |base: &str, filter: &str| (base.to_owned(), Scope::Sub, filter.to_owned());
+    let sub = |base: &str, filter: &str| (base.to_owned(), SearchScope::Sub, filter.to_owned());
     assert_eq!(
         search("ldapserver=a ldapbasedn=\"dc=x, dc=y\""),
         sub("dc=x, dc=y", "(uid=ann)")
@@ -78,9 +78,9 @@ fn searches() {
     );
     assert_eq!(
         search("\"ldapurl=ldap://h/dc%3dx%20y?cn,sn?one\""),
-        ("dc=x y".into(), Scope::One, "(cn=ann)".into())
+        ("dc=x y".into(), SearchScope::One, "(cn=ann)".into())
     );
-    assert_eq!(search("ldapurl=ldap://h/dc=x").1, Scope::Base);
+    assert_eq!(search("ldapurl=ldap://h/dc=x").1, SearchScope::Base);
     assert_eq!(search("ldapurl=ldap://h/?sAMAccountName?sub").0, "");
     let url = good("ldapurl=ldap://[::1]:12/dc=x");
     assert_eq!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use howdah_pooler::ldap::{LdapBind, LdapOptions, LdapScheme, LdapServer, filter};
 use tokio::net::TcpStream;
 
-use super::ldap_connection::{CONNECT_LIMIT, Connection, Stream, within_limit};
+use super::ldap_connection::{CONNECT_LIMIT, LdapConnection, Stream, within_limit};
 use super::ldap_tls::Trust;
 
 use crate::dns::Resolver;
@@ -105,7 +105,7 @@ impl Directory {
     }
 
     /// A connection to the first server that can be had.
-    async fn connect(&self, options: &LdapOptions) -> Result<Connection, String> {
+    async fn connect(&self, options: &LdapOptions) -> Result<LdapConnection, String> {
         let mut failures = Vec::new();
         for server in &options.servers {
             match self.connect_to(server, options).await {
@@ -123,17 +123,17 @@ impl Directory {
         &self,
         server: &LdapServer,
         options: &LdapOptions,
-    ) -> Result<Connection, String> {
+    ) -> Result<LdapConnection, String> {
         let host = &server.host;
         let mut stream: Box<dyn Stream> = Box::new(self.reach(server).await?);
         if options.scheme == LdapScheme::Ldaps {
             stream = self.encrypt(host, stream).await?;
         }
         if options.start_tls {
-            let asked = Connection::new(host, stream).await?;
+            let asked = LdapConnection::new(host, stream).await?;
             stream = self.encrypt(host, asked.start_tls().await?).await?;
         }
-        Connection::new(host, stream).await
+        LdapConnection::new(host, stream).await
     }
 
     /// A connection to the first address that takes one.

@@ -18,7 +18,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use howdah_pooler::ldap::Scope;
+use howdah_pooler::ldap::SearchScope;
 use ldap3::exop::Exop;
 use ldap3::{
     Ldap, LdapConnAsync, LdapConnSettings, LdapError, LdapResult, SearchEntry, SearchOptions,
@@ -58,7 +58,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 type Drive = Pin<Box<dyn Future<Output = Result<(), LdapError>> + Send>>;
 
 /// A connection to a directory.
-pub(super) struct Connection {
+pub(super) struct LdapConnection {
     host: String,
     /// To the directory.
     stream: Box<dyn Stream>,
@@ -70,19 +70,19 @@ pub(super) struct Connection {
     drive: Drive,
 }
 
-impl Connection {
+impl LdapConnection {
     /// Speaks LDAP through a stream to a host.
     ///
     /// # Errors
     /// The system has no sockets for it; the text is for the log, as that of all errors here.
-    pub(super) async fn new(host: &str, stream: Box<dyn Stream>) -> Result<Connection, String> {
+    pub(super) async fn new(host: &str, stream: Box<dyn Stream>) -> Result<LdapConnection, String> {
         let failed = |why: &dyn std::fmt::Display| format!("no connection to the library: {why}");
         let (near, far) = std::os::unix::net::UnixStream::pair().map_err(|why| failed(&why))?;
         near.set_nonblocking(true).map_err(|why| failed(&why))?;
         let settings = LdapConnSettings::new().set_std_stream(StdStream::Unix(far));
         let made = LdapConnAsync::with_settings(settings, "ldapi:///").await;
         let (library, ldap) = made.map_err(|why| failed(&why))?;
-        Ok(Connection {
+        Ok(LdapConnection {
             host: host.to_owned(),
             stream,
             near: UnixStream::from_std(near).map_err(|why| failed(&why))?,
@@ -108,16 +108,16 @@ impl Connection {
     pub(super) async fn search(
         &mut self,
         base: &str,
-        scope: Scope,
+        scope: SearchScope,
         filter: &str,
     ) -> Result<(Vec<String>, Outcome), String> {
         let mut ldap = self.ldap.clone();
         ldap.with_search_options(SearchOptions::new().sizelimit(2));
         let searched = async {
             let scope = match scope {
-                Scope::Base => ldap3::Scope::Base,
-                Scope::One => ldap3::Scope::OneLevel,
-                Scope::Sub => ldap3::Scope::Subtree,
+                SearchScope::Base => ldap3::Scope::Base,
+                SearchScope::One => ldap3::Scope::OneLevel,
+                SearchScope::Sub => ldap3::Scope::Subtree,
             };
             let search = ldap.streaming_search(base, scope, filter, NO_ATTRIBUTES);
             let mut answers = search.await?;
@@ -168,7 +168,7 @@ impl Connection {
         &mut self,
         question: impl Future<Output = Result<T, LdapError>>,
     ) -> Result<T, String> {
-        let Connection {
+        let LdapConnection {
             host,
             stream,
             near,

@@ -39,7 +39,7 @@ const BLOCKING_THREADS: usize = 3 * AT_ONCE;
 /// A password to be checked.
 // Not all of it is read by builds that ask nobody.
 #[cfg_attr(not(all(feature = "ldap", feature = "pam")), allow(dead_code))]
-pub struct Check {
+pub struct PasswordCheck {
     /// Who knows.
     pub authority: Arc<Authority>,
     /// The user.
@@ -59,7 +59,7 @@ type Answer = Box<dyn FnOnce(Verdict) + Send>;
 /// The thread that asks; it starts with the first check.
 pub struct Authorities {
     resolver: Arc<Resolver>,
-    checks: Option<UnboundedSender<(Check, Answer)>>,
+    checks: Option<UnboundedSender<(PasswordCheck, Answer)>>,
 }
 
 impl Authorities {
@@ -72,7 +72,7 @@ impl Authorities {
     }
 
     /// Has a password checked; `answer` is called exactly once, on some thread.
-    pub fn ask(&mut self, check: Check, answer: impl FnOnce(Verdict) + Send + 'static) {
+    pub fn ask(&mut self, check: PasswordCheck, answer: impl FnOnce(Verdict) + Send + 'static) {
         if self.checks.is_none() {
             match start(self.resolver.clone()) {
                 Ok(checks) => self.checks = Some(checks),
@@ -88,13 +88,13 @@ impl Authorities {
     }
 }
 
-fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(Check, Answer)>> {
+fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(PasswordCheck, Answer)>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("authority")
         .build()?;
-    let (checks, mut wanted) = unbounded_channel::<(Check, Answer)>();
+    let (checks, mut wanted) = unbounded_channel::<(PasswordCheck, Answer)>();
     let serve = move || {
         runtime.block_on(async {
             let mut lines = HashMap::new();
@@ -149,7 +149,7 @@ fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
 }
 
 /// Waits for a turn, then for the verdict.
-fn in_line(line: Line, check: Check, asker: Arc<Asker>) -> impl Future<Output = Verdict> {
+fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<Output = Verdict> {
     // Taken now: lines are forgotten that nobody stands in.
     let place = line.places.try_acquire_owned();
     async move {
@@ -188,7 +188,7 @@ impl Asker {
 
     /// `turn` is given back when the check is over; that may be long after nobody waits for it any
     /// more, where it cannot be broken off.
-    async fn check(&self, check: Check, turn: OwnedSemaphorePermit) -> Verdict {
+    async fn check(&self, check: PasswordCheck, turn: OwnedSemaphorePermit) -> Verdict {
         let Some(password) = check.password.upgrade() else {
             return Err("the client has left".into());
         };

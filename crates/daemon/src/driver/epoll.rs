@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
 
 use super::socket::{self, Listener, SocketOptions};
-use super::{Chunk, Completion, Driver, Key, Tag};
+use super::{Completion, Driver, Key, ReceivedChunk, Tag};
 
 /// Bytes of the receive buffer.
 const BUFFER: usize = 32 * 1024;
@@ -278,7 +278,7 @@ impl Epoll {
                 if len == self.buffer.len() && quota > len {
                     self.reading = Some((key, quota - len));
                 }
-                let chunk = Chunk::new(0, len as u32);
+                let chunk = ReceivedChunk::new(0, len as u32);
                 return Some(Completion::Received { key, chunk });
             }
             Err(error) => Some(error),
@@ -388,11 +388,11 @@ impl Driver for Epoll {
 
     fn submit(&mut self) {}
 
-    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         &self.buffer[..chunk.len()]
     }
 
-    fn release(&mut self, _chunk: Chunk) {}
+    fn release(&mut self, _chunk: ReceivedChunk) {}
 
     fn listeners(&self) -> Vec<Address> {
         self.listeners.iter().map(|l| l.address.clone()).collect()

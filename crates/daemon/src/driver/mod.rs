@@ -28,15 +28,15 @@ pub struct Key {
 /// buffer that is out, and releasing the buffer takes the chunk away.
 #[derive(Debug)]
 #[must_use = "its buffer must be released"]
-pub struct Chunk {
+pub struct ReceivedChunk {
     buffer: u16,
     len: u32,
 }
 
-impl Chunk {
+impl ReceivedChunk {
     /// So many bytes in this buffer of the driver's, which has no other chunk. For drivers.
-    pub fn new(buffer: u16, len: u32) -> Chunk {
-        Chunk { buffer, len }
+    pub fn new(buffer: u16, len: u32) -> ReceivedChunk {
+        ReceivedChunk { buffer, len }
     }
 
     /// Which of the driver's buffers.
@@ -82,7 +82,7 @@ pub enum Completion {
         /// Whose.
         key: Key,
         /// The bytes.
-        chunk: Chunk,
+        chunk: ReceivedChunk,
     },
     /// The stream ended (no error: end of file); no `Received` follows.
     Ended {
@@ -143,9 +143,9 @@ pub trait Driver {
     fn submit(&mut self);
 
     /// The bytes of a chunk.
-    fn bytes(&self, chunk: &Chunk) -> &[u8];
+    fn bytes(&self, chunk: &ReceivedChunk) -> &[u8];
     /// Gives a chunk's buffer back. To be called for each `Received`, before the next `wait`.
-    fn release(&mut self, chunk: Chunk);
+    fn release(&mut self, chunk: ReceivedChunk);
 
     /// The listeners the driver was made with; an index into this list names one.
     fn listeners(&self) -> Vec<Address>;

@@ -25,7 +25,7 @@ use polling::Polling;
 use sending::Sending;
 
 use super::socket::{self, Listener, SocketOptions};
-use super::{Chunk, Completion, Driver, Key, Tag};
+use super::{Completion, Driver, Key, ReceivedChunk, Tag};
 
 /// Entries of the submission queue: a fuller one is submitted early.
 const SUBMISSIONS: u32 = 256;
@@ -557,11 +557,11 @@ impl Driver for Uring {
         }
     }
 
-    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         self.buffers.bytes(chunk)
     }
 
-    fn release(&mut self, chunk: Chunk) {
+    fn release(&mut self, chunk: ReceivedChunk) {
         self.buffers.release(chunk.buffer());
     }
 

@@ -4,7 +4,7 @@ use openssl::ssl::{SslContextBuilder, SslMethod};
 
 /// What becomes of a list.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct InForce {
+pub(super) struct CiphersInForce {
     /// For the library; none for its default.
     pub(super) list: Option<String>,
     /// Words that the library does not know.
@@ -16,22 +16,22 @@ pub(super) struct InForce {
 const WHOLE: [&str; 4] = ["ALL", "DEFAULT", "FIPS", "HIGH"];
 
 /// What is in force where this is written.
-pub(super) fn in_force(written: &str) -> InForce {
+pub(super) fn in_force(written: &str) -> CiphersInForce {
     let list = match written.trim().to_ascii_lowercase().as_str() {
         "" | "default" | "secure" | "fast" | "normal" => None,
         "all" => Some("ALL:!aNULL:!eNULL".to_owned()),
         _ => return translated(written),
     };
     let unknown = Vec::new();
-    InForce { list, unknown }
+    CiphersInForce { list, unknown }
 }
 
 /// OpenSSL ignores a word that it does not know; AWS-LC ignores more, and reads some as others.
-fn translated(written: &str) -> InForce {
+fn translated(written: &str) -> CiphersInForce {
     #[cfg(feature = "aws-lc")]
     let given = rearranged(written);
     #[cfg(not(feature = "aws-lc"))]
-    let given = InForce {
+    let given = CiphersInForce {
         list: Some(written.to_owned()),
         unknown: Vec::new(),
     };
@@ -46,10 +46,10 @@ fn names_some(word: &str) -> bool {
 
 /// Words that name no cipher are told, and left out; unless no other is there: then the library refuses
 /// the list.
-fn without_empty(given: InForce, names_some: impl Fn(&str) -> bool) -> InForce {
-    let InForce { list, mut unknown } = given;
+fn without_empty(given: CiphersInForce, names_some: impl Fn(&str) -> bool) -> CiphersInForce {
+    let CiphersInForce { list, mut unknown } = given;
     let Some(list) = list else {
-        return InForce { list, unknown };
+        return CiphersInForce { list, unknown };
     };
     let words = list.split([':', ',', ' ', ';']);
     let adds = |word: &&str| !word.is_empty() && !word.starts_with(['!', '-', '+', '@']);
@@ -60,18 +60,18 @@ fn without_empty(given: InForce, names_some: impl Fn(&str) -> bool) -> InForce {
         .collect();
     if empty.is_empty() || words.clone().filter(adds).count() == empty.len() {
         let list = Some(list);
-        return InForce { list, unknown };
+        return CiphersInForce { list, unknown };
     }
     unknown.extend(empty.iter().map(|&word| word.to_owned()));
     let left: Vec<_> = words.filter(|word| !empty.contains(word)).collect();
     let list = Some(left.join(":"));
-    InForce { list, unknown }
+    CiphersInForce { list, unknown }
 }
 
 /// AWS-LC has no levels of security and no profiles of the system. It knows words for all ciphers at the
 /// beginning only, and by themselves only: it would read `HIGH+ECDHE` as `HIGH` and `+ECDHE`.
 #[cfg(any(test, feature = "aws-lc"))]
-fn rearranged(written: &str) -> InForce {
+fn rearranged(written: &str) -> CiphersInForce {
     let (mut words, mut unknown) = (Vec::new(), Vec::new());
     for word in written.split([':', ',', ' ', ';']) {
         let (word, level) = match word.find("@SECLEVEL=") {
@@ -97,7 +97,7 @@ fn rearranged(written: &str) -> InForce {
         words.insert(0, "DEFAULT".into());
     }
     let list = (!words.is_empty()).then(|| words.join(":"));
-    InForce { list, unknown }
+    CiphersInForce { list, unknown }
 }
 
 /// `HIGH+ECDHE` is `ECDHE`: what is in all of AWS-LC's ciphers, and has another property.
@@ -118,14 +118,14 @@ mod tests {
     use super::*;
 
     fn told(written: &str) -> (String, String) {
-        let InForce { list, unknown } = rearranged(written);
+        let CiphersInForce { list, unknown } = rearranged(written);
         (list.unwrap_or_default(), unknown.join(" "))
     }
 
     #[test]
     fn pgbouncers_words_are_in_any_case() {
         for word in ["Secure", "normal", "FAST", "default", ""] {
-            let InForce { list, unknown } = in_force(word);
+            let CiphersInForce { list, unknown } = in_force(word);
             assert_eq!((list, unknown.len()), (None, 0), "{word}");
         }
         let list = in_force("All").list;
@@ -159,7 +159,8 @@ mod tests {
         let known = |word: &str| word.starts_with("ECDHE");
         let told = |list: &str| {
             let (list, unknown) = (Some(list.to_owned()), Vec::new());
-            let InForce { list, unknown } = without_empty(InForce { list, unknown }, known);
+            let CiphersInForce { list, unknown } =
+                without_empty(CiphersInForce { list, unknown }, known);
             (list.unwrap_or_default(), unknown.join(" "))
         };
         let of = |list: &str, unknown: &str| (list.to_owned(), unknown.to_owned());

@@ -261,14 +261,14 @@ impl Contexts {
             ("server_tls_ciphers", &globals.server_tls_ciphers),
         ];
         for (name, written) in lists {
-            let ciphers::InForce { list, unknown } = ciphers::in_force(written);
+            let ciphers::CiphersInForce { list, unknown } = ciphers::in_force(written);
             if !unknown.is_empty() {
                 let list = list.as_deref().unwrap_or("the library's default");
                 doubts.push(unknown_words(name, written, &unknown, list));
             }
         }
         let written = &globals.client_tls_ecdhcurve;
-        let curves::InForce { list, unknown } = curves::in_force(written);
+        let curves::CurvesInForce { list, unknown } = curves::in_force(written);
         if !unknown.is_empty() {
             let list = list.as_deref().unwrap_or("the library's default");
             doubts.push(unknown_words(

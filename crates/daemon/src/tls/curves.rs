@@ -4,7 +4,7 @@
 use openssl::ssl::{SslContextBuilder, SslMethod};
 
 /// What becomes of a list.
-pub(super) struct InForce {
+pub(super) struct CurvesInForce {
     /// For the library; none for its default.
     pub(super) list: Option<String>,
     /// Words that the library does not know. Where it knows none, they are the list, and it refuses that.
@@ -12,10 +12,10 @@ pub(super) struct InForce {
 }
 
 /// What is in force where this is written.
-pub(super) fn in_force(written: &str) -> InForce {
+pub(super) fn in_force(written: &str) -> CurvesInForce {
     if matches!(written, "" | "auto" | "none") {
         let (list, unknown) = (None, Vec::new());
-        return InForce { list, unknown };
+        return CurvesInForce { list, unknown };
     }
     let words = written.split([':', ',']).map(str::trim);
     let words = words
@@ -28,11 +28,11 @@ pub(super) fn in_force(written: &str) -> InForce {
     let (known, unknown): (Vec<_>, Vec<_>) =
         words.map(str::to_owned).partition(|word| is_known(word));
     match known.is_empty() {
-        true => InForce {
+        true => CurvesInForce {
             list: Some(unknown.join(":")),
             unknown: Vec::new(),
         },
-        false => InForce {
+        false => CurvesInForce {
             list: Some(known.join(":")),
             unknown,
         },
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn curves_that_the_library_lacks_are_left_out_and_told() {
         let told = |written: &str| {
-            let InForce { list, unknown } = in_force(written);
+            let CurvesInForce { list, unknown } = in_force(written);
             (list.unwrap_or_default(), unknown.join(" "))
         };
         let of = |list: &str, unknown: &str| (list.to_owned(), unknown.to_owned());

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use howdah_pooler::config::SslMode;
 
 use super::samples::{Folder, certificate, contexts, elliptic, to};
-use super::session::Step;
-use super::{Contexts, Session, TlsSession};
+use super::session::HandshakeStep;
+use super::{Contexts, LibrarySession, TlsSession};
 
 /// Flights of a handshake, and what may follow it.
 const FLIGHTS: usize = 8;
@@ -57,9 +57,9 @@ pub fn handshake(input: &[u8]) -> bool {
     let first = input.next().unwrap_or(0);
     let direct = first & 1 != 0;
     let contexts = shared(first & 2 != 0);
-    let mut server = Session::accept(contexts, direct).expect("a certificate");
+    let mut server = LibrarySession::accept(contexts, direct).expect("a certificate");
     let mut client =
-        Session::connect(contexts, to("localhost", SslMode::Require)).expect("contexts");
+        LibrarySession::connect(contexts, to("localhost", SslMode::Require)).expect("contexts");
     let mut done = [false; 2];
     for flight in 0..FLIGHTS {
         let (from, to) = match flight % 2 {
@@ -68,9 +68,9 @@ pub fn handshake(input: &[u8]) -> bool {
         };
         for (side, session) in [(flight % 2, &mut *from), (1 - flight % 2, &mut *to)] {
             match session.handshake() {
-                Step::More => {}
-                Step::Done(_) => done[side] = true,
-                Step::Failed(why) => {
+                HandshakeStep::More => {}
+                HandshakeStep::Done(_) => done[side] = true,
+                HandshakeStep::Failed(why) => {
                     assert!(!why.is_empty() && session.seal(b"x", Vec::new()).is_err());
                 }
             }

@@ -26,8 +26,8 @@ use howdah_pooler::tls::TlsConnect;
 
 pub use contexts::Contexts;
 pub use library::travels_by;
-pub use session::Session;
-use session::{Opened, Step};
+pub use session::LibrarySession;
+use session::{HandshakeStep, Opened};
 pub use travel::pack_sessions;
 
 /// What gives connections their TLS. [`Contexts`] is the one of the process; the simulation has one of
@@ -70,7 +70,7 @@ pub trait TlsSession: Send {
     fn feed(&mut self, bytes: &[u8]);
 
     /// Goes on with the handshake as far as the bytes at hand allow.
-    fn handshake(&mut self) -> Step;
+    fn handshake(&mut self) -> HandshakeStep;
 
     /// Appends the plain bytes of all whole records at hand to the first `len` bytes of `into`, which
     /// may grow. What is in it behind `len` has no meaning.
@@ -99,14 +99,14 @@ pub trait TlsSession: Send {
 
 impl TlsLibrary for Contexts {
     fn accept(&self, direct: bool) -> Result<Box<dyn TlsSession>, String> {
-        Ok(Box::new(Session::accept(self, direct)?))
+        Ok(Box::new(LibrarySession::accept(self, direct)?))
     }
 
     fn connect(&self, to: TlsConnect) -> Result<Box<dyn TlsSession>, String> {
-        Ok(Box::new(Session::connect(self, to)?))
+        Ok(Box::new(LibrarySession::connect(self, to)?))
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Box<dyn TlsSession>, String> {
-        Ok(Box::new(Session::unpack(self, bytes)?))
+        Ok(Box::new(LibrarySession::unpack(self, bytes)?))
     }
 }

@@ -22,7 +22,7 @@ const RECORD: usize = 16 * 1024;
 const OVERHEAD: usize = 128;
 
 /// See the module.
-pub struct Session {
+pub struct LibrarySession {
     pub(super) stream: SslStream<Pipe>,
     stage: Stage,
 }
@@ -52,7 +52,7 @@ enum Role {
 
 /// How far a handshake is.
 #[derive(Debug)]
-pub enum Step {
+pub enum HandshakeStep {
     /// More bytes are awaited.
     More,
     /// The session stands.
@@ -105,13 +105,13 @@ impl Write for Pipe {
     }
 }
 
-impl Session {
+impl LibrarySession {
     /// The TLS server's side of a session. `direct`: the client came without SSLRequest, and must offer
     /// our protocol.
     ///
     /// # Errors
     /// There is no certificate for clients, or no memory.
-    pub fn accept(contexts: &Contexts, direct: bool) -> Result<Session, String> {
+    pub fn accept(contexts: &Contexts, direct: bool) -> Result<LibrarySession, String> {
         let context = contexts.clients.as_ref().ok_or("TLS is switched off")?;
         let mut ssl = Ssl::new(context).map_err(|why| stack(&why))?;
         ssl.set_accept_state();
@@ -120,14 +120,14 @@ impl Session {
             laborious: contexts.laborious,
             shown: contexts.forgets.then(|| facts::look(&mut ssl)),
         };
-        Session::new(ssl, role)
+        LibrarySession::new(ssl, role)
     }
 
     /// The TLS client's side of a session.
     ///
     /// # Errors
     /// TLS to servers is not set up, or no memory.
-    pub fn connect(contexts: &Contexts, to: TlsConnect) -> Result<Session, String> {
+    pub fn connect(contexts: &Contexts, to: TlsConnect) -> Result<LibrarySession, String> {
         let context = contexts.servers.as_ref().ok_or("TLS is switched off")?;
         if to.mode.is_verified() && !contexts.knows_authorities {
             return Err("no authorities are known to verify the server's certificate by".into());
@@ -150,20 +150,20 @@ impl Session {
         };
         let ssl = prepare().map_err(|why| stack(&why))?;
         let elders = contexts.elders.clone();
-        Session::new(ssl, Role::Client { to, elders })
+        LibrarySession::new(ssl, Role::Client { to, elders })
     }
 
-    fn new(ssl: Ssl, role: Role) -> Result<Session, String> {
+    fn new(ssl: Ssl, role: Role) -> Result<LibrarySession, String> {
         let stream = SslStream::new(ssl, Pipe::default()).map_err(|why| stack(&why))?;
         let stage = Stage::Handshake(role);
-        Ok(Session { stream, stage })
+        Ok(LibrarySession { stream, stage })
     }
 
     /// What [`TlsSession::pack`] has made.
     ///
     /// # Errors
     /// It is damaged, or was made by another library than ours: why.
-    pub fn unpack(contexts: &Contexts, bytes: &[u8]) -> Result<Session, String> {
+    pub fn unpack(contexts: &Contexts, bytes: &[u8]) -> Result<LibrarySession, String> {
         let damaged = "what was packed of the session can't be read";
         let (name, rest) = part(bytes).ok_or(damaged)?;
         let (state, unread) = part(rest).ok_or(damaged)?;
@@ -181,11 +181,11 @@ impl Session {
         };
         let stream = SslStream::new(ssl, pipe).map_err(|why| stack(&why))?;
         let stage = Stage::Open;
-        Ok(Session { stream, stage })
+        Ok(LibrarySession { stream, stage })
     }
 }
 
-impl TlsSession for Session {
+impl TlsSession for LibrarySession {
     fn is_in_handshake(&self) -> bool {
         matches!(self.stage, Stage::Handshake(_))
     }
@@ -215,9 +215,9 @@ impl TlsSession for Session {
         }
     }
 
-    fn handshake(&mut self) -> Step {
+    fn handshake(&mut self) -> HandshakeStep {
         let Stage::Handshake(role) = &self.stage else {
-            return Step::More;
+            return HandshakeStep::More;
         };
         let result = self.stream.do_handshake();
         let ssl = self.stream.ssl();
@@ -225,7 +225,7 @@ impl TlsSession for Session {
             Ok(()) => role.judge(ssl),
             Err(error) if error.code() == ErrorCode::WANT_READ => {
                 self.stream.get_mut().forget_read();
-                return Step::More;
+                return HandshakeStep::More;
             }
             Err(error) => Err(role.learn(failure(ssl, &error))),
         };
@@ -236,9 +236,9 @@ impl TlsSession for Session {
         match done {
             Ok(facts) => {
                 library::shed(ssl);
-                Step::Done(facts)
+                HandshakeStep::Done(facts)
             }
-            Err(why) => Step::Failed(why),
+            Err(why) => HandshakeStep::Failed(why),
         }
     }
 

@@ -11,21 +11,25 @@ use super::contexts::{TicketSeed, versions};
 #[cfg(feature = "aws-lc")]
 use super::library;
 use super::samples::{Folder, certificate, config, contexts, elliptic, named, to};
-use super::session::{Opened, Step};
-use super::{Contexts, Session, TlsSession};
+use super::session::{HandshakeStep, Opened};
+use super::{Contexts, LibrarySession, TlsSession};
 
 type Shaken = Result<Box<TlsFacts>, String>;
 
 /// Has two sessions shake hands; what each says reaches the other in pieces of this size.
-fn shake(server: &mut Session, client: &mut Session, piece: usize) -> (Shaken, Shaken) {
+fn shake(
+    server: &mut LibrarySession,
+    client: &mut LibrarySession,
+    piece: usize,
+) -> (Shaken, Shaken) {
     let mut ends: [Option<Shaken>; 2] = [None, None];
     for _ in 0..100_000 {
         let sides = [&mut *server, &mut *client];
         for (end, side) in ends.iter_mut().zip(sides) {
             match side.handshake() {
-                Step::More => {}
-                Step::Done(facts) => *end = Some(Ok(facts)),
-                Step::Failed(why) => *end = Some(Err(why)),
+                HandshakeStep::More => {}
+                HandshakeStep::Done(facts) => *end = Some(Ok(facts)),
+                HandshakeStep::Failed(why) => *end = Some(Err(why)),
             }
         }
         let mut said = false;
@@ -39,9 +43,9 @@ fn shake(server: &mut Session, client: &mut Session, piece: usize) -> (Shaken, S
                 };
                 side.feed(piece);
                 match side.handshake() {
-                    Step::More => {}
-                    Step::Done(facts) => *end = Some(Ok(facts)),
-                    Step::Failed(why) => *end = Some(Err(why)),
+                    HandshakeStep::More => {}
+                    HandshakeStep::Done(facts) => *end = Some(Ok(facts)),
+                    HandshakeStep::Failed(why) => *end = Some(Err(why)),
                 }
             }
         }
@@ -54,16 +58,16 @@ fn shake(server: &mut Session, client: &mut Session, piece: usize) -> (Shaken, S
     (server, client)
 }
 
-fn pair(contexts: &Contexts, mode: SslMode) -> (Session, Session) {
-    let mut server = Session::accept(contexts, false).unwrap();
-    let mut client = Session::connect(contexts, to("localhost", mode)).unwrap();
+fn pair(contexts: &Contexts, mode: SslMode) -> (LibrarySession, LibrarySession) {
+    let mut server = LibrarySession::accept(contexts, false).unwrap();
+    let mut client = LibrarySession::connect(contexts, to("localhost", mode)).unwrap();
     let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
     ours.unwrap();
     theirs.unwrap();
     (server, client)
 }
 
-fn opened(session: &mut Session, bytes: &[u8]) -> (Vec<u8>, Opened) {
+fn opened(session: &mut LibrarySession, bytes: &[u8]) -> (Vec<u8>, Opened) {
     let (mut block, mut len) = (Vec::new(), 0);
     session.feed(bytes);
     let end = session.open(&mut block, &mut len);
@@ -77,8 +81,9 @@ fn a_session_stands_and_its_facts_are_told() {
     let key = elliptic();
     let own = certificate(&key, 3, &["localhost", "127.0.0.1"]);
     let contexts = contexts(&folder, &key, &own, "");
-    let mut server = Session::accept(&contexts, true).unwrap();
-    let mut client = Session::connect(&contexts, to("localhost", SslMode::VerifyFull)).unwrap();
+    let mut server = LibrarySession::accept(&contexts, true).unwrap();
+    let mut client =
+        LibrarySession::connect(&contexts, to("localhost", SslMode::VerifyFull)).unwrap();
     assert!(server.is_in_handshake() && server.seal(b"x", Vec::new()).is_err());
     let (ours, theirs) = shake(&mut server, &mut client, 1);
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
@@ -99,7 +104,7 @@ fn a_session_stands_and_its_facts_are_told() {
 }
 
 /// Both directions.
-fn talk(server: &mut Session, client: &mut Session, plain: &[u8]) {
+fn talk(server: &mut LibrarySession, client: &mut LibrarySession, plain: &[u8]) {
     for turn in 0..2 {
         let (from, to) = match turn {
             0 => (&mut *client, &mut *server),
@@ -130,9 +135,9 @@ fn sessions_travel() {
         "client_tls_protocols = tlsv1.2\nclient_tls_sslmode = verify-ca",
     ] {
         let contexts = contexts(&folder, &key, &own, more);
-        let mut server = Session::accept(&contexts, false).unwrap();
+        let mut server = LibrarySession::accept(&contexts, false).unwrap();
         let to = to("localhost", SslMode::VerifyFull);
-        let mut client = Session::connect(&contexts, to).unwrap();
+        let mut client = LibrarySession::connect(&contexts, to).unwrap();
         let (facts, _) = shake(&mut server, &mut client, usize::MAX);
         assert!(facts.unwrap().travels, "{more}");
         talk(&mut server, &mut client, b"before");
@@ -145,7 +150,7 @@ fn sessions_travel() {
             assert!(server.pack().is_err() && server.seal(b"x", Vec::new()).is_err());
             server.close();
             assert_eq!(server.take_output(), None, "nothing is said by two");
-            server = Session::unpack(&bare, &packed).unwrap();
+            server = LibrarySession::unpack(&bare, &packed).unwrap();
             assert_eq!(opened(&mut server, back).0, b"cut in two");
             talk(&mut server, &mut client, &long);
             if more.contains("tlsv1.3") {
@@ -155,20 +160,23 @@ fn sessions_travel() {
                 talk(&mut server, &mut client, b"new keys again");
             }
             for cut in [0, 3, packed.len() / 2, packed.len() - 1] {
-                assert!(Session::unpack(&bare, &packed[..cut]).is_err(), "{cut}");
+                assert!(
+                    LibrarySession::unpack(&bare, &packed[..cut]).is_err(),
+                    "{cut}"
+                );
             }
         }
         let mut packed = server.pack().unwrap();
         packed[5] ^= 1;
-        let why = Session::unpack(&bare, &packed).err().unwrap();
+        let why = LibrarySession::unpack(&bare, &packed).err().unwrap();
         assert!(why.contains("not by AWS-LC"), "{why}");
         packed[5] ^= 1;
-        server = Session::unpack(&bare, &packed).unwrap();
+        server = LibrarySession::unpack(&bare, &packed).unwrap();
         server.close();
         let goodbye = server.take_output().unwrap();
         assert_eq!(opened(&mut client, &goodbye).1, Opened::End);
         // A session that the client has ended stays.
-        let mut server = Session::unpack(&bare, &packed).unwrap();
+        let mut server = LibrarySession::unpack(&bare, &packed).unwrap();
         client.close();
         let goodbye = client.take_output().unwrap();
         assert_eq!(opened(&mut server, &goodbye).1, Opened::End);
@@ -183,10 +191,10 @@ fn other_sessions_stay() {
     let key = elliptic();
     let own = certificate(&key, 3, &["localhost"]);
     let contexts = contexts(&folder, &key, &own, "");
-    let mut server = Session::accept(&contexts, false).unwrap();
+    let mut server = LibrarySession::accept(&contexts, false).unwrap();
     assert!(server.pack().is_err(), "it is in its handshake");
     let to = to("localhost", SslMode::VerifyFull);
-    let mut client = Session::connect(&contexts, to).unwrap();
+    let mut client = LibrarySession::connect(&contexts, to).unwrap();
     let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
     assert_eq!(ours.unwrap().travels, cfg!(feature = "aws-lc"));
     assert!(!theirs.unwrap().travels && client.pack().is_err());
@@ -273,16 +281,16 @@ fn what_is_no_handshake_fails() {
     let contexts = contexts(&folder, &key, &certificate(&key, 3, &["localhost"]), "");
     let long = [b"\x16\x03\x01\xff\xff".to_vec(), vec![0; 70_000]].concat();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0x16; 64], &long] {
-        let mut server = Session::accept(&contexts, false).unwrap();
+        let mut server = LibrarySession::accept(&contexts, false).unwrap();
         server.feed(garbage);
         let step = server.handshake();
-        assert!(matches!(step, Step::Failed(_)), "{step:?}");
-        assert!(matches!(server.handshake(), Step::More));
+        assert!(matches!(step, HandshakeStep::Failed(_)), "{step:?}");
+        assert!(matches!(server.handshake(), HandshakeStep::More));
     }
     // Half a record is no reason to give up.
-    let mut server = Session::accept(&contexts, false).unwrap();
+    let mut server = LibrarySession::accept(&contexts, false).unwrap();
     server.feed(b"\x16\x03\x01\x02\x00\x01");
-    assert!(matches!(server.handshake(), Step::More));
+    assert!(matches!(server.handshake(), HandshakeStep::More));
 }
 
 #[test]
@@ -311,8 +319,8 @@ fn servers_are_verified_as_the_mode_demands() {
             Err("certificate verify failed"),
         ),
     ] {
-        let mut server = Session::accept(theirs, false).unwrap();
-        let mut client = Session::connect(&contexts_of_own, to(host, mode)).unwrap();
+        let mut server = LibrarySession::accept(theirs, false).unwrap();
+        let mut client = LibrarySession::connect(&contexts_of_own, to(host, mode)).unwrap();
         let (_, ours) = shake(&mut server, &mut client, usize::MAX);
         match verdict {
             Ok(()) => assert!(ours.is_ok(), "{mode:?} {host}: {ours:?}"),
@@ -329,8 +337,8 @@ fn clients_are_asked_where_the_mode_demands() {
     let demands = "client_tls_sslmode = verify-ca";
     let with = contexts(&folder, &key, &own, demands);
     let (mut server, mut client) = (
-        Session::accept(&with, false).unwrap(),
-        Session::connect(&with, to("localhost", SslMode::Require)).unwrap(),
+        LibrarySession::accept(&with, false).unwrap(),
+        LibrarySession::connect(&with, to("localhost", SslMode::Require)).unwrap(),
     );
     let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
     let peer = theirs.unwrap().peer.expect("it showed one");
@@ -339,8 +347,8 @@ fn clients_are_asked_where_the_mode_demands() {
     assert_eq!(kept, !cfg!(feature = "aws-lc"));
     let more = format!("{demands}\nserver_tls_key_file =\nserver_tls_cert_file =");
     let without = contexts(&folder, &key, &own, &more);
-    let mut server = Session::accept(&with, false).unwrap();
-    let mut client = Session::connect(&without, to("localhost", SslMode::Require)).unwrap();
+    let mut server = LibrarySession::accept(&with, false).unwrap();
+    let mut client = LibrarySession::connect(&without, to("localhost", SslMode::Require)).unwrap();
     let (theirs, _) = shake(&mut server, &mut client, usize::MAX);
     let why = theirs.unwrap_err().to_lowercase().replace('_', " ");
     assert!(why.contains("did not return a certificate"), "{why}");
@@ -364,9 +372,9 @@ fn thousands_of_authorities_do() {
              server_tls_ca_file = {many}\nclient_tls_protocols = {version}"
         );
         let contexts = contexts(&folder, &key, &own, &more);
-        let mut server = Session::accept(&contexts, false).unwrap();
+        let mut server = LibrarySession::accept(&contexts, false).unwrap();
         let to = to("localhost", SslMode::VerifyFull);
-        let mut client = Session::connect(&contexts, to).unwrap();
+        let mut client = LibrarySession::connect(&contexts, to).unwrap();
         let (ours, theirs) = shake(&mut server, &mut client, usize::MAX);
         assert!(ours.unwrap().peer.is_some(), "{version}");
         theirs.unwrap();
@@ -421,9 +429,9 @@ fn old_certificates_and_every_kind_of_key_do() {
         }
         let own = certificate(&key, version, &[]);
         let contexts = contexts(&folder, &key, &own, "");
-        let mut server = Session::accept(&contexts, false).unwrap();
+        let mut server = LibrarySession::accept(&contexts, false).unwrap();
         let to = to("localhost", SslMode::VerifyFull);
-        let mut client = Session::connect(&contexts, to).unwrap();
+        let mut client = LibrarySession::connect(&contexts, to).unwrap();
         let (_, facts) = shake(&mut server, &mut client, usize::MAX);
         assert_eq!(facts.unwrap().binding.is_some(), binds, "{:?}", key.id());
     }
@@ -442,21 +450,21 @@ fn direct_tls_wants_our_protocol() {
         }
         let ssl = Ssl::new(&builder.build()).unwrap();
         let mut client = SslStream::new(ssl, Loop::default()).unwrap();
-        let mut server = Session::accept(&contexts, true).unwrap();
-        let mut end = Step::More;
+        let mut server = LibrarySession::accept(&contexts, true).unwrap();
+        let mut end = HandshakeStep::More;
         for _ in 0..4 {
             let _ = client.connect();
             server.feed(&std::mem::take(&mut client.get_mut().said));
-            if let Step::More = end {
+            if let HandshakeStep::More = end {
                 end = server.handshake();
             }
             let answer = server.take_output().unwrap_or_default();
             client.get_mut().heard.extend(answer);
         }
         match end {
-            Step::Done(_) => assert!(done),
-            Step::Failed(why) => assert!(!done && why.contains("without ALPN"), "{why}"),
-            Step::More => panic!("it never ended"),
+            HandshakeStep::Done(_) => assert!(done),
+            HandshakeStep::Failed(why) => assert!(!done && why.contains("without ALPN"), "{why}"),
+            HandshakeStep::More => panic!("it never ended"),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, ServerId, 
 use crate::mail::Mail;
 use crate::note::Level;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::secure::SslAnswer;
 use crate::server::{self, Ending, Server};
 use crate::tls::TlsStart;
@@ -195,7 +196,7 @@ impl Pooler {
         if server.cancels() > 0 {
             return;
         }
-        if matches!(server.state(), server::State::BeingCancelled) {
+        if matches!(server.state(), ServerState::BeingCancelled) {
             self.checkin(target, out);
         }
     }

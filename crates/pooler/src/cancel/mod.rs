@@ -23,6 +23,7 @@ use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
 use crate::client;
+use crate::client::ClientState;
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
 use crate::fault::Fault;
 use crate::mail::Mail;
@@ -56,12 +57,12 @@ impl Pooler {
             return out.push(Action::Post(to, forwarded));
         };
         let state = self.clients.get(id).map(|client| client.state());
-        if let Some(client::State::Leaving { .. }) = state {
+        if let Some(ClientState::Leaving { .. }) = state {
             return self.moves.hold_cancel(id, pid, secret, from);
         }
         let state = self.clients.get(id).map(|client| match *client.state() {
-            client::State::Waiting | client::State::Aligning(_) => (true, None),
-            client::State::Linked(server) => (false, Some(server)),
+            ClientState::Waiting | ClientState::Aligning(_) => (true, None),
+            ClientState::Linked(server) => (false, Some(server)),
             _ => (false, None),
         });
         match state {
@@ -109,7 +110,7 @@ impl Pooler {
         if self
             .clients
             .get(id)
-            .is_some_and(|c| matches!(c.state(), client::State::Canceller))
+            .is_some_and(|c| matches!(c.state(), ClientState::Canceller))
         {
             self.disconnect(id, fault, out);
         }
@@ -142,7 +143,7 @@ impl Pooler {
         if !client.welcomed || client.is_hushed() {
             return;
         }
-        let waiting = matches!(client.state(), client::State::Waiting);
+        let waiting = matches!(client.state(), ClientState::Waiting);
         if !client.end.skips() {
             Self::pass_over(id, client, out);
         }

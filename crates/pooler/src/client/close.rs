@@ -2,7 +2,7 @@
 
 use howdah_wire::write;
 
-use crate::client::state::State;
+use crate::client::ClientState;
 use crate::event::{Action, ClientId, Close, Order, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::mail::ToBroker;
@@ -10,6 +10,7 @@ use crate::next::Next;
 use crate::note::Level;
 use crate::pool::key::PoolKey;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Ending};
 use crate::{console, link};
 
@@ -26,7 +27,7 @@ impl Pooler {
     /// Tells a client why, and lets it go.
     pub(crate) fn disconnect(&mut self, id: ClientId, fault: Fault, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if matches!(client.state(), State::Closing) {
+        if matches!(client.state(), ClientState::Closing) {
             return;
         }
         // Nothing of ours may enter its stream in mid-message.
@@ -34,7 +35,10 @@ impl Pooler {
             .link()
             .and_then(|server| self.servers.get(server))
             .is_none_or(|server| !server.inbox.relaying());
-        let mute = matches!(client.state(), State::Canceller | State::Handshake);
+        let mute = matches!(
+            client.state(),
+            ClientState::Canceller | ClientState::Handshake
+        );
         let told = fault.is_told() && between && !mute;
         if told {
             let (sqlstate, text) = (fault.sqlstate().to_string(), fault.told());
@@ -88,8 +92,8 @@ impl Pooler {
         }
         let client = self.clients.at_mut(id);
         let undo = match client.state() {
-            State::Console(session) => session.undo(),
-            State::Successor => Some(Order::GiveUp),
+            ClientState::Console(session) => session.undo(),
+            ClientState::Successor => Some(Order::GiveUp),
             _ => None,
         };
         if let Some(undo) = undo {
@@ -137,15 +141,15 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         // Lost instead of detached: it goes nowhere.
         match *client.state() {
-            State::Moving(_) | State::Packed(_) => client.starts_again(),
-            State::Leaving { .. } => client.rests(self.now),
+            ClientState::Moving(_) | ClientState::Packed(_) => client.starts_again(),
+            ClientState::Leaving { .. } => client.rests(self.now),
             _ => {}
         }
         match *client.state() {
             // Closed already; only the rest of our last words is dropped.
-            State::Closing => {}
+            ClientState::Closing => {}
             // The cancel request has been read. The connection that brought it need not wait.
-            State::Canceller => self.end_client(id, Close::Flush, Farewell::Orderly, out),
+            ClientState::Canceller => self.end_client(id, Close::Flush, Farewell::Orderly, out),
             // The client had said goodbye. PostgreSQL would carry out what was sent before that, so
             // nothing is cancelled.
             _ if client.leaving => self.disconnect(id, Fault::ClientClosed, out),
@@ -184,7 +188,7 @@ impl Pooler {
         let replication = client.replication.any();
         let group_failed = client.end.skips();
         // Where Howdah still sets the client's parameters, nothing of the client's runs yet.
-        let runs = matches!(self.servers.at(id).state(), server::State::Linked(_));
+        let runs = matches!(self.servers.at(id).state(), ServerState::Linked(_));
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
@@ -213,7 +217,7 @@ impl Pooler {
     /// The kernel has let go of a client's socket.
     pub(crate) fn client_closed(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if !matches!(client.state(), State::Closing) {
+        if !matches!(client.state(), ClientState::Closing) {
             // The driver ended what we did not: treated as lost.
             self.end_client(id, Close::Abort, Farewell::Abrupt, out);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Replication;
 use crate::auth::{CERT_FAILED, CERT_REQUIRED, Method, NO_RULE, PEER_FAILED, REJECTED, Secret};
 use crate::certificate::ClientName;
-use crate::client::state::{Login, Proof};
+use crate::client::state::{LoginAttempt, Proof};
 use crate::config::access::{Candidate, ClientCert, Rule};
 use crate::config::{AuthType, Authority, HbaMethod, IdentMap};
 use crate::console::is_console;
@@ -203,7 +203,7 @@ impl Pooler {
             return;
         };
         let client = self.clients.at_mut(id);
-        client.proves(Login {
+        client.proves(LoginAttempt {
             proof: Proof::Peer(map),
             found,
         });

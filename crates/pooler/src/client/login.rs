@@ -10,11 +10,11 @@ use rand_chacha::rand_core::RngCore;
 
 use super::demand::Demand;
 use crate::auth::{
-    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, Method, NO_SECRET,
-    ScramKeys, Secret, Step, WRONG_PASSWORD, plain,
+    AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
+    NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
 use crate::client::Client;
-use crate::client::state::{Login, Proof, State};
+use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::{AuthType, Authority, Database};
 use crate::event::{ClientId, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
@@ -97,7 +97,7 @@ impl Pooler {
             binding: tls.as_ref().and_then(|tls| tls.binding.as_deref()),
         });
         let client = self.clients.at_mut(id);
-        client.proves(Login {
+        client.proves(LoginAttempt {
             proof: Proof::Exchange {
                 exchange: Box::new(exchange),
                 deriving: None,
@@ -119,9 +119,9 @@ impl Pooler {
             out.send_with(peer, |buf| write::authentication(buf, code, payload));
         };
         match step {
-            Step::Reply(request) => send(&request),
-            Step::Await => {}
-            Step::Derive(derivation) => {
+            LoginStep::Reply(request) => send(&request),
+            LoginStep::Await => {}
+            LoginStep::Derive(derivation) => {
                 let waits = Arc::new(());
                 let wanted = Arc::downgrade(&waits);
                 if let Some((_, deriving)) = self.exchange(id) {
@@ -137,14 +137,14 @@ impl Pooler {
                 };
                 self.ask(Asker::Client(id), question, out);
             }
-            Step::Done(admitted) => {
+            LoginStep::Done(admitted) => {
                 if let Some(request) = &admitted.before_ok {
                     send(request);
                 }
                 let found = self.login(id).and_then(|login| login.found.take());
                 self.logged_in(id, admitted.keys, found, out);
             }
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 self.doubt(id);
                 let (level, line) = self.refusal_line(id, &refusal.detail);
                 self.note_client(level, id, &line, out);
@@ -177,14 +177,14 @@ impl Pooler {
         }
     }
 
-    pub(super) fn login(&mut self, id: ClientId) -> Option<&mut Login> {
+    pub(super) fn login(&mut self, id: ClientId) -> Option<&mut LoginAttempt> {
         self.clients.get_mut(id)?.login_mut()
     }
 
     /// Bytes of a client that is proving who it is.
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if !matches!(client.state(), State::Login(_)) {
+        if !matches!(client.state(), ClientState::Login(_)) {
             // The login needed no password. What came behind the start-up packet is not one.
             return;
         }
@@ -219,14 +219,14 @@ impl Pooler {
     /// The client shall send the password that somebody else knows.
     fn ask_for_password(&mut self, id: ClientId, authority: Arc<Authority>, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        client.proves(Login {
+        client.proves(LoginAttempt {
             proof: Proof::Authority {
                 authority,
                 password: None,
             },
             found: None,
         });
-        self.login_step(id, Step::Reply(AuthRequest::Cleartext), out);
+        self.login_step(id, LoginStep::Reply(AuthRequest::Cleartext), out);
         // What came behind the start-up packet.
         self.login_bytes(id, b"", out);
     }
@@ -391,7 +391,7 @@ impl Pooler {
     /// Tells a client that it is logged in, with its pool's parameters and its own on top.
     pub(crate) fn welcome(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state(), State::Welcome) {
+        if !matches!(client.state(), ClientState::Welcome) {
             return;
         }
         client.rests(self.now);

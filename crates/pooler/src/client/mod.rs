@@ -15,7 +15,7 @@ pub mod parcel;
 pub mod startup;
 pub mod state;
 
-pub use state::State;
+pub use state::ClientState;
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ use crate::valve::Valve;
 #[derive(Debug)]
 pub struct Client {
     /// What it is doing.
-    state: State,
+    state: ClientState,
     /// Its number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
     /// The two ends of its socket.
@@ -129,14 +129,14 @@ pub enum Replication {
 /// What it does: each verb is a transition of the picture above.
 impl Client {
     /// What it is doing.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ClientState {
         &self.state
     }
 
     /// Its login, while it proves who it is.
-    pub(crate) fn login_mut(&mut self) -> Option<&mut state::Login> {
+    pub(crate) fn login_mut(&mut self) -> Option<&mut state::LoginAttempt> {
         match &mut self.state {
-            State::Login(login) => Some(login),
+            ClientState::Login(login) => Some(login),
             _ => None,
         }
     }
@@ -144,7 +144,7 @@ impl Client {
     /// Its session with the console, if it has one.
     pub(crate) fn console_mut(&mut self) -> Option<&mut ConsoleSession> {
         match &mut self.state {
-            State::Console(session) => Some(session),
+            ClientState::Console(session) => Some(session),
             _ => None,
         }
     }
@@ -391,99 +391,102 @@ impl Client {
 
     /// A handshake begins.
     fn shakes_hands(&mut self) {
-        self.state = State::Handshake;
+        self.state = ClientState::Handshake;
     }
 
     /// Its first packet is awaited, as at its beginning.
     fn starts_again(&mut self) {
-        self.state = State::Startup;
+        self.state = ClientState::Startup;
     }
 
     /// Its first packet is a CancelRequest.
     fn wants_to_cancel(&mut self, now: Time) {
-        self.state = State::Canceller;
+        self.state = ClientState::Canceller;
         self.request = now;
     }
 
     /// Its first packet is another worker's.
     fn moves_to(&mut self, worker: WorkerId) {
-        self.state = State::Moving(worker);
+        self.state = ClientState::Moving(worker);
     }
 
     /// PostgreSQL is asked for its user, by a server of this pool.
     pub(crate) fn begin_lookup(&mut self, pool: PoolId, now: Time) {
-        self.state = State::Lookup;
+        self.state = ClientState::Lookup;
         self.pool = Some(pool);
         self.request = now;
     }
 
     /// It has to prove who it is.
-    fn proves(&mut self, login: state::Login) {
-        self.state = State::Login(Box::new(login));
+    fn proves(&mut self, login: state::LoginAttempt) {
+        self.state = ClientState::Login(Box::new(login));
     }
 
     /// It is asked for nothing more, and not let in yet.
     pub(crate) fn awaits_welcome(&mut self) {
-        self.state = State::Welcome;
+        self.state = ClientState::Welcome;
     }
 
     /// It is in a pool and has no server; since `now` it has asked for nothing.
     #[inline]
     pub(crate) fn rests(&mut self, now: Time) {
-        self.turn(State::Idle);
+        self.turn(ClientState::Idle);
         self.quiet = now;
         self.end.goes_on();
     }
 
     /// It waits for a server, or for leave to keep one.
     pub(crate) fn stands_in_line(&mut self) {
-        self.state = State::Waiting;
+        self.state = ClientState::Waiting;
     }
 
     /// Its end of a link: whatever it sends goes to the server.
     pub(crate) fn bind_to(&mut self, server: ServerId) {
-        self.turn(State::Linked(server));
+        self.turn(ClientState::Linked(server));
     }
 
     /// Its state becomes another. The states of a transaction own nothing, so that nothing need be
     /// called to drop them.
     #[inline]
-    fn turn(&mut self, state: State) {
+    fn turn(&mut self, state: ClientState) {
         let before = std::mem::replace(&mut self.state, state);
-        if matches!(before, State::Idle | State::Waiting | State::Linked(_)) {
+        if matches!(
+            before,
+            ClientState::Idle | ClientState::Waiting | ClientState::Linked(_)
+        ) {
             std::mem::forget(before);
         }
     }
 
     /// Likewise, but what it sends is held until the server has its settings.
     pub(crate) fn bind_held_to(&mut self, server: ServerId) {
-        self.state = State::Aligning(server);
+        self.state = ClientState::Aligning(server);
     }
 
     /// It goes on at another worker. `waits`: it stood in line.
     pub(crate) fn leaves_for(&mut self, to: WorkerId, waits: bool) {
-        self.state = State::Leaving { to, waits };
+        self.state = ClientState::Leaving { to, waits };
     }
 
     /// It goes to our successor.
     pub(crate) fn packs(&mut self, standing: crate::parcel::Standing) {
-        self.state = State::Packed(standing);
+        self.state = ClientState::Packed(standing);
     }
 
     /// It is an administrator, or may look on.
     pub(crate) fn opens_console(&mut self, session: ConsoleSession) {
-        self.state = State::Console(Box::new(session));
+        self.state = ClientState::Console(Box::new(session));
         self.welcomed = true;
     }
 
     /// It is our successor.
     pub(crate) fn takes_over(&mut self) {
-        self.state = State::Successor;
+        self.state = ClientState::Successor;
     }
 
     /// It ends: nothing of what it has sent or named is of use.
     fn closes(&mut self) {
-        self.state = State::Closing;
+        self.state = ClientState::Closing;
         self.inbox = Inbox::default();
         self.names.clear();
         self.unnamed = None;
@@ -505,18 +508,18 @@ impl Client {
 
     /// It stands in its pool's line.
     pub fn waits(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Lookup)
+        matches!(self.state, ClientState::Waiting | ClientState::Lookup)
     }
 
     /// It waits for a server that it will share with nobody.
     pub fn waits_for_its_own(&self) -> bool {
-        matches!(self.state, State::Waiting) && self.replication.any()
+        matches!(self.state, ClientState::Waiting) && self.replication.any()
     }
 
     /// The server it is bound to.
     pub fn link(&self) -> Option<ServerId> {
         match self.state {
-            State::Linked(server) | State::Aligning(server) => Some(server),
+            ClientState::Linked(server) | ClientState::Aligning(server) => Some(server),
             _ => None,
         }
     }
@@ -622,14 +625,14 @@ impl Client {
     /// How much of what it has sent is held before it is not read from any more, in bytes.
     pub fn held_max(&self) -> usize {
         match self.state {
-            State::Waiting => limits::WAITING,
+            ClientState::Waiting => limits::WAITING,
             _ => limits::HELD,
         }
     }
 
     /// What it has sent can't be worked through for now.
     pub fn holds_back(&self) -> bool {
-        let works = matches!(self.state, State::Linked(_) | State::Idle);
+        let works = matches!(self.state, ClientState::Linked(_) | ClientState::Idle);
         self.end.is_stalled() || self.parked || self.leaving || self.is_hushed() || !works
     }
 }

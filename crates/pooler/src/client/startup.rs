@@ -7,7 +7,7 @@ use howdah_wire::write;
 
 use super::{Client, Replication};
 use crate::auth::CERT_REQUIRED;
-use crate::client::state::State;
+use crate::client::ClientState;
 use crate::config::{AuthType, SessionState, SslMode};
 use crate::event::{
     Action, Address, ClientId, Ends, LooseSocket, Out, Peer, Question, Time, WorkerId,
@@ -62,7 +62,7 @@ impl Pooler {
         let (seeded, now) = (self.seeded, self.now);
         let nobody = self.consoles.nobody();
         self.clients.insert(|_| Client {
-            state: State::Startup,
+            state: ClientState::Startup,
             number,
             ends,
             tls: None,
@@ -110,7 +110,7 @@ impl Pooler {
             return self.accept_tls(id, true, out);
         }
         while let Some(client) = self.clients.get_mut(id) {
-            if !matches!(client.state(), State::Startup) {
+            if !matches!(client.state(), ClientState::Startup) {
                 return;
             }
             let size = match length(client.inbox.held()) {
@@ -139,7 +139,7 @@ impl Pooler {
     pub(crate) fn begin_held_logins(&mut self, out: &mut Out) {
         for id in self.clients.keys() {
             let state = self.clients.get(id).map(|client| client.state());
-            if let Some(State::Startup) = state {
+            if let Some(ClientState::Startup) = state {
                 self.startup_bytes(id, b"", out);
                 self.unpause_client(id, out);
             }
@@ -181,7 +181,7 @@ impl Pooler {
     /// A client has begun with a handshake, without SSLRequest.
     fn begins_with_tls(&self, id: ClientId) -> bool {
         let record = |client: &Client| {
-            let fresh = matches!(client.state(), State::Startup) && !client.is_tls();
+            let fresh = matches!(client.state(), ClientState::Startup) && !client.is_tls();
             fresh && client.inbox.held().first() == Some(&TLS_HANDSHAKE)
         };
         self.clients.get(id).is_some_and(record) && self.takes_tls(id)
@@ -204,7 +204,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = gone!(self.clients.get_mut(id));
-        if !matches!(client.state(), State::Handshake) {
+        if !matches!(client.state(), ClientState::Handshake) {
             return;
         }
         self.handshakes[0].count(&result);
@@ -430,16 +430,16 @@ impl Pooler {
             out.push(Action::Discard(socket));
             return;
         };
-        if matches!(client.state(), State::Successor) {
+        if matches!(client.state(), ClientState::Successor) {
             return out.push(Action::Ask(Question::HandOver(socket)));
         }
-        if let State::Packed(standing) = *client.state() {
+        if let ClientState::Packed(standing) = *client.state() {
             return self.client_packed(id, *client, standing, socket, out);
         }
-        if let State::Leaving { to, waits } = *client.state() {
+        if let ClientState::Leaving { to, waits } = *client.state() {
             return self.set_out(id, *client, (to, waits), socket, out);
         }
-        let State::Moving(to) = *client.state() else {
+        let ClientState::Moving(to) = *client.state() else {
             out.push(Action::Discard(socket));
             return;
         };
@@ -601,7 +601,7 @@ impl Pooler {
         let alive = self
             .clients
             .get_mut(id)
-            .filter(|client| matches!(client.state(), State::Welcome) && !client.admitted);
+            .filter(|client| matches!(client.state(), ClientState::Welcome) && !client.admitted);
         match (alive, answer) {
             (Some(client), Ok(())) => {
                 client.let_in();

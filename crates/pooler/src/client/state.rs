@@ -10,7 +10,7 @@ use crate::limits;
 
 /// What a client is doing.
 #[derive(Debug)]
-pub enum State {
+pub enum ClientState {
     /// Its first packet is awaited.
     Startup,
     /// A TLS handshake is under way; its first packet is awaited behind that.
@@ -27,7 +27,7 @@ pub enum State {
     /// PostgreSQL is asked who its user is.
     Lookup,
     /// It proves who it is.
-    Login(Box<Login>),
+    Login(Box<LoginAttempt>),
     /// It has proved who it is; the pool does not know PostgreSQL's parameters yet.
     Welcome,
     /// Logged in, not linked.
@@ -51,7 +51,7 @@ pub enum State {
 }
 
 /// A login under way.
-pub struct Login {
+pub struct LoginAttempt {
     pub(super) proof: Proof,
     /// What auth_query told of the user, for logins to PostgreSQL.
     pub(super) found: Option<Secret>,
@@ -79,7 +79,7 @@ pub enum Proof {
     },
 }
 
-impl Login {
+impl LoginAttempt {
     /// How long the client's next message may be, in bytes, its header included.
     pub(super) fn longest(&self) -> usize {
         match &self.proof {
@@ -98,7 +98,7 @@ impl Login {
     }
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for LoginAttempt {
     /// Secrets don't belong in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Login")

@@ -4,10 +4,10 @@ use crate::console::report::Want;
 
 /// A column's name, and its type's: `s` text, `i` int4, `q` int8, `n` numeric, `b` bool,
 /// `y` bytea.
-pub type Kind = (&'static str, char);
+pub type ShowColumn = (&'static str, char);
 
 /// The columns of a SHOW.
-pub type Columns = &'static [Kind];
+pub type Columns = &'static [ShowColumn];
 
 impl Show {
     /// Its columns.
@@ -112,7 +112,7 @@ const FDS: Columns = &[
 ];
 
 /// What SHOW CLIENTS, SERVERS and SOCKETS begin with.
-const PEER: [Kind; 21] = [
+const PEER: [ShowColumn; 21] = [
     ("type", 's'),
     ("user", 's'),
     ("database", 's'),
@@ -137,7 +137,7 @@ const PEER: [Kind; 21] = [
 ];
 
 /// Those, and more.
-const fn joined<const N: usize>(more: &[Kind]) -> [Kind; N] {
+const fn joined<const N: usize>(more: &[ShowColumn]) -> [ShowColumn; N] {
     let mut all = [("", 's'); N];
     let mut at = 0;
     while at < N {

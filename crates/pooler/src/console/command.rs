@@ -3,11 +3,12 @@
 use howdah_wire::tag::backend;
 use howdah_wire::write;
 
-use super::columns::Kind;
-use super::drivers::{self, Answer};
+use super::columns::ShowColumn;
+use super::drivers::{self, DriverAnswer};
 use super::is_console;
-use super::rows::Table;
+use super::rows::ShowTable;
 use super::session::Goal;
+use crate::client::ClientState;
 use crate::config::{Database, SslMode};
 use crate::console::columns::Show;
 use crate::console::report::{Gathered, Want};
@@ -77,31 +78,31 @@ impl Pooler {
     }
 
     /// Driver's talk, answered.
-    fn answer_driver(&self, id: ClientId, text: &str) -> Option<Answer> {
+    fn answer_driver(&self, id: ClientId, text: &str) -> Option<DriverAnswer> {
         let client = self.clients.get(id)?;
         drivers::answer(text, &client.user, &client.database)
     }
 
-    fn satisfy_driver(&mut self, id: ClientId, answer: Answer, out: &mut Out) {
+    fn satisfy_driver(&mut self, id: ClientId, answer: DriverAnswer, out: &mut Out) {
         let Some(session) = self.session(id) else {
             return;
         };
         let tag = match answer {
-            Answer::Value(name, kind, value) => {
-                let table = Table::of_one(name, kind, value);
+            DriverAnswer::Value(name, kind, value) => {
+                let table = ShowTable::of_one(name, kind, value);
                 return self.tell(id, table, out);
             }
-            Answer::Done(tag) => tag,
-            Answer::Begins(tag) => {
+            DriverAnswer::Done(tag) => tag,
+            DriverAnswer::Begins(tag) => {
                 session.block = true;
                 tag
             }
-            Answer::Ends(tag) => {
+            DriverAnswer::Ends(tag) => {
                 session.block = false;
                 session.extended.end_block();
                 tag
             }
-            Answer::Forgets(tag) => {
+            DriverAnswer::Forgets(tag) => {
                 session.extended.forget();
                 tag
             }
@@ -110,10 +111,10 @@ impl Pooler {
     }
 
     /// The columns that a statement gives; none if it gives no rows.
-    pub(super) fn columns_of(&self, id: ClientId, text: &str) -> Result<Vec<Kind>, Unread> {
+    pub(super) fn columns_of(&self, id: ClientId, text: &str) -> Result<Vec<ShowColumn>, Unread> {
         if let Some(answer) = self.answer_driver(id, text) {
             return Ok(match answer {
-                Answer::Value(name, kind, _) => vec![(name, kind)],
+                DriverAnswer::Value(name, kind, _) => vec![(name, kind)],
                 _ => Vec::new(),
             });
         }
@@ -145,7 +146,7 @@ impl Pooler {
     fn show_what(&mut self, id: ClientId, text: &str, what: &str, out: &mut Out) {
         let what = what.to_ascii_lowercase();
         if let Some((name, value)) = drivers::setting(&what) {
-            let table = Table::of_one(name, 's', Some(value.to_string()));
+            let table = ShowTable::of_one(name, 's', Some(value.to_string()));
             return self.tell(id, table, out);
         }
         if what == "help" {
@@ -405,8 +406,7 @@ impl Pooler {
     /// KILL_CLIENT. True if the client was here.
     pub(crate) fn kill_client(&mut self, number: u64, out: &mut Out) -> bool {
         let found = self.clients.iter().find(|(_, client)| {
-            client.number == number
-                && !matches!(client.state(), crate::client::state::State::Closing)
+            client.number == number && !matches!(client.state(), ClientState::Closing)
         });
         let Some((id, _)) = found else { return false };
         self.disconnect(id, Fault::Forced, out);

@@ -35,7 +35,7 @@ const SETTABLE: [&str; 6] = [
 
 /// An answer to something a driver says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum DriverAnswer {
     /// One row of one column: its name, its type's letter, its value.
     Value(&'static str, char, Option<String>),
     /// A command tag; nothing is done.
@@ -61,31 +61,32 @@ pub fn is_settable(name: &str) -> bool {
 }
 
 /// Answers a statement of a driver; `None` for what is none.
-pub fn answer(text: &str, user: &str, database: &str) -> Option<Answer> {
+pub fn answer(text: &str, user: &str, database: &str) -> Option<DriverAnswer> {
     let text = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c == ';');
     let text = text.to_ascii_lowercase();
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let value = |name, kind, value: &str| Some(Answer::Value(name, kind, Some(value.to_string())));
+    let value =
+        |name, kind, value: &str| Some(DriverAnswer::Value(name, kind, Some(value.to_string())));
     match words[..] {
-        ["begin", ..] => Some(Answer::Begins("BEGIN")),
-        ["start", "transaction", ..] => Some(Answer::Begins("START TRANSACTION")),
+        ["begin", ..] => Some(DriverAnswer::Begins("BEGIN")),
+        ["start", "transaction", ..] => Some(DriverAnswer::Begins("START TRANSACTION")),
         ["commit" | "end"] | ["commit" | "end", "work" | "transaction"] => {
-            Some(Answer::Ends("COMMIT"))
+            Some(DriverAnswer::Ends("COMMIT"))
         }
         ["rollback" | "abort"] | ["rollback" | "abort", "work" | "transaction"] => {
-            Some(Answer::Ends("ROLLBACK"))
+            Some(DriverAnswer::Ends("ROLLBACK"))
         }
-        ["rollback", "to", ..] => Some(Answer::Done("ROLLBACK")),
-        ["savepoint", _] => Some(Answer::Done("SAVEPOINT")),
-        ["release", ..] => Some(Answer::Done("RELEASE")),
+        ["rollback", "to", ..] => Some(DriverAnswer::Done("ROLLBACK")),
+        ["savepoint", _] => Some(DriverAnswer::Done("SAVEPOINT")),
+        ["release", ..] => Some(DriverAnswer::Done("RELEASE")),
         ["set", "names" | "transaction", ..] | ["set", "session", "characteristics", ..] => {
-            Some(Answer::Done("SET"))
+            Some(DriverAnswer::Done("SET"))
         }
-        ["reset", _] => Some(Answer::Done("RESET")),
-        ["close", "all"] => Some(Answer::Done("CLOSE CURSOR ALL")),
-        ["unlisten", "*"] => Some(Answer::Done("UNLISTEN")),
-        ["deallocate", "all"] => Some(Answer::Forgets("DEALLOCATE ALL")),
-        ["discard", "all"] => Some(Answer::Forgets("DISCARD ALL")),
+        ["reset", _] => Some(DriverAnswer::Done("RESET")),
+        ["close", "all"] => Some(DriverAnswer::Done("CLOSE CURSOR ALL")),
+        ["unlisten", "*"] => Some(DriverAnswer::Done("UNLISTEN")),
+        ["deallocate", "all"] => Some(DriverAnswer::Forgets("DEALLOCATE ALL")),
+        ["discard", "all"] => Some(DriverAnswer::Forgets("DISCARD ALL")),
         ["show", "transaction", "isolation", "level"] => {
             value("transaction_isolation", 's', "read committed")
         }
@@ -96,7 +97,7 @@ pub fn answer(text: &str, user: &str, database: &str) -> Option<Answer> {
             "current_user" | "user" => value("current_user", 's', user),
             "session_user" => value("session_user", 's', user),
             "current_schema" | "current_schema()" => {
-                Some(Answer::Value("current_schema", 's', None))
+                Some(DriverAnswer::Value("current_schema", 's', None))
             }
             "pg_is_in_recovery()" => value("pg_is_in_recovery", 'b', "f"),
             "pg_advisory_unlock_all()" => value("pg_advisory_unlock_all", 's', ""),
@@ -114,9 +115,12 @@ mod tests {
     fn what_drivers_say_is_known_in_any_case() {
         let tag = |text| match answer(text, "u", "d") {
             Some(
-                Answer::Done(tag) | Answer::Begins(tag) | Answer::Ends(tag) | Answer::Forgets(tag),
+                DriverAnswer::Done(tag)
+                | DriverAnswer::Begins(tag)
+                | DriverAnswer::Ends(tag)
+                | DriverAnswer::Forgets(tag),
             ) => tag.to_string(),
-            Some(Answer::Value(name, kind, value)) => format!("{name}:{kind} {value:?}"),
+            Some(DriverAnswer::Value(name, kind, value)) => format!("{name}:{kind} {value:?}"),
             None => "none".to_string(),
         };
         for (text, told) in [

@@ -11,7 +11,9 @@ use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::{WireError, write};
 
 use super::rows::wire_column;
-use crate::console::prepared::{Extended, Portal, Prepared, Refusal, no_statement, types, word};
+use crate::console::prepared::{
+    ConsoleError, ConsolePortal, Extended, Prepared, no_statement, types, word,
+};
 use crate::console::sentence::{Unread, is_empty, split, without_comments};
 use crate::event::{ClientId, Out, Peer};
 use crate::limits;
@@ -42,14 +44,19 @@ impl Pooler {
         }
     }
 
-    fn extended(&mut self, id: ClientId) -> Result<&mut Extended, Refusal> {
+    fn extended(&mut self, id: ClientId) -> Result<&mut Extended, ConsoleError> {
         match self.session(id) {
             Some(session) => Ok(&mut session.extended),
             None => Err(("08P01", "no console".into())),
         }
     }
 
-    fn console_parse(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+    fn console_parse(
+        &mut self,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Out,
+    ) -> Result<(), ConsoleError> {
         let parse = Parse::read(body).map_err(malformed)?;
         let text = without_comments(&String::from_utf8_lossy(parse.text()));
         if split(&text).len() > 1 {
@@ -101,7 +108,12 @@ impl Pooler {
         Ok(())
     }
 
-    fn console_bind(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+    fn console_bind(
+        &mut self,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Out,
+    ) -> Result<(), ConsoleError> {
         let bind = Bind::read(body).map_err(malformed)?;
         let extended = self.extended(id)?;
         let prepared = extended.prepared(bind.names.statement)?;
@@ -133,7 +145,7 @@ impl Pooler {
             values.push(value);
         }
         let (text, _) = fill(&prepared.text, &mut |number| values[number - 1].clone());
-        let portal = Portal {
+        let portal = ConsolePortal {
             text,
             columns: prepared.columns.clone(),
             wanted: bind.wanted,
@@ -159,7 +171,7 @@ impl Pooler {
         id: ClientId,
         body: &[u8],
         out: &mut Out,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ConsoleError> {
         let target = Target::read(tag::DESCRIBE, body).map_err(malformed)?;
         let extended = self.extended(id)?;
         let (columns, wanted, types) = match target {
@@ -195,7 +207,12 @@ impl Pooler {
         Ok(())
     }
 
-    fn console_execute(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+    fn console_execute(
+        &mut self,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Out,
+    ) -> Result<(), ConsoleError> {
         let name = frontend::execute_portal(body).map_err(malformed)?;
         let most = frontend::execute_rows(body) as usize;
         let extended = self.extended(id)?;
@@ -216,7 +233,12 @@ impl Pooler {
         Ok(())
     }
 
-    fn console_close(&mut self, id: ClientId, body: &[u8], out: &mut Out) -> Result<(), Refusal> {
+    fn console_close(
+        &mut self,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Out,
+    ) -> Result<(), ConsoleError> {
         let target = Target::read(tag::CLOSE, body).map_err(malformed)?;
         let extended = self.extended(id)?;
         match target {
@@ -253,11 +275,11 @@ impl Pooler {
     }
 }
 
-fn unknown(text: &str) -> Refusal {
+fn unknown(text: &str) -> ConsoleError {
     ("08P01", format!("invalid command '{text}', use SHOW HELP;"))
 }
 
-fn malformed(_: WireError) -> Refusal {
+fn malformed(_: WireError) -> ConsoleError {
     ("08P01", "invalid message format".into())
 }
 

@@ -1,6 +1,8 @@
 //! What one worker has, as its answer to a console.
 
+use crate::client::ClientState;
 use crate::limits;
+use crate::server::ServerState;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
@@ -8,7 +10,7 @@ use hashbrown::HashMap;
 use super::rows::{Row, date_time};
 use crate::client::{self, Client, Replication};
 use crate::config::nanos;
-use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, States, Wait};
+use crate::console::holdings::{ClientRow, Holder, Holdings, PoolShare, ServerWait, States};
 use crate::event::{Ends, Time};
 use crate::params::Params;
 use crate::pool::Reason;
@@ -71,10 +73,10 @@ impl Pooler {
                 .and_then(|id| shares.get_mut(&id))
                 .map(|s| &mut s.states);
             match (client.state(), states) {
-                (client::State::Console(_), _) => consoles += 1,
-                (client::State::Canceller | client::State::Closing, _) => {}
-                (client::State::Lookup, _) => login_clients += 1,
-                (client::State::Waiting | client::State::Welcome, Some(states)) => {
+                (ClientState::Console(_), _) => consoles += 1,
+                (ClientState::Canceller | ClientState::Closing, _) => {}
+                (ClientState::Lookup, _) => login_clients += 1,
+                (ClientState::Waiting | ClientState::Welcome, Some(states)) => {
                     states.cl_waiting += 1;
                 }
                 (_, Some(states)) => states.cl_active += 1,
@@ -191,7 +193,7 @@ impl Pooler {
     }
 
     fn count_server(&self, server: &Server, states: &mut States) {
-        if let server::State::Cancel(errand) = server.state() {
+        if let ServerState::Cancel(errand) = server.state() {
             states.cl_active_cancel += errand.requests();
         }
         let Some(seen) = self.seen(server) else {
@@ -210,22 +212,23 @@ impl Pooler {
 
     /// `None` for a server that is being closed: PgBouncer has none in that state.
     fn seen(&self, server: &Server) -> Option<Seen> {
-        use server::State;
         Some(match server.state() {
-            State::Aligning(_) | State::Linked(_) | State::Lookup(_) => Seen::Active,
-            State::Listening { .. } => Seen::Listening,
-            State::Cancel(_) => Seen::ActiveCancel,
-            State::BeingCancelled => Seen::BeingCanceled,
-            State::Idle if self.is_stale(server) => Seen::Used,
-            State::Idle | State::Lent(_) | State::Packed => Seen::Idle,
-            State::Used => Seen::Used,
-            State::Checking | State::Resetting | State::Draining => Seen::Tested,
-            State::Resolving
-            | State::Connecting
-            | State::Securing(_)
-            | State::Login(_)
-            | State::ConnectQuery => Seen::New,
-            State::Closing => return None,
+            ServerState::Aligning(_) | ServerState::Linked(_) | ServerState::Lookup(_) => {
+                Seen::Active
+            }
+            ServerState::Listening { .. } => Seen::Listening,
+            ServerState::Cancel(_) => Seen::ActiveCancel,
+            ServerState::BeingCancelled => Seen::BeingCanceled,
+            ServerState::Idle if self.is_stale(server) => Seen::Used,
+            ServerState::Idle | ServerState::Lent(_) | ServerState::Packed => Seen::Idle,
+            ServerState::Used => Seen::Used,
+            ServerState::Checking | ServerState::Resetting | ServerState::Draining => Seen::Tested,
+            ServerState::Resolving
+            | ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => Seen::New,
+            ServerState::Closing => return None,
         })
     }
 
@@ -245,12 +248,13 @@ impl Pooler {
     }
 
     fn client_row(&self, client: &Client) -> Option<ClientRow> {
-        use client::State;
         let state = match (client.state(), client.pool) {
-            (State::Linked(_) | State::Aligning(_), _) => "active",
-            (State::Idle | State::Console(_) | State::Leaving { .. }, _) => "idle",
-            (State::Waiting, _) | (State::Welcome, Some(_)) => "waiting",
-            (State::Canceller, _) => "active_cancel_req",
+            (ClientState::Linked(_) | ClientState::Aligning(_), _) => "active",
+            (ClientState::Idle | ClientState::Console(_) | ClientState::Leaving { .. }, _) => {
+                "idle"
+            }
+            (ClientState::Waiting, _) | (ClientState::Welcome, Some(_)) => "waiting",
+            (ClientState::Canceller, _) => "active_cancel_req",
             _ => return None,
         };
         let named = |name: &str, none: &str| {
@@ -287,7 +291,7 @@ impl Pooler {
             params: client.params.as_deref(),
             statements: client.names.len(),
         });
-        let wait = client.pool.filter(|_| waits).map(|id| Wait {
+        let wait = client.pool.filter(|_| waits).map(|id| ServerWait {
             pool: self.pools.at(id).key.clone(),
             since: client.request(),
             reason: match client.awaits_leave() {

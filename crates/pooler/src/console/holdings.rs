@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::{Database, PoolMode};
 use crate::console::rows::Row;
 use crate::ids::{Time, WorkerId};
-use crate::load::Signals;
+use crate::load::ThreadLoad;
 use crate::pool::key::PoolKey;
 use crate::pool::reason::Reason;
 use crate::queries::tally::TopQueries;
@@ -81,7 +81,7 @@ pub struct PoolShare {
     /// Why clients wait, if some do.
     pub reason: Option<Reason>,
     /// Who waits, longest first: `limits::WAITERS_TOLD` at most, and only for metrics.
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<WaiterRow>,
     /// Who has servers, longest first: likewise, and only while somebody waits.
     pub holders: Vec<Holder>,
 }
@@ -91,14 +91,14 @@ pub struct PoolShare {
 pub(super) struct ClientRow {
     pub(super) row: Row,
     /// It waits.
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<ServerWait>,
     /// Why and since when it keeps a server.
     pub(super) pin: [Option<String>; 2],
 }
 
 /// A client's wait for a server.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct ServerWait {
     pub(super) pool: Arc<PoolKey>,
     pub(super) since: Time,
     pub(super) reason: &'static str,
@@ -130,7 +130,7 @@ pub struct Holdings {
     /// Clients that have come from other workers, and left for them.
     pub moves: (u64, u64),
     /// What its thread did of late.
-    pub signals: Signals,
+    pub signals: ThreadLoad,
     /// Mails to other workers.
     pub mails: u64,
     /// Cancel requests for peers, by peer.
@@ -166,7 +166,7 @@ pub struct Who {
 
 /// A client that waits for a server.
 #[derive(Clone, Debug)]
-pub struct Waiter {
+pub struct WaiterRow {
     /// Of which pool.
     pub pool: Arc<PoolKey>,
     /// Who.

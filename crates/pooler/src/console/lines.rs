@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use howdah_wire::backend::Status;
 
 use super::rows::{Row, number, text};
+use crate::client::ClientState;
 use crate::client::{self, Client};
-use crate::console::holdings::{Holder, Waiter, Who};
+use crate::console::holdings::{Holder, WaiterRow, Who};
 use crate::event::Time;
 use crate::params::Params;
 use crate::place;
@@ -16,7 +17,7 @@ use crate::server::Server;
 
 impl Pooler {
     /// Those who wait for servers of a pool, longest first, at most so many.
-    pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<Waiter> {
+    pub(super) fn first_waiters(&self, id: PoolId, most: usize) -> Vec<WaiterRow> {
         let pool = self.pools.at(id);
         let reason = self.reason(id).word();
         let line = pool.waiting.iter().chain(pool.pin_line.iter());
@@ -25,7 +26,7 @@ impl Pooler {
             .filter_map(|client| self.clients.get(client))
             .filter(|client| is_waiting(client))
             .take(most)
-            .map(|client| Waiter {
+            .map(|client| WaiterRow {
                 pool: pool.key.clone(),
                 who: self.teller(client),
                 waited: self.now.0.saturating_sub(client.request().0),
@@ -92,7 +93,7 @@ impl Pooler {
 
 /// It waits for a server, or to be let in.
 pub(super) fn is_waiting(client: &Client) -> bool {
-    use client::State::{Lookup, Waiting, Welcome};
+    use ClientState::{Lookup, Waiting, Welcome};
     matches!(client.state(), Waiting | Welcome | Lookup)
 }
 

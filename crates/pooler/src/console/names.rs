@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use super::rows::Row;
-use super::session::{Goal, Wait};
+use super::session::{Goal, PendingSurvey};
 use crate::console::columns::Show;
-use crate::console::report::{Part, Report};
+use crate::console::report::{Report, WorkerAnswer};
 use crate::event::{ClientId, KnownNames, Out, Question};
 use crate::pooler::{Asker, Pooler};
 
@@ -48,7 +48,7 @@ impl Pooler {
         let Some(session) = self.session(id) else {
             return;
         };
-        let nothing = Wait {
+        let nothing = PendingSurvey {
             goal: Goal::Show(show),
             left: 0,
             parts: Vec::new(),
@@ -66,7 +66,7 @@ impl Pooler {
         names: Box<KnownNames>,
         out: &mut Out,
     ) {
-        let part = Part::Names(names);
+        let part = WorkerAnswer::Names(names);
         self.report(Report { to, serial, part }, out);
     }
 }

@@ -7,14 +7,14 @@ use howdah_wire::frontend::format_of;
 use howdah_wire::tag::{backend, frontend as tag};
 use howdah_wire::write;
 
-use crate::console::columns::Kind;
-use crate::console::rows::{Row, Table};
+use crate::console::columns::ShowColumn;
+use crate::console::rows::{Row, ShowTable};
 
 /// What an administrator has prepared and bound.
 #[derive(Debug, Default)]
 pub struct Extended {
     pub(super) statements: HashMap<Box<[u8]>, Arc<Prepared>>,
-    pub(super) portals: HashMap<Box<[u8]>, Portal>,
+    pub(super) portals: HashMap<Box<[u8]>, ConsolePortal>,
     /// A message failed: all up to the next Sync are skipped.
     failed: bool,
     /// The portal that is being executed, and for how many rows at most.
@@ -27,21 +27,21 @@ pub(super) struct Prepared {
     pub(super) text: String,
     /// The types of its parameters.
     pub(super) types: Vec<u32>,
-    pub(super) columns: Vec<Kind>,
+    pub(super) columns: Vec<ShowColumn>,
 }
 
 /// A statement with its values.
 #[derive(Debug)]
-pub(super) struct Portal {
+pub(super) struct ConsolePortal {
     pub(super) text: String,
-    pub(super) columns: Vec<Kind>,
+    pub(super) columns: Vec<ShowColumn>,
     pub(super) wanted: Vec<u16>,
     /// It has run: the rows that are left.
     pub(super) left: Option<VecDeque<Row>>,
 }
 
 /// SQLSTATE and text of an error.
-pub(super) type Refusal = (&'static str, String);
+pub(super) type ConsoleError = (&'static str, String);
 
 impl Extended {
     /// True for a message that is skipped because one before it failed.
@@ -76,7 +76,7 @@ impl Extended {
     }
 
     /// Writes rows as they were asked for: whole, or as the portal at hand has it.
-    pub(super) fn write(&mut self, table: Table<'_>, buf: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, table: ShowTable<'_>, buf: &mut Vec<u8>) {
         let portals = &mut self.portals;
         let portal = self.running.take();
         let portal = portal.and_then(|(name, most)| Some((portals.get_mut(&name)?, most)));
@@ -90,7 +90,7 @@ impl Extended {
     }
 }
 
-impl Portal {
+impl ConsolePortal {
     /// Writes so many of the rows that are left; 0 for all.
     pub(super) fn write(&mut self, most: usize, buf: &mut Vec<u8>) {
         let left = self.left.get_or_insert_default();
@@ -118,12 +118,12 @@ impl Portal {
 }
 
 impl Extended {
-    pub(super) fn prepared(&self, name: &[u8]) -> Result<Arc<Prepared>, Refusal> {
+    pub(super) fn prepared(&self, name: &[u8]) -> Result<Arc<Prepared>, ConsoleError> {
         let found = self.statements.get(name).cloned();
         found.ok_or_else(|| no_statement(name))
     }
 
-    pub(super) fn portal(&mut self, name: &[u8]) -> Result<&mut Portal, Refusal> {
+    pub(super) fn portal(&mut self, name: &[u8]) -> Result<&mut ConsolePortal, ConsoleError> {
         self.portals.get_mut(name).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             ("34000", format!("portal \"{name}\" does not exist"))
@@ -131,7 +131,7 @@ impl Extended {
     }
 }
 
-pub(super) fn no_statement(name: &[u8]) -> Refusal {
+pub(super) fn no_statement(name: &[u8]) -> ConsoleError {
     let name = String::from_utf8_lossy(name);
     let why = if name.is_empty() {
         "unnamed prepared statement does not exist".into()

@@ -60,12 +60,12 @@ pub struct Report {
     /// Whose console.
     pub(super) to: ClientId,
     pub(super) serial: u64,
-    pub(super) part: Part,
+    pub(super) part: WorkerAnswer,
 }
 
 /// One worker's answer.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum WorkerAnswer {
     Holdings(Box<Holdings>),
     Rows(Vec<Row>),
     Clients(Vec<ClientRow>),

@@ -9,15 +9,15 @@ pub type Row = Vec<Option<String>>;
 
 /// An answer to SHOW.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct ShowTable<'a> {
     pub(super) columns: Vec<(&'a str, char)>,
     pub(super) rows: Vec<Row>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> ShowTable<'a> {
     /// One column with one value.
     pub fn of_one(name: &'a str, kind: char, value: Option<String>) -> Self {
-        Table {
+        ShowTable {
             columns: vec![(name, kind)],
             rows: vec![vec![value]],
         }

@@ -4,12 +4,12 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::{frontend, write};
 
-use crate::client::state::State;
+use crate::client::ClientState;
 use crate::config::{is_console, table};
-use crate::console::report::{Gathered, Part};
-use crate::console::rows::Table;
+use crate::console::report::{Gathered, WorkerAnswer};
+use crate::console::rows::ShowTable;
 use crate::console::sentence::{split, without_comments};
-use crate::console::session::{ConsoleSession, Goal, Wait};
+use crate::console::session::{ConsoleSession, Goal, PendingSurvey};
 use crate::event::{Action, Out};
 use crate::fault::Fault;
 use crate::ids::{ClientId, Peer, WorkerId};
@@ -28,7 +28,7 @@ impl Pooler {
         client.inbox.hold(bytes);
         self.console_run(id, out);
         if let Some(client) = self.clients.get_mut(id)
-            && matches!(client.state(), State::Console(_))
+            && matches!(client.state(), ClientState::Console(_))
             && client.inbox.held().len() > limits::HELD
         {
             client.valve.pause(Peer::Client(id), out);
@@ -139,7 +139,7 @@ impl Pooler {
     }
 
     /// A statement's rows.
-    pub(super) fn tell(&mut self, id: ClientId, table: Table<'_>, out: &mut Out) {
+    pub(super) fn tell(&mut self, id: ClientId, table: ShowTable<'_>, out: &mut Out) {
         let Some(session) = self.session(id) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Pooler {
     pub(super) fn await_goal(&mut self, id: ClientId, goal: Goal) {
         let left = self.workers;
         if let Some(session) = self.session(id) {
-            session.wait = Some(Wait {
+            session.wait = Some(PendingSurvey {
                 goal,
                 left,
                 parts: Vec::new(),
@@ -168,20 +168,20 @@ impl Pooler {
     }
 
     /// All workers have answered.
-    pub(super) fn answered(&mut self, id: ClientId, wait: Wait, out: &mut Out) {
+    pub(super) fn answered(&mut self, id: ClientId, wait: PendingSurvey, out: &mut Out) {
         match wait.goal {
             Goal::Show(show) => {
                 let (mut holdings, mut rows) = (Vec::new(), Gathered::default());
                 let mut names = Box::default();
                 for part in wait.parts {
                     match part {
-                        Part::Holdings(one) => holdings.push(*one),
-                        Part::Rows(some) => rows.rows.extend(some),
-                        Part::Clients(some) => rows.clients.extend(some),
-                        Part::Holders(some) => rows.holders.extend(some),
-                        Part::Queries(told) => rows.queries.push(*told),
-                        Part::Names(all) => names = all,
-                        Part::Done | Part::Found(_) => {}
+                        WorkerAnswer::Holdings(one) => holdings.push(*one),
+                        WorkerAnswer::Rows(some) => rows.rows.extend(some),
+                        WorkerAnswer::Clients(some) => rows.clients.extend(some),
+                        WorkerAnswer::Holders(some) => rows.holders.extend(some),
+                        WorkerAnswer::Queries(told) => rows.queries.push(*told),
+                        WorkerAnswer::Names(all) => names = all,
+                        WorkerAnswer::Done | WorkerAnswer::Found(_) => {}
                     }
                 }
                 let table = self.table(show, holdings, rows, &names);
@@ -199,7 +199,7 @@ impl Pooler {
                 if wait
                     .parts
                     .iter()
-                    .any(|part| matches!(part, Part::Found(true)))
+                    .any(|part| matches!(part, WorkerAnswer::Found(true)))
                 {
                     self.complete(id, "KILL_CLIENT", out);
                 } else {
@@ -233,7 +233,7 @@ impl Pooler {
                 let key = tag.strip_prefix("SET ").and_then(|set| set.split_once('='));
                 let setting = key.and_then(|(key, _)| table::find(table::Scope::Global, key));
                 let in_vain = setting.and_then(|setting| match setting.status {
-                    table::Status::NotYet(why) => Some(why),
+                    table::Support::NotYet(why) => Some(why),
                     _ if !setting.reloadable => Some(TAKES_A_RESTART),
                     _ => None,
                 });
@@ -270,7 +270,7 @@ impl Pooler {
             return;
         };
         let undo = match &session.wait {
-            Some(Wait {
+            Some(PendingSurvey {
                 goal: Goal::Order(_, undo),
                 ..
             }) => undo.clone(),

@@ -6,7 +6,7 @@ use howdah_wire::backend::Status;
 
 use crate::console::columns::Show;
 use crate::console::prepared::Extended;
-use crate::console::report::Part;
+use crate::console::report::WorkerAnswer;
 use crate::event::Order;
 use crate::parcel::Standing;
 
@@ -24,7 +24,7 @@ pub struct ConsoleSession {
     /// What is prepared and bound.
     pub(super) extended: Extended,
     /// What an answer is awaited for.
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<PendingSurvey>,
     /// It gave SUSPEND, which ends with it.
     pub(super) suspender: bool,
     /// Tells answers to this wait from late ones to an earlier.
@@ -33,12 +33,12 @@ pub struct ConsoleSession {
 
 /// An answer is awaited.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct PendingSurvey {
     pub(super) goal: Goal,
     /// How many workers have yet to answer.
     pub(super) left: u16,
     /// What the others said.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<WorkerAnswer>,
 }
 
 /// What an answer is awaited for.
@@ -80,7 +80,7 @@ impl ConsoleSession {
 
     /// What undoes what it ordered, if that holds only while it is there.
     pub fn undo(&self) -> Option<Order> {
-        let takes_over = |wait: &Wait| matches!(wait.goal, Goal::HandOver);
+        let takes_over = |wait: &PendingSurvey| matches!(wait.goal, Goal::HandOver);
         if self.wait.as_ref().is_some_and(takes_over) {
             return Some(Order::GiveUp);
         }

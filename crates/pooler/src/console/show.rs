@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::command::has_host_list;
 use super::lines::show_holders;
-use super::rows::{Row, Table, date_time, number, text};
+use super::rows::{Row, ShowTable, date_time, number, text};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, names};
 use crate::client::Client;
@@ -29,7 +29,7 @@ impl Pooler {
         mut holdings: Vec<Holdings>,
         rows: Gathered,
         names: &KnownNames,
-    ) -> Table<'static> {
+    ) -> ShowTable<'static> {
         holdings.sort_by_key(|holding| holding.worker);
         let Gathered {
             rows,
@@ -75,7 +75,7 @@ impl Pooler {
             Show::Version => vec![vec![text(VERSION)]],
             Show::Workers => show_workers(&holdings),
         };
-        Table {
+        ShowTable {
             columns: show.columns().to_vec(),
             rows,
         }
@@ -110,7 +110,7 @@ impl Pooler {
     }
 
     fn show_config(&self) -> Vec<Row> {
-        let row = |shown: crate::config::Shown| {
+        let row = |shown: crate::config::ShownSetting| {
             let value = match shown.key {
                 "workers" => Some(self.workers.to_string()),
                 "io_driver" => Some(self.chosen_driver().to_string()),

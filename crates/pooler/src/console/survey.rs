@@ -5,10 +5,11 @@
 
 use super::rows::Row;
 use super::session::Goal;
-use crate::console::report::{Part, Report, Survey, Surveyor, Want};
+use crate::console::report::{Report, Survey, Surveyor, Want, WorkerAnswer};
 use crate::event::{Action, ClientId, Order, Out, Question, WorkerId};
 use crate::mail::Mail;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 
 impl Pooler {
     /// Asks all workers; the console waits until the last has answered.
@@ -32,24 +33,24 @@ impl Pooler {
     /// A console asks.
     pub(crate) fn survey(&mut self, survey: Survey, out: &mut Out) {
         let part = match &survey.want {
-            Want::Holdings => Part::Holdings(Box::new(self.holdings())),
-            Want::Metrics => Part::Holdings(Box::new(self.holdings_and_lines())),
-            Want::Holders => Part::Holders(self.holders()),
-            Want::Queries => Part::Queries(Box::new(self.queries.tally.tell(usize::MAX))),
+            Want::Holdings => WorkerAnswer::Holdings(Box::new(self.holdings())),
+            Want::Metrics => WorkerAnswer::Holdings(Box::new(self.holdings_and_lines())),
+            Want::Holders => WorkerAnswer::Holders(self.holders()),
+            Want::Queries => WorkerAnswer::Queries(Box::new(self.queries.tally.tell(usize::MAX))),
             Want::ForgetQueries => {
                 self.queries.tally.clear();
-                Part::Done
+                WorkerAnswer::Done
             }
-            Want::Clients => Part::Clients(self.client_rows()),
-            Want::Servers => Part::Rows(self.server_rows(true)),
+            Want::Clients => WorkerAnswer::Clients(self.client_rows()),
+            Want::Servers => WorkerAnswer::Rows(self.server_rows(true)),
             Want::Sockets => {
                 let clients = self.client_rows();
                 let mut rows: Vec<Row> = clients.into_iter().map(|client| client.row).collect();
                 rows.extend(self.server_rows(false));
-                Part::Rows(rows)
+                WorkerAnswer::Rows(rows)
             }
-            Want::Fds => Part::Rows(self.fd_rows()),
-            Want::KillClient(number) => Part::Found(self.kill_moved(*number, 32, out)),
+            Want::Fds => WorkerAnswer::Rows(self.fd_rows()),
+            Want::KillClient(number) => WorkerAnswer::Found(self.kill_moved(*number, 32, out)),
             Want::Order(order) => {
                 self.order(order, out);
                 return self.consoles.owed.push(survey);
@@ -64,7 +65,7 @@ impl Pooler {
         let owed = std::mem::take(&mut self.consoles.owed);
         for survey in owed {
             if self.is_done(&survey.want) {
-                answer(&survey, Part::Done, out);
+                answer(&survey, WorkerAnswer::Done, out);
             } else {
                 self.consoles.owed.push(survey);
             }
@@ -73,7 +74,7 @@ impl Pooler {
 
     /// True once nothing is left to do of an order.
     fn is_done(&self, want: &Want) -> bool {
-        use crate::server::State as Server;
+        use ServerState as Server;
         let of = |database: &Option<String>, server: &crate::server::Server| {
             let key = &self.pools.at(server.pool).key;
             database.as_ref().is_none_or(|name| *key.database == **name)
@@ -128,10 +129,10 @@ impl Pooler {
     }
 }
 
-fn answer(survey: &Survey, mut part: Part, out: &mut Out) {
+fn answer(survey: &Survey, mut part: WorkerAnswer, out: &mut Out) {
     let serial = survey.serial;
     let (worker, to) = match (survey.from, part) {
-        (Surveyor::Control, Part::Holdings(holdings)) => {
+        (Surveyor::Control, WorkerAnswer::Holdings(holdings)) => {
             return out.push(Action::Ask(Question::Surveyed { serial, holdings }));
         }
         // Nothing else is asked for there.

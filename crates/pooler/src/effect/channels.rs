@@ -1,12 +1,12 @@
 //! Which channels a text listens to, where that is certain.
 
 use super::Kinds;
-use super::token::{Reading, Token, Tokens};
+use super::token::{LexRules, Token, Tokens};
 use crate::limits;
 
 /// The channels of a text's LISTEN and UNLISTEN commands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Channels {
+pub struct ListenCommands {
     /// It listens to these.
     pub listens: Vec<Box<[u8]>>,
     /// It listens to these no longer.
@@ -58,15 +58,15 @@ const OTHER_ENDS: [&[u8]; 3] = [b"to", b"chain", b"prepared"];
 /// The channels of a text of these kinds. `None` where a name, or what runs at all, is not certain:
 /// in the body of a DO, in a PREPARE, in names that are not plain ASCII or are cut off, and where a
 /// string may end at two places.
-pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<Channels>> {
+pub(super) fn channels(text: &[u8], kinds: Kinds) -> Option<Box<ListenCommands>> {
     if !kinds.any(Kinds::LISTENS.and(Kinds::UNLISTENS)) || kinds.any(Kinds::PREPARES) {
         return None;
     }
     if memchr::memchr(b'\\', text).is_some() {
         return None;
     }
-    let mut found = Channels::default();
-    let mut tokens = Tokens::new(text, Reading::default());
+    let mut found = ListenCommands::default();
+    let mut tokens = Tokens::new(text, LexRules::default());
     let mut begins = true;
     let mut blocks = Blocks::default();
     while let Some(token) = tokens.next() {

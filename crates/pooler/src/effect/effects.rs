@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-use super::Channels;
+use super::ListenCommands;
 use crate::effect::bound::{Call, Sets, Values};
 use crate::effect::kinds::Kinds;
 use crate::effect::name::is_naming;
@@ -66,7 +66,7 @@ pub struct Effects {
     /// Which settings, in the order of the text.
     pub settings: Vec<Mention>,
     /// Which channels its LISTEN and UNLISTEN commands name, if that is certain.
-    pub channels: Option<Box<Channels>>,
+    pub channels: Option<Box<ListenCommands>>,
     /// Calls of `set_config` whose arguments its Bind says.
     pub calls: Vec<Call>,
     /// Where names are looked for behind it, as far as its words tell.

@@ -1,7 +1,7 @@
 //! The first command of a text: what follows from it for names, for settings, and for what other
 //! texts mean. Read once, by token.
 
-use super::token::{Reading, Token, Tokens};
+use super::token::{LexRules, Token, Tokens};
 
 /// What running a statement makes clients forget.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,7 +56,7 @@ pub enum Alters {
 
 /// What a SET, RESET or the like does to settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Setting {
+pub enum SettingChange {
     /// Sets one; its name in lower case.
     To(Box<[u8]>),
     /// Takes one back to what it was, whatever that is.
@@ -85,7 +85,7 @@ pub struct First {
     /// Which settings it takes back, if it is alone.
     pub resets: Resets,
     /// Which setting it sets or takes back.
-    pub setting: Option<Setting>,
+    pub setting: Option<SettingChange>,
     /// What it does to the meaning of texts behind it.
     pub alters: Alters,
     /// What it makes, changes or drops.
@@ -124,7 +124,7 @@ pub fn may_matter(text: &[u8]) -> bool {
 
 /// Reads the first command of a text.
 pub fn first(text: &[u8]) -> First {
-    let mut tokens = Tokens::new(text, Reading::default());
+    let mut tokens = Tokens::new(text, LexRules::default());
     let Some(Token::Word(word)) = tokens.next() else {
         return First::default();
     };
@@ -227,7 +227,7 @@ fn discard(mut tokens: Tokens<'_>) -> First {
             true => Resets::Discard,
             false => Resets::Nothing,
         },
-        setting: alone.then_some(Setting::AllBack),
+        setting: alone.then_some(SettingChange::AllBack),
         ..altering(Alters::Settings)
     }
 }
@@ -257,8 +257,8 @@ fn reset(mut tokens: Tokens<'_>) -> First {
 /// A command that takes settings back, if it is alone.
 fn taking_back(resets: Resets, behind: Tokens<'_>) -> Option<First> {
     let setting = match &resets {
-        Resets::One { name, .. } => Setting::Back(name.clone()),
-        Resets::All | Resets::Discard => Setting::AllBack,
+        Resets::One { name, .. } => SettingChange::Back(name.clone()),
+        Resets::All | Resets::Discard => SettingChange::AllBack,
         Resets::Nothing => return None,
     };
     ends(behind).then(|| First {
@@ -275,7 +275,7 @@ fn set(mut tokens: Tokens<'_>) -> First {
         tokens.word(b"session");
     }
     let sets = |name| First {
-        setting: Some(Setting::To(name)),
+        setting: Some(SettingChange::To(name)),
         ..altering(Alters::Settings)
     };
     if tokens.word(b"schema") {
@@ -391,7 +391,7 @@ pub fn resets_among(text: &[u8]) -> Option<Vec<Among>> {
     let (mut end, mut commands) = (0, 0u8);
     for command in text.split(|b| *b == b';') {
         end += command.len();
-        let mut tokens = Tokens::new(command, Reading::default());
+        let mut tokens = Tokens::new(command, LexRules::default());
         if !ends(tokens) {
             let Some(Token::Word(word)) = tokens.next() else {
                 return None;
@@ -560,8 +560,8 @@ mod tests {
 
     #[test]
     fn texts_that_set() {
-        let to = |name: &str| Some(Setting::To(name.as_bytes().into()));
-        let back = |name: &str| Some(Setting::Back(name.as_bytes().into()));
+        let to = |name: &str| Some(SettingChange::To(name.as_bytes().into()));
+        let back = |name: &str| Some(SettingChange::Back(name.as_bytes().into()));
         for (text, expected) in [
             ("select 1", None),
             ("SET timezone = 'x'", to("timezone")),
@@ -571,8 +571,8 @@ mod tests {
             ("set names 'utf8'", to("client_encoding")),
             ("set timezone to default", back("timezone")),
             ("reset datestyle", back("datestyle")),
-            ("reset all", Some(Setting::AllBack)),
-            ("discard all", Some(Setting::AllBack)),
+            ("reset all", Some(SettingChange::AllBack)),
+            ("discard all", Some(SettingChange::AllBack)),
             ("discard plans", None),
         ] {
             assert_eq!(first(text.as_bytes()).setting, expected, "{text}");

@@ -22,11 +22,11 @@ pub(crate) mod token;
 mod tests;
 
 use crate::effect::name::{OF_TRANSACTIONS, is_naming, name_of, setting};
-use crate::effect::token::{Pairs, Reading, Token, Tokens};
+use crate::effect::token::{LexRules, Pairs, Token, Tokens};
 use crate::limits;
 use glance::Signs;
 
-pub use channels::Channels;
+pub use channels::ListenCommands;
 pub use effects::{Effects, Mention, Names};
 pub use first::{First, first};
 pub use kinds::Kinds;
@@ -70,7 +70,7 @@ fn read_by_token(text: &[u8]) -> Effects {
 }
 
 /// The ways in which a text can be read.
-fn readings(text: &[u8]) -> impl Iterator<Item = Reading> {
+fn readings(text: &[u8]) -> impl Iterator<Item = LexRules> {
     let escapes = memchr::memchr(b'\\', text).is_some();
     let pairs =
         escapes && memchr::memchr_iter(b'\\', text).any(|at| at > 0 && text[at - 1] >= 0x80);
@@ -81,13 +81,13 @@ fn readings(text: &[u8]) -> impl Iterator<Item = Reading> {
         [false, true]
             .into_iter()
             .take(escapes)
-            .map(move |escapes| Reading { escapes, pairs })
+            .map(move |escapes| LexRules { escapes, pairs })
     })
 }
 
 /// One reading, and whether each temporary thing that it makes is followed by `ON COMMIT DROP`.
 /// `loose`: a command may begin at any word, as in a body of PL/pgSQL.
-fn read(text: &[u8], reading: Reading, loose: bool, depth: u32) -> (Effects, bool) {
+fn read(text: &[u8], reading: LexRules, loose: bool, depth: u32) -> (Effects, bool) {
     let mut reader = Reader {
         tokens: Tokens::new(text, reading),
         found: Effects::default(),

@@ -5,7 +5,7 @@
 //! becomes itself if it is short and plain, and one that is not plain if not. What is written down
 //! is read by token in portions, and dropped. The bodies of DO are scanned by a scan of their own.
 
-use super::token::{Pairs, Reading, Token, Tokens, is_start, is_tag, is_word};
+use super::token::{LexRules, Pairs, Token, Tokens, is_start, is_tag, is_word};
 use super::{At, Effects, Kinds, Reader};
 use crate::limits;
 
@@ -27,7 +27,7 @@ pub struct Pieces {
 impl Default for Pieces {
     fn default() -> Self {
         Pieces {
-            scans: vec![Scan::new(Reading::default(), false, 0)],
+            scans: vec![Scan::new(LexRules::default(), false, 0)],
             escapes: false,
             high: false,
             pairs: false,
@@ -115,7 +115,7 @@ const LONGEST: usize = 4 * limits::NAME + 4;
 /// One way to read a text.
 #[derive(Clone, Debug)]
 struct Scan {
-    reading: Reading,
+    reading: LexRules,
     depth: u32,
     state: State,
     /// The next byte belongs to the character before.
@@ -192,7 +192,7 @@ impl Inside {
 }
 
 impl Scan {
-    fn new(reading: Reading, loose: bool, depth: u32) -> Scan {
+    fn new(reading: LexRules, loose: bool, depth: u32) -> Scan {
         Scan {
             reading,
             depth,
@@ -212,13 +212,13 @@ impl Scan {
     }
 
     /// The same, and another reading from here.
-    fn read_as(&self, change: impl Fn(&mut Reading)) -> Scan {
+    fn read_as(&self, change: impl Fn(&mut LexRules)) -> Scan {
         let mut scan = self.clone();
         scan.change(&change);
         scan
     }
 
-    fn change(&mut self, change: &impl Fn(&mut Reading)) {
+    fn change(&mut self, change: &impl Fn(&mut LexRules)) {
         let before = self.reading;
         change(&mut self.reading);
         let escapes = self.reading.escapes && !before.escapes;
@@ -484,7 +484,7 @@ impl Scan {
     fn last_token(&self) -> Option<Token<'_>> {
         let run = self.run.min(LONGEST);
         let word = &self.code[self.code.len() - run..];
-        Tokens::new(word, Reading::default()).last()
+        Tokens::new(word, LexRules::default()).last()
     }
 
     /// The letter in front of a quote; that of `U&` is `&`.
@@ -497,7 +497,7 @@ impl Scan {
         };
         let run = before.iter().rev().take(LONGEST);
         let run = run.take_while(|b| is_word(**b)).count();
-        let word = Tokens::new(&before[before.len() - run..], Reading::default());
+        let word = Tokens::new(&before[before.len() - run..], LexRules::default());
         match word.last() {
             Some(Token::Word(b"u" | b"U")) => b'&',
             _ => 0,

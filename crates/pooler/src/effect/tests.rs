@@ -866,7 +866,7 @@ proptest! {
 
     #[test]
     fn a_glance_finds_no_less_than_reading(text in hostile()) {
-        let (reading, _) = read(text.as_bytes(), Reading::default(), false, 0);
+        let (reading, _) = read(text.as_bytes(), LexRules::default(), false, 0);
         let trimmed = glance::trim(text.as_bytes());
         if glance::is_harmless(trimmed, Signs::of(trimmed)) {
             // Behind others than SELECT that word has no such sense.

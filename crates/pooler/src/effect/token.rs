@@ -24,7 +24,7 @@ pub(crate) enum Token<'a> {
 
 /// How a text is read where that depends on what the text does not say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct LexRules {
     /// A backslash escapes in every string (`standard_conforming_strings = off`).
     pub escapes: bool,
     /// Which bytes are the first of a character of two, whose second may be a backslash.
@@ -57,14 +57,14 @@ impl Pairs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
-    reading: Reading,
+    reading: LexRules,
     cut: bool,
     /// The string goes on in another line; there a backslash escapes, or does not.
     goes_on: Option<bool>,
 }
 
 impl<'a> Tokens<'a> {
-    pub fn new(text: &'a [u8], reading: Reading) -> Self {
+    pub fn new(text: &'a [u8], reading: LexRules) -> Self {
         Tokens {
             rest: text,
             reading,
@@ -83,7 +83,7 @@ impl<'a> Tokens<'a> {
         self.rest
     }
 
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> LexRules {
         self.reading
     }
 

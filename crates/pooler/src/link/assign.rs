@@ -6,6 +6,7 @@ use howdah_wire::backend::Status;
 use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
+use crate::client::ClientState;
 use crate::config::PoolMode;
 use crate::event::{ClientId, Close, Out, Peer, ServerId};
 use crate::fault::Fault;
@@ -31,11 +32,11 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         let pool = self.pools.at_mut(server.pool);
         let wait = match client.state() {
-            client::State::Waiting => now.0.saturating_sub(client.request().0),
+            ClientState::Waiting => now.0.saturating_sub(client.request().0),
             _ => 0,
         };
         server.link.begins(wait);
-        if matches!(client.state(), client::State::Waiting) {
+        if matches!(client.state(), ClientState::Waiting) {
             pool.count_wait(wait);
         }
         pool.count_assignment();

@@ -12,7 +12,7 @@ use howdah_wire::frontend::Target;
 use howdah_wire::tag::{backend as tag, frontend};
 use howdah_wire::write;
 
-use super::downstream::{self, Downstream, Step};
+use super::downstream::{self, Downstream, Halt};
 use super::portal::Bound;
 use super::prepare::There;
 use super::upstream::{self, Upstream};
@@ -21,7 +21,7 @@ use crate::fault;
 use crate::inbox::Chunk;
 use crate::ledger::{Asked, Change, Described, Entry, Refusal, Reply};
 use crate::limits;
-use crate::statement::{Named, Shape, Told, server_name};
+use crate::statement::{Named, Shape, StatementDescription, server_name};
 
 /// What clients ask.
 impl Upstream<'_> {
@@ -111,7 +111,7 @@ impl Downstream<'_> {
     /// Remembers the description of a statement: behind a client's Describe as what the client was
     /// told, else as what the server has. A description that can't be read (PostgreSQL sends none such)
     /// is not compared.
-    pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+    pub(super) fn described(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         let body = chunk.rest().get(HEADER..header.total());
         if body.is_none() && header.total() <= limits::HELD_MESSAGE {
             return Err(downstream::Halt::Partial);
@@ -124,7 +124,7 @@ impl Downstream<'_> {
                 let parameters = described.parameters.take();
                 let told = parameters.zip(body).and_then(|(parameters, body)| {
                     let shape = Shape::read(&parameters, body)?;
-                    Some(Told { shape, parameters })
+                    Some(StatementDescription { shape, parameters })
                 });
                 let shape = told.as_ref().map_or(Shape::UNREADABLE, |told| told.shape);
                 self.server.set.describe(key, shape);
@@ -137,7 +137,7 @@ impl Downstream<'_> {
     }
 
     /// The client is told what one of its statements is.
-    fn was_told(&mut self, asked: &Asked, told: Option<Told>) {
+    fn was_told(&mut self, asked: &Asked, told: Option<StatementDescription>) {
         let Some((_, client)) = &mut self.client else {
             return;
         };

@@ -80,8 +80,6 @@ pub struct Downstream<'a> {
     pub stray: bool,
 }
 
-pub(super) type Step = Result<(), Halt>;
-
 impl Downstream<'_> {
     /// Works through a chunk, as far as it goes.
     pub fn run(&mut self, chunk: &mut Chunk<'_>) -> Halt {
@@ -132,7 +130,7 @@ impl Downstream<'_> {
         self.server.inbox.begin(header.tag, fate, left);
     }
 
-    fn message(&mut self, chunk: &mut Chunk<'_>) -> Step {
+    fn message(&mut self, chunk: &mut Chunk<'_>) -> Result<(), Halt> {
         let Some(read) = header(chunk.rest()) else {
             return Err(Halt::Partial);
         };
@@ -188,7 +186,7 @@ impl Downstream<'_> {
 
     /// A notification that a client has sent itself, on the server that it keeps, bears the process
     /// id that it was told at login.
-    fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+    fn notification(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         const PID: usize = HEADER + size_of::<u32>();
         let nobodys = !self.kept || self.is_nobodys() || header.total() < PID;
         let Some((id, client)) = self.client.as_ref().filter(|_| !nobodys) else {
@@ -216,7 +214,7 @@ impl Downstream<'_> {
     }
 
     /// Messages whose bodies only pass.
-    pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Step {
+    pub(super) fn passing(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<(), Halt> {
         let is_notice = matches!(header.tag, tag::NOTICE | tag::NOTIFICATION);
         if !is_notice {
             self.server.link.hears_answer();
@@ -260,7 +258,7 @@ impl Downstream<'_> {
     }
 
     /// The last byte of a message has passed: it may have answered the entry in front.
-    fn end(&mut self, tag: u8) -> Step {
+    fn end(&mut self, tag: u8) -> Result<(), Halt> {
         let Some(front) = self.server.link.ledger.front() else {
             return Ok(());
         };
@@ -379,7 +377,7 @@ impl Downstream<'_> {
             .is_some_and(|entry| entry.swallow)
     }
 
-    fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Step {
+    fn ready(&mut self, chunk: &mut Chunk<'_>, header: Header, status: Status) -> Result<(), Halt> {
         let front = self.server.link.ledger.front();
         let reply = front.map(|entry| entry.reply);
         let part = front.map(|entry| entry.part);
@@ -440,7 +438,12 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    fn complete(&mut self, chunk: &mut Chunk<'_>, header: Header, command: &[u8]) -> Step {
+    fn complete(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        command: &[u8],
+    ) -> Result<(), Halt> {
         let Some(front) = self.server.link.ledger.front() else {
             return Err(broken(WireError::Tag(header.tag)));
         };
@@ -486,7 +489,12 @@ impl Downstream<'_> {
 
     /// A parameter has a new value on the server. If the client has set it, the value is the client's,
     /// too.
-    fn parameter(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
+    fn parameter(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), Halt> {
         let (name, value) = parameter_status(body).map_err(broken)?;
         let front = self.server.link.ledger.front();
         let whole = front.is_none_or(|entry| entry.part == Part::Whole);

@@ -5,7 +5,7 @@ use howdah_wire::frame::Header;
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
-use super::downstream::{Downstream, Halt, Step};
+use super::downstream::{Downstream, Halt};
 use super::prepare::{Concerned, concerned, failed};
 use crate::event::Peer;
 use crate::fault::Fault;
@@ -38,7 +38,12 @@ impl Downstream<'_> {
     /// PostgreSQL sends an error, of which `body` is the front.
     #[cold]
     #[inline(never)]
-    pub(super) fn error(&mut self, chunk: &mut Chunk<'_>, header: Header, body: &[u8]) -> Step {
+    pub(super) fn error(
+        &mut self,
+        chunk: &mut Chunk<'_>,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), Halt> {
         let fields = Fields::new(body);
         self.server.link.ledger.note_error(fields.sqlstate());
         self.note_failure();
@@ -108,7 +113,7 @@ impl Downstream<'_> {
         chunk: &mut Chunk<'_>,
         header: Header,
         fields: Fields<'_>,
-    ) -> Step {
+    ) -> Result<(), Halt> {
         const CANCELLED: &[u8] = b"57014";
         // What it has of them is not known, and a transaction of ours is open there.
         self.server.must_close(Ending::SettingsRefused);

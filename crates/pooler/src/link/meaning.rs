@@ -14,7 +14,7 @@ use howdah_wire::write;
 use super::downstream::Downstream;
 use super::portal::Portal;
 use super::upstream::{Flow, Upstream};
-use crate::effect::first::{Alters, Setting};
+use crate::effect::first::{Alters, SettingChange};
 use crate::effect::{First, Names};
 use crate::event::{Out, Peer, ServerId};
 use crate::ledger::{Entry, Reply};
@@ -23,7 +23,7 @@ use crate::link::Parsed;
 use crate::params::{Meaning, Params};
 use crate::pooler::Pooler;
 use crate::server::Server;
-use crate::server::state::State;
+use crate::server::ServerState;
 use crate::statement::{Constants, Statement, server_name};
 
 /// What is parsed.
@@ -60,12 +60,16 @@ impl Upstream<'_> {
     }
 
     /// What a SET, RESET or the like does to texts behind it.
-    fn sets(&self, setting: Option<&Setting>) -> Alters {
+    fn sets(&self, setting: Option<&SettingChange>) -> Alters {
         let told = |name: &[u8]| self.tracked.position(name).is_some_and(Params::has_meaning);
         match setting {
-            Some(Setting::AllBack) => Alters::Settings,
-            Some(Setting::To(name) | Setting::Back(name)) if told(name) => Alters::Settings,
-            Some(Setting::To(name) | Setting::Back(name)) if **name == *b"search_path" => {
+            Some(SettingChange::AllBack) => Alters::Settings,
+            Some(SettingChange::To(name) | SettingChange::Back(name)) if told(name) => {
+                Alters::Settings
+            }
+            Some(SettingChange::To(name) | SettingChange::Back(name))
+                if **name == *b"search_path" =>
+            {
                 Alters::Path
             }
             _ => Alters::Nothing,
@@ -278,7 +282,7 @@ impl Pooler {
         if closes {
             server.link.ledger.push(Entry::swallow(Reply::Sync), true);
             out.send_with(Peer::Server(id), |buf| write::empty(buf, frontend::SYNC));
-            self.await_task(id, State::Resetting);
+            self.await_task(id, ServerState::Resetting);
         }
         closes
     }

@@ -43,6 +43,7 @@ use crate::event::{Out, Peer, Time};
 use crate::ledger::{Entry, Ledger, Reply};
 use crate::params::Meaning;
 use crate::queries::watched::Watched;
+use crate::server::ServerState;
 use crate::statement::Statement;
 use portal::{Bound, Portal};
 
@@ -50,7 +51,7 @@ use portal::{Bound, Portal};
 /// the server is at rest.
 ///
 /// A link has one server, and is kept in the slot of that server: so it takes one step from the client
-/// to the link, and none from the server. The server's [`crate::server::State`] names the client.
+/// to the link, and none from the server. The server's [`ServerState`] names the client.
 #[derive(Debug, Default)]
 pub struct Link {
     /// What PostgreSQL will answer, in order, and what of it the client sees.

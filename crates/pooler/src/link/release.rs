@@ -11,6 +11,7 @@ use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::task::Over;
 use crate::server::{self, Ending};
 
@@ -28,7 +29,7 @@ impl Pooler {
     /// Gives a server back if the release rule holds.
     pub(crate) fn settle(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
-        let server::State::Linked(client_id) = *server.state() else {
+        let ServerState::Linked(client_id) = *server.state() else {
             return;
         };
         let client = self.clients.at(client_id);

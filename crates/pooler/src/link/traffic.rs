@@ -6,6 +6,7 @@ use howdah_wire::frame::header;
 use super::assign::evict_statements;
 use super::downstream::{self, Downstream};
 use super::upstream::{self, Upstream};
+use crate::client::ClientState;
 use crate::config::PoolMode;
 use crate::event::{Action, ClientId, Close, Out, ServerId, Time, WorkerId};
 use crate::fault::Fault;
@@ -16,6 +17,7 @@ use crate::pool::Pool;
 use crate::pooler::Pooler;
 use crate::queries::tally::Ended;
 use crate::queries::watched::Watching;
+use crate::server::ServerState;
 use crate::server::{self, Server};
 use crate::{client, limits};
 
@@ -34,7 +36,7 @@ impl Pooler {
     pub(crate) fn client_sent(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         match *client.state() {
-            client::State::Linked(_) | client::State::Idle => {
+            ClientState::Linked(_) | ClientState::Idle => {
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).count_received(bytes.len());
                 }
@@ -55,32 +57,32 @@ impl Pooler {
             }
             // A client that is not logged in sends a password at most. It is always read from, so that
             // its hang-up is noticed.
-            client::State::Welcome | client::State::Lookup
+            ClientState::Welcome | ClientState::Lookup
                 if client.inbox.held().len() + bytes.len() > limits::PASSWORD_PACKET =>
             {
                 self.disconnect(id, Fault::TooEarly, out);
             }
-            client::State::Waiting
-            | client::State::Aligning(_)
-            | client::State::Welcome
-            | client::State::Lookup => {
+            ClientState::Waiting
+            | ClientState::Aligning(_)
+            | ClientState::Welcome
+            | ClientState::Lookup => {
                 self.hold(id, bytes, out);
             }
-            client::State::Startup => self.startup_bytes(id, bytes, out),
-            client::State::Login(_) => self.login_bytes(id, bytes, out),
-            client::State::Console(_) => self.console_bytes(id, bytes, out),
-            client::State::Moving(_) | client::State::Packed(_) => client.inbox.hold(bytes),
-            client::State::Leaving { waits, .. } => {
+            ClientState::Startup => self.startup_bytes(id, bytes, out),
+            ClientState::Login(_) => self.login_bytes(id, bytes, out),
+            ClientState::Console(_) => self.console_bytes(id, bytes, out),
+            ClientState::Moving(_) | ClientState::Packed(_) => client.inbox.hold(bytes),
+            ClientState::Leaving { waits, .. } => {
                 if client.inbox.held().is_empty() && !waits {
                     client.asks(self.now);
                 }
                 client.inbox.hold(bytes);
             }
             // Bytes that come before the TLS session is there belong to the daemon.
-            client::State::Handshake
-            | client::State::Canceller
-            | client::State::Successor
-            | client::State::Closing => {}
+            ClientState::Handshake
+            | ClientState::Canceller
+            | ClientState::Successor
+            | ClientState::Closing => {}
         }
     }
 
@@ -88,7 +90,7 @@ impl Pooler {
     pub(crate) fn resume(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
         let waits = client.parked || client.is_hushed();
-        if waits || matches!(client.state(), client::State::Aligning(_)) {
+        if waits || matches!(client.state(), ClientState::Aligning(_)) {
             return;
         }
         client.end.goes_on();
@@ -152,7 +154,7 @@ impl Pooler {
     fn needs_server(&self, id: ClientId, chunk: &Chunk<'_>) -> bool {
         let client = self.clients.at(id);
         let globals = &self.config.globals;
-        if !matches!(client.state(), client::State::Idle)
+        if !matches!(client.state(), ClientState::Idle)
             || client.end.skips()
             || !client.inbox.at_boundary()
             || globals.disable_pqexec
@@ -243,13 +245,13 @@ impl Pooler {
     pub(crate) fn server_sent(&mut self, id: ServerId, bytes: &[u8], out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            server::State::Securing(_) => return self.securing_bytes(id, bytes, out),
-            server::State::Login(_) => return self.server_login_bytes(id, bytes, out),
-            server::State::Lookup(_) => return self.lookup_bytes(id, bytes, out),
-            server::State::Listening { .. } => return self.listener_bytes(id, bytes, out),
-            server::State::Cancel(_) => return self.carrier_bytes(id, bytes, out),
-            server::State::Closing => return,
-            server::State::Resolving | server::State::Connecting => return,
+            ServerState::Securing(_) => return self.securing_bytes(id, bytes, out),
+            ServerState::Login(_) => return self.server_login_bytes(id, bytes, out),
+            ServerState::Lookup(_) => return self.lookup_bytes(id, bytes, out),
+            ServerState::Listening { .. } => return self.listener_bytes(id, bytes, out),
+            ServerState::Cancel(_) => return self.carrier_bytes(id, bytes, out),
+            ServerState::Closing => return,
+            ServerState::Resolving | ServerState::Connecting => return,
             _ => {}
         }
         self.pools.at_mut(server.pool).count_sent(bytes.len());
@@ -271,16 +273,16 @@ impl Pooler {
         let session = self.session_of(id).map(|(client, _)| client);
         let server = self.servers.at_mut(id);
         let linked = match *server.state() {
-            server::State::Linked(client) => Some(client),
-            server::State::Aligning(client) if server.inquiry.is_some() => Some(client),
+            ServerState::Linked(client) => Some(client),
+            ServerState::Aligning(client) if server.inquiry.is_some() => Some(client),
             // The client kept this server. While the client's settings are set on the server again,
             // a notification for the client may come.
-            server::State::Aligning(client)
+            ServerState::Aligning(client)
                 if self.clients.get(client).is_some_and(|c| c.is_pinned()) =>
             {
                 Some(client)
             }
-            server::State::Packed => session,
+            ServerState::Packed => session,
             _ => None,
         };
         let client = linked.and_then(|id| Some((id, self.clients.get_mut(id)?)));
@@ -377,7 +379,7 @@ impl Pooler {
     pub(crate) fn after_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at(id);
         match *server.state() {
-            server::State::Linked(client) => {
+            ServerState::Linked(client) => {
                 let stalled = self
                     .clients
                     .get(client)
@@ -391,12 +393,12 @@ impl Pooler {
                     self.resume(client, out);
                 }
             }
-            server::State::Idle | server::State::Used | server::State::BeingCancelled => {
+            ServerState::Idle | ServerState::Used | ServerState::BeingCancelled => {
                 if let Some(ending) = server.ending() {
                     self.close_server(id, ending.text(), Close::Await, out);
                 }
             }
-            server::State::Packed => self.pack_again(id, out),
+            ServerState::Packed => self.pack_again(id, out),
             _ => self.task_moves(id, out),
         }
     }

@@ -18,7 +18,7 @@ pub(super) const MARK: &[u8] = b"howdah_change";
 
 /// A listening connection that is being replaced.
 #[derive(Debug)]
-pub struct Change {
+pub struct Replacement {
     /// When this step began.
     pub since: Time,
     /// The old connection goes, whether there is a new one or not.
@@ -50,7 +50,7 @@ enum Step {
 
 /// What is to be done next.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum ReplacementStep {
     /// Nothing yet.
     Waits,
     /// The mark is to be sent.
@@ -59,10 +59,10 @@ pub enum Turn {
     Over(Vec<Notification>),
 }
 
-impl Change {
+impl Replacement {
     /// A new connection is wanted.
-    pub fn new(now: Time, must: bool) -> Change {
-        Change {
+    pub fn new(now: Time, must: bool) -> Replacement {
+        Replacement {
             since: now,
             must,
             again: false,
@@ -96,26 +96,30 @@ impl Change {
     }
 
     /// One of the two is ready again.
-    pub fn answered(&mut self) -> Turn {
+    pub fn answered(&mut self) -> ReplacementStep {
         match self.step {
             Step::Listens(1) => {
                 self.step = Step::Marks;
-                Turn::Mark
+                ReplacementStep::Mark
             }
             Step::Listens(owed) => {
                 self.step = Step::Listens(owed - 1);
-                Turn::Waits
+                ReplacementStep::Waits
             }
             Step::Marks => {
                 self.step = Step::Marked;
                 self.turn()
             }
-            _ => Turn::Waits,
+            _ => ReplacementStep::Waits,
         }
     }
 
     /// A connection was notified. Returns what is to be told now.
-    pub fn hears(&mut self, by: ServerId, heard: Notification) -> (Option<Notification>, Turn) {
+    pub fn hears(
+        &mut self,
+        by: ServerId,
+        heard: Notification,
+    ) -> (Option<Notification>, ReplacementStep) {
         let new = self.heir.is_some_and(|(heir, _)| heir == by);
         let mark = self.heir.is_some_and(|(_, pid)| pid == heard.pid) && *heard.channel == *MARK;
         if mark {
@@ -123,17 +127,17 @@ impl Change {
             return (None, self.turn());
         }
         match (new, self.seen) {
-            (false, [false, _]) => return (Some(heard), Turn::Waits),
+            (false, [false, _]) => return (Some(heard), ReplacementStep::Waits),
             (true, [_, true]) => self.behind.push(heard),
             _ => {}
         }
-        (None, Turn::Waits)
+        (None, ReplacementStep::Waits)
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> ReplacementStep {
         match self.step == Step::Marked && self.seen == [true; 2] {
-            true => Turn::Over(std::mem::take(&mut self.behind)),
-            false => Turn::Waits,
+            true => ReplacementStep::Over(std::mem::take(&mut self.behind)),
+            false => ReplacementStep::Waits,
         }
     }
 }

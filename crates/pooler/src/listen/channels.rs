@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, Notification, Place, Reach};
+use super::{Name, Notification, NotificationPosition, Reach};
 use crate::pool::key::PoolKey;
 use crate::{effect, limits};
 
@@ -149,13 +149,13 @@ impl Channels {
 
     /// How far it was told, if it can go to another process: that hears all that it listens to, and
     /// nothing is open here.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<NotificationPosition> {
         let (reach, number) = self.reach.as_ref()?;
         let mut names = self.names.iter();
         let hears = names.all(|(name, listens)| *listens && reach.names.contains(name));
         let open = self.alone || self.anew.is_some() || self.follows.is_some();
         let open = open || !self.wished.is_empty() || !self.unlistens.is_empty();
-        let place = Place {
+        let place = NotificationPosition {
             mark: reach.mark,
             number: *number,
         };
@@ -176,7 +176,7 @@ impl Channels {
     }
 
     /// An UNLISTEN is sent. In a transaction block: the channel to listen to behind that.
-    pub fn unlisten(&mut self, told: &effect::Channels, in_block: bool) -> Option<String> {
+    pub fn unlisten(&mut self, told: &effect::ListenCommands, in_block: bool) -> Option<String> {
         self.failed &= in_block;
         self.marks += 1;
         let mark = in_block.then(|| format!("{MARK}{}", self.marks));

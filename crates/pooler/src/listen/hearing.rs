@@ -9,9 +9,11 @@ use howdah_wire::write;
 
 use super::listener::quote;
 use super::{
-    Channels, Demand, FromListener, Heard, Hush, Name, Notification, Refused, ToListener, Wish,
+    Channels, FromListener, Heard, Hush, Name, Notification, Refused, Requirements, ToListener,
+    Wish,
 };
 use super::{change, heritage};
+use crate::client::ClientState;
 use crate::config::ListenLost;
 use crate::effect::{Effects, Kinds};
 use crate::event::{Action, ClientId, Out, Peer, ServerId, WorkerId};
@@ -233,11 +235,11 @@ impl Pooler {
         self.ask_to_hear(id, channels, demand, out);
     }
 
-    fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Demand {
+    fn demand_of(&self, id: ClientId, encoding: Option<Box<[u8]>>) -> Requirements {
         let server = self.clients.at(id).link();
         let server = server.and_then(|server| self.servers.get(server));
         let ends = server.and_then(|server| server.ends.as_ref());
-        Demand {
+        Requirements {
             place: ends.map(|ends| ends.remote.clone()),
             encoding,
             after: None,
@@ -249,7 +251,7 @@ impl Pooler {
         &mut self,
         id: ClientId,
         channels: Vec<Name>,
-        demand: Demand,
+        demand: Requirements,
         out: &mut Out,
     ) {
         let client = self.clients.at(id);
@@ -278,7 +280,7 @@ impl Pooler {
         let told = self.config.globals.listen_lost == ListenLost::Notice;
         let client = gone!(self.clients.get_mut(id));
         // It is on its way to another process, and told there what it misses here.
-        if matches!(client.state(), client::State::Packed(_)) {
+        if matches!(client.state(), ClientState::Packed(_)) {
             return;
         }
         let waits = matches!(client.hush(), Hush::Passes | Hush::Round);
@@ -367,7 +369,7 @@ impl Pooler {
             self.session_keeps(id, server, out);
         }
         let client = self.clients.at(id);
-        if asks(client) || !matches!(client.state(), client::State::Linked(_)) {
+        if asks(client) || !matches!(client.state(), ClientState::Linked(_)) {
             return false;
         }
         let session = client.session.as_ref();
@@ -499,7 +501,7 @@ impl Pooler {
     fn notified(&mut self, id: ClientId, notification: &Arc<Notification>, out: &mut Out) {
         let client = gone!(self.clients.get_mut(id));
         // It is told so where it goes to.
-        if matches!(client.state(), client::State::Packed(_)) {
+        if matches!(client.state(), ClientState::Packed(_)) {
             return;
         }
         let server = client.link().and_then(|server| self.servers.get(server));
@@ -538,8 +540,8 @@ impl Pooler {
             return false;
         }
         match *client.state() {
-            client::State::Idle | client::State::Waiting => true,
-            client::State::Linked(server) => {
+            ClientState::Idle | ClientState::Waiting => true,
+            ClientState::Linked(server) => {
                 let server = self.servers.at(server);
                 server.status == Status::Idle
                     && !server.link.is_owed()

@@ -34,7 +34,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Hearer, Name, Notification, Place, Reach};
+use super::{Hearer, Name, Notification, NotificationPosition, Reach};
 use crate::event::{ClientId, Time, WorkerId};
 use crate::limits;
 
@@ -242,7 +242,7 @@ impl Heritages {
     }
 
     /// What a client that listens to this has missed on its way.
-    pub fn since(&self, place: &Place, names: &[Name]) -> Since {
+    pub fn since(&self, place: &NotificationPosition, names: &[Name]) -> Since {
         let found = self.all.iter().find(|h| h.reach.mark == place.mark);
         let Some(found) = found.filter(|h| names.iter().all(|n| h.reach.names.contains(n))) else {
             return Since::Unknown;

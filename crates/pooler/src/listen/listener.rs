@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::change::{Change, MARK};
+use super::change::{MARK, Replacement};
 use super::heritage::{self, Heritages, PARTNER, Since};
 use crate::event::{ServerId, Time};
-use crate::listen::{Demand, Hearer, Name, Notification, Refused};
+use crate::listen::{Hearer, Name, Notification, Refused, Requirements};
 use crate::{Seeded, limits};
 
 /// How many rounds a client waits for what it was told elsewhere already.
@@ -16,7 +16,7 @@ const TRIES: u8 = 100;
 
 /// A listening connection: who hears which channel, and its rounds.
 #[derive(Debug)]
-pub struct Listener {
+pub struct SharedListener {
     /// Its connection, once that is logged in.
     pub server: Option<ServerId>,
     /// When it was last used, or since when it is wanted.
@@ -26,7 +26,7 @@ pub struct Listener {
     /// When it was last replaced, or could not be.
     pub renewed: Time,
     /// It is being replaced.
-    pub change: Option<Change>,
+    pub change: Option<Replacement>,
     /// What it has to do with the process before this one, and the one after it.
     pub heritages: Heritages,
     /// The next round ends listening to the mark of a change.
@@ -51,7 +51,7 @@ struct Channel {
 struct Wait {
     hearer: Hearer,
     wants: Vec<Name>,
-    demand: Demand,
+    demand: Requirements,
     /// How often it has waited in vain.
     tries: u8,
 }
@@ -66,7 +66,7 @@ struct Round {
 
 /// Whom a round's end concerns.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum RoundOutcome {
     /// It hears what it has wished for, or can't.
     Hears(Hearer, Result<(), Refused>),
     /// It has come from another process, has missed this on its way, and hears its channels from now
@@ -78,10 +78,10 @@ pub enum Told {
     Passed(Hearer),
 }
 
-impl Listener {
+impl SharedListener {
     /// One that is not connected.
-    pub fn new(seeded: Seeded, now: Time) -> Listener {
-        Listener {
+    pub fn new(seeded: Seeded, now: Time) -> SharedListener {
+        SharedListener {
             server: None,
             since: now,
             asked: None,
@@ -137,7 +137,7 @@ impl Listener {
     }
 
     /// A client is about to listen to channels. False if there would be too many.
-    pub fn hear(&mut self, hearer: Hearer, wants: Vec<Name>, demand: Demand) -> bool {
+    pub fn hear(&mut self, hearer: Hearer, wants: Vec<Name>, demand: Requirements) -> bool {
         let new = wants
             .iter()
             .filter(|name| !self.channels.contains_key(*name));
@@ -162,13 +162,17 @@ impl Listener {
         self.waiting.push(Wait {
             hearer,
             wants: Vec::new(),
-            demand: Demand::default(),
+            demand: Requirements::default(),
             tries: 0,
         });
     }
 
     /// It is connected: who has wished for it that it is no use to.
-    pub fn connected(&mut self, server: ServerId, suits: impl Fn(&Demand) -> bool) -> Vec<Hearer> {
+    pub fn connected(
+        &mut self,
+        server: ServerId,
+        suits: impl Fn(&Requirements) -> bool,
+    ) -> Vec<Hearer> {
         self.server = Some(server);
         let unfit = |wait: &mut Wait| !wait.wants.is_empty() && !suits(&wait.demand);
         let unfit = self.waiting.extract_if(.., unfit);
@@ -206,7 +210,7 @@ impl Listener {
 
     /// Begins a round, if there is something to do and none is under way: the text of its Query.
     pub fn begin(&mut self, now: Time) -> Option<Vec<u8>> {
-        let changes = self.change.as_ref().is_some_and(Change::is_begun);
+        let changes = self.change.as_ref().is_some_and(Replacement::is_begun);
         if self.round.is_some() || changes {
             return None;
         }
@@ -275,7 +279,7 @@ impl Listener {
     }
 
     /// The round is over.
-    pub fn end(&mut self) -> Vec<Told> {
+    pub fn end(&mut self) -> Vec<RoundOutcome> {
         self.asked = None;
         let Some(round) = self.round.take() else {
             return Vec::new();
@@ -296,23 +300,23 @@ impl Listener {
         let mut told = Vec::new();
         for mut wait in round.waits {
             if wait.wants.is_empty() {
-                told.push(Told::Passed(wait.hearer));
+                told.push(RoundOutcome::Passed(wait.hearer));
                 continue;
             }
             let off = |name: &Name| !self.channels.get(name).is_some_and(|c| c.on);
             if wait.wants.iter().any(off) {
                 self.left.extend(wait.wants);
-                told.push(Told::Hears(wait.hearer, Err(Refused::Unfit)));
+                told.push(RoundOutcome::Hears(wait.hearer, Err(Refused::Unfit)));
                 continue;
             }
             let missed = wait.demand.after.as_ref();
             let missed = missed.map(|place| self.heritages.since(place, &wait.wants));
             let answer = match missed {
-                None => Told::Hears(wait.hearer, Ok(())),
+                None => RoundOutcome::Hears(wait.hearer, Ok(())),
                 Some(Since::Missed(missed)) => {
                     let missed = missed.into_iter();
                     let its = missed.filter(|heard| wait.wants.contains(&heard.channel));
-                    Told::Follows(wait.hearer, its.collect())
+                    RoundOutcome::Follows(wait.hearer, its.collect())
                 }
                 // Another process may hear a moment before this one.
                 Some(Since::Ahead) if wait.tries < TRIES => {
@@ -322,7 +326,7 @@ impl Listener {
                 }
                 Some(Since::Ahead | Since::Unknown) => {
                     self.left.extend(wait.wants);
-                    told.push(Told::Lost(wait.hearer));
+                    told.push(RoundOutcome::Lost(wait.hearer));
                     continue;
                 }
             };

@@ -36,7 +36,7 @@ mod travel;
 mod tests;
 
 pub use channels::{Channels, Heard, Hush};
-pub use listener::{Listener, Told};
+pub use listener::{RoundOutcome, SharedListener};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub struct Wish {
     /// Which channels.
     pub channels: Vec<Name>,
     /// What the connection has to be.
-    pub demand: Demand,
+    pub demand: Requirements,
     /// What the client's pool knows of its user, for the listener's login.
     pub keys: Option<ScramKeys>,
     /// Likewise.
@@ -147,13 +147,13 @@ pub enum Refused {
 
 /// What a listening connection has to be, to be of use to a client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Demand {
+pub struct Requirements {
     /// Where the client's server is.
     pub place: Option<Address>,
     /// The client's encoding.
     pub encoding: Option<Box<[u8]>>,
     /// How far the client was told by another process: it has to be told from there on.
-    pub after: Option<Place>,
+    pub after: Option<NotificationPosition>,
 }
 
 /// What two processes hear.
@@ -167,7 +167,7 @@ pub struct Reach {
 
 /// How far a client was told by another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct NotificationPosition {
     /// The mark.
     pub mark: u128,
     /// How many notifications behind the mark.

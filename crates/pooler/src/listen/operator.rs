@@ -8,11 +8,12 @@ use howdah_wire::frame::{cstr, u32_be};
 use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 
-use super::change::{Change, MARK, Turn};
+use super::change::{MARK, Replacement, ReplacementStep};
 use super::heritage::PARTNER;
 use super::listener::quote;
 use super::{
-    Demand, FromListener, Hearer, Listener, Notification, Refused, ToListener, Told, Wish,
+    FromListener, Hearer, Notification, Refused, Requirements, RoundOutcome, SharedListener,
+    ToListener, Wish,
 };
 use crate::config::nanos;
 use crate::event::{Action, ClientId, Close, Out, Peer, ServerId, WorkerId};
@@ -21,7 +22,7 @@ use crate::mail::Mail;
 use crate::note::Level;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::state::State;
+use crate::server::ServerState;
 
 /// How long clients wait for the listener's login before they listen on servers of their own, in
 /// nanoseconds.
@@ -69,7 +70,7 @@ impl Pooler {
             return tell_hears(hearer, Err(Refused::Unfit), out);
         };
         let (now, seeded) = (self.now, self.seeded);
-        let fresh = || Listener::new(seeded, now);
+        let fresh = || SharedListener::new(seeded, now);
         let server = self
             .listeners
             .get(&key)
@@ -109,7 +110,7 @@ impl Pooler {
     }
 
     /// A listening connection is to the same place as a client's server, and speaks its encoding.
-    fn suits(&self, server: ServerId, demand: &Demand) -> bool {
+    fn suits(&self, server: ServerId, demand: &Requirements) -> bool {
         let encoding = self.encoding_at(server);
         let ends = self.servers.at(server).ends.as_ref();
         let place = ends.map(|ends| &ends.remote);
@@ -132,7 +133,7 @@ impl Pooler {
         let found = self.listeners.remove(&key);
         let found = match found {
             Some(listener) if listener.server.is_some() => {
-                let awaits = |change: &Change| change.heir.is_none();
+                let awaits = |change: &Replacement| change.heir.is_none();
                 if listener.change.as_ref().is_some_and(awaits) {
                     return self.heir_comes(id, listener, out);
                 }
@@ -168,10 +169,9 @@ impl Pooler {
         self.begin_change(key, out);
         let listener = gone!(self.listeners.get_mut(key));
         let Some(id) = listener.server else { return };
-        let ready = self
-            .servers
-            .get(id)
-            .is_some_and(|server| matches!(server.state(), State::Listening { first: false }));
+        let ready = self.servers.get(id).is_some_and(|server| {
+            matches!(server.state(), ServerState::Listening { first: false })
+        });
         if !ready {
             return;
         }
@@ -197,7 +197,7 @@ impl Pooler {
             }
             // Another has taken its place: what it says from there on the other one tells.
             let state = self.servers.get(id).map(|server| server.state());
-            if !matches!(state, Some(State::Listening { .. })) {
+            if !matches!(state, Some(ServerState::Listening { .. })) {
                 return;
             }
         }
@@ -229,7 +229,7 @@ impl Pooler {
                 let text = String::from_utf8_lossy(Fields::new(body).message()).into_owned();
                 self.note_server(Level::Warning, id, &format!("listening: {text}"), out);
                 if let Some(listener) = self.listeners.get_mut(key) {
-                    let changes = listener.change.as_ref().is_some_and(Change::is_begun);
+                    let changes = listener.change.as_ref().is_some_and(Replacement::is_begun);
                     if changes {
                         return false;
                     }
@@ -269,10 +269,10 @@ impl Pooler {
         let mut passed = Vec::new();
         for told in listener.end() {
             match told {
-                Told::Hears(hearer, result) => tell_hears(hearer, result, out),
-                Told::Passed(hearer) => passed.push(hearer),
-                Told::Follows(hearer, missed) => tell_missed(hearer, missed, out),
-                Told::Lost((worker, client)) => {
+                RoundOutcome::Hears(hearer, result) => tell_hears(hearer, result, out),
+                RoundOutcome::Passed(hearer) => passed.push(hearer),
+                RoundOutcome::Follows(hearer, missed) => tell_missed(hearer, missed, out),
+                RoundOutcome::Lost((worker, client)) => {
                     let mail = FromListener::Lost(vec![client]);
                     out.push(Action::Post(worker, Mail::FromListener(mail)));
                 }
@@ -317,7 +317,7 @@ impl Pooler {
     }
 
     /// A listening connection's `server_lifetime` is over.
-    fn is_old(&self, key: &PoolKey, listener: &Listener) -> bool {
+    fn is_old(&self, key: &PoolKey, listener: &SharedListener) -> bool {
         let database = self.config.database(&key.database);
         let lifetime = database.map_or(0, |d| nanos(self.config.server_lifetime(&d)));
         let age = self.now.0.saturating_sub(listener.renewed.0);
@@ -400,7 +400,7 @@ impl Pooler {
         let key = &self.pools.at(self.servers.at(id).pool).key;
         let listener = self.listeners.get_mut(key);
         let change = listener.and_then(|listener| listener.change.as_mut());
-        let of_heir = |change: &&mut Change| change.heir.is_some_and(|(heir, _)| heir == id);
+        let of_heir = |change: &&mut Replacement| change.heir.is_some_and(|(heir, _)| heir == id);
         change
             .filter(of_heir)
             .map(|change| change.again = true)
@@ -427,7 +427,7 @@ impl Pooler {
         match &mut listener.change {
             Some(change) => change.must |= must,
             None => {
-                listener.change = Some(Change::new(now, must));
+                listener.change = Some(Replacement::new(now, must));
                 self.listeners_wish(pool_id, true);
                 self.need(pool_id, out);
             }
@@ -446,7 +446,7 @@ impl Pooler {
             return;
         };
         listener.renewed = now;
-        let goes = |change: &Change| change.must || change.is_begun();
+        let goes = |change: &Replacement| change.must || change.is_begun();
         if listener.change.as_ref().is_some_and(goes) {
             return self.close_server(old, "obsolete connection", Close::Await, out);
         }
@@ -457,7 +457,7 @@ impl Pooler {
     }
 
     /// A connection has logged in that is to replace the one that listens.
-    fn heir_comes(&mut self, id: ServerId, mut listener: Listener, out: &mut Out) {
+    fn heir_comes(&mut self, id: ServerId, mut listener: SharedListener, out: &mut Out) {
         let old = listener.server;
         let server = self.servers.at(id);
         let place = |id: ServerId| {
@@ -548,20 +548,20 @@ impl Pooler {
         self.take_turn(key, turn, out);
     }
 
-    fn take_turn(&mut self, key: &Arc<PoolKey>, turn: Turn, out: &mut Out) {
+    fn take_turn(&mut self, key: &Arc<PoolKey>, turn: ReplacementStep, out: &mut Out) {
         let now = self.now;
         let listener = gone!(self.listeners.get_mut(key));
         let Some((heir, _)) = listener.change.as_ref().and_then(|change| change.heir) else {
             return;
         };
         match turn {
-            Turn::Waits => {}
-            Turn::Mark => {
+            ReplacementStep::Waits => {}
+            ReplacementStep::Mark => {
                 let mut sql = b"NOTIFY ".to_vec();
                 quote(&mut sql, MARK);
                 out.send_with(Peer::Server(heir), |buf| write::query(buf, &sql));
             }
-            Turn::Over(behind) => {
+            ReplacementStep::Over(behind) => {
                 let again = listener.change.take().is_some_and(|change| change.again);
                 listener.since = now;
                 listener.renewed = now;
@@ -605,7 +605,7 @@ impl Pooler {
         self.listener_lost(pool, out);
         let others = others.filter(|other| {
             let state = self.servers.get(*other).map(|server| server.state());
-            matches!(state, Some(State::Listening { .. }))
+            matches!(state, Some(ServerState::Listening { .. }))
         });
         if let Some(other) = others {
             self.close_server(other, "replaced", Close::Await, out);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::heritage::PARTNER;
 use super::{
-    Channels, Demand, Heard, Hearer, Listener, Name, Notification, Place, Reach, Refused, Told,
+    Channels, Heard, Hearer, Name, Notification, NotificationPosition, Reach, Refused,
+    Requirements, RoundOutcome, SharedListener,
 };
 use crate::effect;
 use crate::event::{ClientId, ServerId, Time, WorkerId};
@@ -25,8 +26,8 @@ fn names(text: &str) -> Vec<Name> {
         .collect()
 }
 
-fn connected() -> Listener {
-    let mut listener = Listener::new(crate::seeded(1), Time(0));
+fn connected() -> SharedListener {
+    let mut listener = SharedListener::new(crate::seeded(1), Time(0));
     let server = ServerId {
         index: 0,
         generation: 0,
@@ -35,11 +36,11 @@ fn connected() -> Listener {
     listener
 }
 
-fn wish(listener: &mut Listener, hearer: Hearer, text: &str) {
-    assert!(listener.hear(hearer, names(text), Demand::default()));
+fn wish(listener: &mut SharedListener, hearer: Hearer, text: &str) {
+    assert!(listener.hear(hearer, names(text), Requirements::default()));
 }
 
-fn begin(listener: &mut Listener) -> Option<String> {
+fn begin(listener: &mut SharedListener) -> Option<String> {
     let sql = listener.begin(Time(0))?;
     Some(String::from_utf8_lossy(&sql).into_owned())
 }
@@ -57,10 +58,10 @@ fn each_channel_is_listened_to_once() {
     listener.pass(one);
     assert_eq!(begin(&mut listener), None);
     assert!(listener.hearers(b"a").is_empty());
-    assert_eq!(listener.end(), [Told::Hears(one, Ok(()))]);
+    assert_eq!(listener.end(), [RoundOutcome::Hears(one, Ok(()))]);
     assert_eq!(listener.hearers(b"a"), [one]);
     assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "c";"#));
-    let told = [Told::Hears(two, Ok(())), Told::Passed(one)];
+    let told = [RoundOutcome::Hears(two, Ok(())), RoundOutcome::Passed(one)];
     assert_eq!(listener.end(), told);
     assert_eq!(listener.hearers(b"a"), [one, two]);
     assert!(!listener.is_unused());
@@ -75,7 +76,7 @@ fn each_channel_is_listened_to_once() {
     wish(&mut listener, two, "a");
     assert!(listener.end().is_empty());
     assert_eq!(begin(&mut listener).as_deref(), Some(r#"LISTEN "a";"#));
-    assert_eq!(listener.end(), [Told::Hears(two, Ok(()))]);
+    assert_eq!(listener.end(), [RoundOutcome::Hears(two, Ok(()))]);
     listener.leave(two, &names("a"), true);
     listener.leave(one, &names("b\""), true);
     assert!(listener.is_unused());
@@ -94,7 +95,10 @@ fn a_round_that_fails_changes_nothing() {
     listener.pass(one);
     assert!(begin(&mut listener).is_some());
     listener.fail();
-    let told = [Told::Hears(two, Err(Refused::Unfit)), Told::Passed(one)];
+    let told = [
+        RoundOutcome::Hears(two, Err(Refused::Unfit)),
+        RoundOutcome::Passed(one),
+    ];
     assert_eq!(listener.end(), told);
     assert_eq!(listener.hearers(b"a"), [one]);
     assert_eq!(begin(&mut listener), None);
@@ -111,7 +115,7 @@ fn who_leaves_waits_for_nothing() {
     assert!(begin(&mut listener).is_some());
     wish(&mut listener, two, "c");
     listener.leave(one, &names("a"), true);
-    assert_eq!(listener.end(), [Told::Hears(two, Ok(()))]);
+    assert_eq!(listener.end(), [RoundOutcome::Hears(two, Ok(()))]);
     listener.leave(two, &names("b c"), true);
     // What was never listened to need not go.
     let sql = r#"UNLISTEN "a";UNLISTEN "b";"#;
@@ -141,18 +145,18 @@ fn channels_are_bounded() {
     let many: Vec<Name> = (0..limits::CHANNELS)
         .map(|n| n.to_string().into_bytes().into())
         .collect();
-    assert!(listener.hear(client(1), many, Demand::default()));
-    assert!(!listener.hear(client(2), names("x"), Demand::default()));
-    assert!(listener.hear(client(2), names("7"), Demand::default()));
+    assert!(listener.hear(client(1), many, Requirements::default()));
+    assert!(!listener.hear(client(2), names("x"), Requirements::default()));
+    assert!(listener.hear(client(2), names("7"), Requirements::default()));
 }
 
 #[test]
 fn a_connection_must_suit() {
-    let mut listener = Listener::new(crate::seeded(1), Time(0));
+    let mut listener = SharedListener::new(crate::seeded(1), Time(0));
     for (index, encoding) in ["UTF8", "LATIN1", "UTF8"].into_iter().enumerate() {
-        let demand = Demand {
+        let demand = Requirements {
             encoding: Some(encoding.as_bytes().into()),
-            ..Demand::default()
+            ..Requirements::default()
         };
         assert!(listener.hear(client(index as u32), names("a"), demand));
     }
@@ -256,7 +260,7 @@ fn what_waits_is_told_of_channels_that_are_listened_to() {
 
 #[test]
 fn a_change_misses_nothing_and_tells_nothing_twice() {
-    use super::change::{Change, MARK, Turn};
+    use super::change::{MARK, Replacement, ReplacementStep};
     let server = |index| ServerId {
         index,
         generation: 0,
@@ -268,36 +272,45 @@ fn a_change_misses_nothing_and_tells_nothing_twice() {
         number: 0,
     };
     let (old, new) = (server(1), server(2));
-    let mut change = Change::new(Time(0), true);
+    let mut change = Replacement::new(Time(0), true);
     change.heir = Some((new, 70));
     change.readies(Time(1));
     change.begins(Time(2));
-    assert_eq!(change.answered(), Turn::Waits);
+    assert_eq!(change.answered(), ReplacementStep::Waits);
     // Only the old one tells, in front of the mark.
     let one = said(5, b"c", "one");
     let told = change.hears(old, one.clone());
-    assert_eq!(told, (Some(one.clone()), Turn::Waits));
-    assert_eq!(change.hears(new, one), (None, Turn::Waits));
-    assert_eq!(change.answered(), Turn::Mark);
+    assert_eq!(told, (Some(one.clone()), ReplacementStep::Waits));
+    assert_eq!(change.hears(new, one), (None, ReplacementStep::Waits));
+    assert_eq!(change.answered(), ReplacementStep::Mark);
     // Another's mark is none.
     let other = said(71, MARK, "");
-    assert_eq!(change.hears(new, other), (None, Turn::Waits));
+    assert_eq!(change.hears(new, other), (None, ReplacementStep::Waits));
     let mark = said(70, MARK, "");
-    assert_eq!(change.hears(new, mark.clone()), (None, Turn::Waits));
-    assert_eq!(change.answered(), Turn::Waits);
+    assert_eq!(
+        change.hears(new, mark.clone()),
+        (None, ReplacementStep::Waits)
+    );
+    assert_eq!(change.answered(), ReplacementStep::Waits);
     // The new one has come further: that waits for the old one.
     let three = said(5, b"c", "three");
-    assert_eq!(change.hears(new, three.clone()), (None, Turn::Waits));
+    assert_eq!(
+        change.hears(new, three.clone()),
+        (None, ReplacementStep::Waits)
+    );
     let two = said(5, b"c", "two");
     let told = change.hears(old, two.clone());
-    assert_eq!(told, (Some(two), Turn::Waits));
-    assert_eq!(change.hears(old, mark), (None, Turn::Over(vec![three])));
+    assert_eq!(told, (Some(two), ReplacementStep::Waits));
+    assert_eq!(
+        change.hears(old, mark),
+        (None, ReplacementStep::Over(vec![three]))
+    );
 }
 
 /// A connection of the old process and one of the new, as far as a takeover goes.
 struct Two {
-    old: Listener,
-    new: Listener,
+    old: SharedListener,
+    new: SharedListener,
     mark: String,
 }
 
@@ -310,7 +323,7 @@ fn said(channel: &[u8], payload: &str) -> Notification {
     }
 }
 
-fn round(listener: &mut Listener) -> (String, Vec<Told>) {
+fn round(listener: &mut SharedListener) -> (String, Vec<RoundOutcome>) {
     let sql = begin(listener).unwrap_or_default();
     (sql, listener.end())
 }
@@ -344,41 +357,46 @@ impl Two {
     }
 }
 
-fn wish_of(listener: &mut Listener, hearer: Hearer, text: &str, after: Option<Place>) {
-    let demand = Demand {
+fn wish_of(
+    listener: &mut SharedListener,
+    hearer: Hearer,
+    text: &str,
+    after: Option<NotificationPosition>,
+) {
+    let demand = Requirements {
         after,
-        ..Demand::default()
+        ..Requirements::default()
     };
     assert!(listener.hear(hearer, names(text), demand));
 }
 
 /// By which mark clients can leave, and with which number.
-fn reached(listener: &Listener) -> Option<(u128, u64)> {
+fn reached(listener: &SharedListener) -> Option<(u128, u64)> {
     let (reach, number) = listener.heritages.reached()?;
     Some((reach.mark, number?))
 }
 
-fn hears(listener: &mut Listener, heard: &Notification) -> u64 {
+fn hears(listener: &mut SharedListener, heard: &Notification) -> u64 {
     listener.heritages.hears(heard.clone()).0.number
 }
 
 /// What a client is told that comes with this number.
 fn follows(
-    listener: &mut Listener,
+    listener: &mut SharedListener,
     hearer: Hearer,
     text: &str,
     number: u64,
 ) -> Option<Vec<String>> {
-    let after = Place { mark: 77, number };
+    let after = NotificationPosition { mark: 77, number };
     wish_of(listener, hearer, text, Some(after));
     match &round(listener).1[..] {
-        [Told::Follows(who, missed)] if *who == hearer => {
+        [RoundOutcome::Follows(who, missed)] if *who == hearer => {
             let missed = missed.iter();
             let payload =
                 |heard: &Arc<Notification>| String::from_utf8_lossy(&heard.payload).into();
             Some(missed.map(payload).collect())
         }
-        [Told::Lost(who)] if *who == hearer => None,
+        [RoundOutcome::Lost(who)] if *who == hearer => None,
         told => panic!("{told:?}"),
     }
 }
@@ -427,7 +445,7 @@ fn who_was_told_more_elsewhere_waits_for_that() {
     let mut two = Two::new("a");
     hears(&mut two.new, &said(b"howdah_takeover", &two.mark.clone()));
     hears(&mut two.new, &said(b"a", "1"));
-    let after = Some(Place {
+    let after = Some(NotificationPosition {
         mark: 77,
         number: 2,
     });
@@ -436,19 +454,19 @@ fn who_was_told_more_elsewhere_waits_for_that() {
     hears(&mut two.new, &said(b"a", "2"));
     hears(&mut two.new, &said(b"a", "3"));
     let (_, told) = round(&mut two.new);
-    let [Told::Follows(_, missed)] = &told[..] else {
+    let [RoundOutcome::Follows(_, missed)] = &told[..] else {
         panic!("{told:?}")
     };
     assert_eq!(missed.len(), 1);
     assert_eq!(*missed[0].payload, *b"3");
     // Not for ever.
-    let after = Some(Place {
+    let after = Some(NotificationPosition {
         mark: 77,
         number: 9,
     });
     wish_of(&mut two.new, client(3), "a", after);
     let told = (0..200).flat_map(|_| round(&mut two.new).1);
-    assert_eq!(told.collect::<Vec<_>>(), [Told::Lost(client(3))]);
+    assert_eq!(told.collect::<Vec<_>>(), [RoundOutcome::Lost(client(3))]);
 }
 
 #[test]
@@ -562,7 +580,10 @@ fn a_client_travels_when_nothing_is_open() {
     own.reach = reach("a");
     assert_eq!(own.place(), None, "the other one does not hear it");
     own.reach = reach("a b");
-    assert_eq!(own.place(), Some(Place { mark: 7, number: 4 }));
+    assert_eq!(
+        own.place(),
+        Some(NotificationPosition { mark: 7, number: 4 })
+    );
     let heard = Notification {
         number: 5,
         ..said(b"a", "")
@@ -574,7 +595,10 @@ fn a_client_travels_when_nothing_is_open() {
     }));
     assert_eq!(own.place(), None, "it waits");
     own.take();
-    assert_eq!(own.place(), Some(Place { mark: 7, number: 5 }));
+    assert_eq!(
+        own.place(),
+        Some(NotificationPosition { mark: 7, number: 5 })
+    );
     // What nobody counts it may have been told twice where it goes to.
     let uncounted = |channel: &[u8]| Heard {
         notification: Arc::new(said(channel, "")),
@@ -582,7 +606,10 @@ fn a_client_travels_when_nothing_is_open() {
     };
     assert!(own.keep(uncounted(b"c")));
     own.take();
-    assert_eq!(own.place(), Some(Place { mark: 7, number: 5 }));
+    assert_eq!(
+        own.place(),
+        Some(NotificationPosition { mark: 7, number: 5 })
+    );
     assert!(own.keep(uncounted(b"b")));
     own.take();
     assert_eq!(own.place(), None, "it was told more than it has counted");

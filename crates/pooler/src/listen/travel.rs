@@ -7,7 +7,8 @@ use rand_chacha::rand_core::RngCore;
 
 use super::heritage::{MARK, PARTNER};
 use super::operator::by_worker;
-use super::{Channels, Demand, FromListener, Place, Reach, ToListener, Wish};
+use super::{Channels, FromListener, NotificationPosition, Reach, Requirements, ToListener, Wish};
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::event::{Action, ClientId, Out};
 use crate::mail::Mail;
@@ -28,7 +29,7 @@ impl Pooler {
             let listener = gone!(self.listeners.get_mut(&key));
             let heard = listener.heard().next().is_some();
             if listener.server.is_some() && listener.heritages.prepare(now, mark, heard) {
-                listener.hear(PARTNER, vec![MARK.into()], Demand::default());
+                listener.hear(PARTNER, vec![MARK.into()], Requirements::default());
                 self.begin_round(&key, out);
             }
         }
@@ -80,7 +81,7 @@ impl Pooler {
     ) {
         for id in clients {
             let client = self.clients.get_mut(id);
-            let client = client.filter(|c| !matches!(c.state(), client::State::Packed(_)));
+            let client = client.filter(|c| !matches!(c.state(), ClientState::Packed(_)));
             let session = client.and_then(client::Client::session_if_any);
             if let Some(own) = session.and_then(|session| session.channels.as_mut()) {
                 own.reach = number.map(|number| (reach.clone(), number));
@@ -97,7 +98,7 @@ impl Pooler {
         out: &mut Out,
     ) -> Option<Box<Hearing>> {
         let own = client.session.as_ref()?.channels.as_ref()?;
-        let Place { mark, number } = own.place()?;
+        let NotificationPosition { mark, number } = own.place()?;
         self.leave_channels(id, own.listener.clone(), own.all(), true, out);
         Some(Box::new(Hearing {
             listener: own.listener.clone(),
@@ -124,9 +125,9 @@ impl Pooler {
             }),
             hearer: PARTNER,
             channels,
-            demand: Demand {
+            demand: Requirements {
                 encoding: bequest.encoding.clone(),
-                ..Demand::default()
+                ..Requirements::default()
             },
             keys: lore.scram_keys,
             secret: lore.found_secret,
@@ -170,10 +171,10 @@ impl Pooler {
         own.follow(names.clone());
         client.session_mut().channels = Some(Box::new(own));
         client.ends_hush();
-        let demand = Demand {
+        let demand = Requirements {
             place: None,
             encoding,
-            after: Some(Place { mark, number }),
+            after: Some(NotificationPosition { mark, number }),
         };
         self.ask_to_hear(id, names, demand, out);
     }

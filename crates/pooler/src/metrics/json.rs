@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sight::{Point, PoolSight, Sight, quantile};
-use crate::queries::tally::Line;
+use crate::queries::tally::CountedQuery;
 
 /// All that the page shows.
 pub fn page(sight: &Sight) -> String {
@@ -37,7 +37,7 @@ pub fn page(sight: &Sight) -> String {
     .to_string()
 }
 
-fn of_query(line: &Line) -> Value {
+fn of_query(line: &CountedQuery) -> Value {
     let counts = &line.counts;
     json!({
         "database": &*line.pool.database,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::config::PoolMode;
-use crate::console::holdings::{Holder, Holdings, PoolShare, States, Waiter};
+use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
 use crate::pool::key::PoolKey;
 use crate::pool::{Pool, Reason};
 use crate::queries::tally::{TopQueries, merged};
@@ -105,7 +105,7 @@ pub struct PoolSight {
     /// Why the most telling of them wait.
     pub reason: Option<Reason>,
     /// Who waits, longest first: the first few.
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<WaiterRow>,
     /// Who has servers, longest first: the first few, and only while somebody waits.
     pub holders: Vec<Holder>,
     /// How many servers were at work while clients waited.
@@ -290,7 +290,7 @@ impl Sight {
         sight.pool_count = pools.len() as u32;
         sight.pools = pools.into_values().collect();
         for pool in &mut sight.pools {
-            let longest_first = |waiter: &Waiter| std::cmp::Reverse(waiter.waited);
+            let longest_first = |waiter: &WaiterRow| std::cmp::Reverse(waiter.waited);
             pool.waiters.sort_by_key(longest_first);
             pool.holders
                 .sort_by_key(|holder| std::cmp::Reverse(holder.held));

@@ -18,7 +18,7 @@ use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::{PoolKey, Welcome};
 use crate::server::ServerParcel;
 use crate::session::settings::{Maybe, Settings, at_login};
-use crate::statement::{Constants, Named, Shape, Statement, Told};
+use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
 /// The bytes are not what they should be.
@@ -513,7 +513,7 @@ impl Reader<'_> {
         let told = self.maybe(|r| {
             let shape = r.shape()?;
             let parameters = r.string()?.into();
-            Ok(Arc::new(Told { shape, parameters }))
+            Ok(Arc::new(StatementDescription { shape, parameters }))
         })?;
         Ok(Named {
             statement,

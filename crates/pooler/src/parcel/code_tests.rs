@@ -10,7 +10,7 @@ use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::params::{Meaning, Params, Tracked};
 use crate::pool::key::{PoolKey, Welcome};
 use crate::server::ServerParcel;
-use crate::statement::{Constants, Named, Shape, Statement, Told};
+use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
 fn names() -> Tracked {
@@ -80,7 +80,7 @@ fn freight() -> Freight {
         welcome: None,
         epoch: u64::MAX,
     };
-    let told = Told {
+    let told = StatementDescription {
         shape,
         parameters: b"\0\0"[..].into(),
     };

@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use crate::client::ClientState;
 use crate::config::nanos;
 use crate::deadlines::idle_deadline;
 use crate::event::{ClientId, Close, Out, ServerId, Time};
 use crate::next::Next;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::{client, server};
 
 /// For how long after its login an unused server needs no test, in nanoseconds.
@@ -54,7 +56,7 @@ impl Pooler {
         self.watch_client(id);
         self.need(pool_id, out);
         // Another idle server may have been at hand, behind one that must be tested.
-        let linked = |client: &client::Client| matches!(client.state(), client::State::Linked(_));
+        let linked = |client: &client::Client| matches!(client.state(), ClientState::Linked(_));
         self.clients.get(id).is_some_and(linked)
     }
 
@@ -150,7 +152,7 @@ impl Pooler {
 
     /// Gives a server to a client that has waited for it.
     fn serve(&mut self, client: ClientId, server: ServerId, out: &mut Out) {
-        let looks_up = |c: &client::Client| matches!(c.state(), client::State::Lookup);
+        let looks_up = |c: &client::Client| matches!(c.state(), ClientState::Lookup);
         if self.clients.get(client).is_some_and(looks_up) {
             self.ask_who(client, server, out);
         } else if self.link(client, server, out) {
@@ -240,7 +242,7 @@ impl Pooler {
     fn forget_sql_prepared(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
         server.set_sql_prepared(false);
-        self.run_task(id, server::State::Resetting, b"DEALLOCATE ALL", out);
+        self.run_task(id, ServerState::Resetting, b"DEALLOCATE ALL", out);
     }
 }
 

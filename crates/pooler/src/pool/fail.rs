@@ -7,6 +7,7 @@ use crate::pool::failure::Failure;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
 use crate::server;
+use crate::server::ServerState;
 
 impl Pooler {
     /// True while it is too early to try a login again.
@@ -67,9 +68,7 @@ impl Pooler {
 
     /// A server is there that clients may get yet.
     pub(crate) fn has_usable_server(&self, pool_id: PoolId) -> bool {
-        use server::State::{
-            Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing,
-        };
+        use ServerState::{Cancel, Closing, ConnectQuery, Connecting, Login, Resolving, Securing};
         self.servers.iter().any(|(_, server)| {
             server.pool == pool_id
                 && server.ending().is_none()

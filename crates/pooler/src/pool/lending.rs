@@ -5,6 +5,7 @@ use crate::ids::WorkerId;
 use crate::mail::{Mail, ToBroker};
 use crate::pool::key::{PoolId, PoolKey, Welcome};
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Server, ServerParcel};
 
 impl Pooler {
@@ -72,10 +73,10 @@ impl Pooler {
             return;
         };
         let pool_id = server.pool;
-        if matches!(server.state(), server::State::Packed) {
+        if matches!(server.state(), ServerState::Packed) {
             return self.server_packed(id, socket, out);
         }
-        let server::State::Lent(to) = *server.state() else {
+        let ServerState::Lent(to) = *server.state() else {
             // It was to be closed meanwhile; the driver knows it no more, so nothing else will come.
             out.push(Action::Discard(socket));
             return self.server_gone(id, out);
@@ -126,7 +127,7 @@ impl Pooler {
         } else {
             self.checkin(id, out);
             // Nobody wanted the server yet: a journey is no use of it.
-            let idle = |server: &&mut Server| matches!(server.state(), server::State::Idle);
+            let idle = |server: &&mut Server| matches!(server.state(), ServerState::Idle);
             if let Some(server) = self.servers.get_mut(id).filter(idle) {
                 server.set_rested_since(since);
                 self.watch_server(id);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::client;
+use crate::client::ClientState;
 use crate::config::{Database, PoolMode};
 use crate::event::{ClientId, Out};
 use crate::pool::{Pool, PoolId, PoolKey, Terms};
@@ -42,7 +43,7 @@ impl Pooler {
     pub(crate) fn move_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
         for (id, since) in self.pools.at_mut(pool_id).waiting.take_all() {
             let moves = self.clients.get(id).is_some_and(|client| {
-                matches!(client.state(), client::State::Waiting)
+                matches!(client.state(), ClientState::Waiting)
                     && client.pool == Some(pool_id)
                     && !client.replication.any()
             });

@@ -4,7 +4,7 @@
 use crate::event::{Close, Out, ServerId};
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pooler::Pooler;
-use crate::server::state::State;
+use crate::server::ServerState;
 
 /// Why a server goes, as PgBouncer has it.
 pub(crate) const WHY: &str = "too many servers in the pool";
@@ -30,7 +30,8 @@ impl Pooler {
         if pool.servers() <= pool.keep {
             return false;
         }
-        let stays = |state: &State| !matches!(state, State::Closing | State::Cancel(_));
+        let stays =
+            |state: &ServerState| !matches!(state, ServerState::Closing | ServerState::Cancel(_));
         let servers = self.servers.iter();
         let staying = servers.filter(|(_, server)| server.pool == id && stays(server.state()));
         staying.count() > pool.keep as usize

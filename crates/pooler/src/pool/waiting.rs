@@ -1,6 +1,7 @@
 //! Who waits for a server of a pool, or to be let in: the line, why it waits, and how it ends in vain.
 
 use crate::client;
+use crate::client::ClientState;
 use crate::event::Out;
 use crate::fault::Fault;
 use crate::ids::ClientId;
@@ -9,7 +10,7 @@ use crate::pool::line::Turn;
 use crate::pool::reason::Reason;
 use crate::pool::terms::HeldBy;
 use crate::pooler::Pooler;
-use crate::server::state::State;
+use crate::server::ServerState;
 
 impl Pooler {
     /// Puts a client at the end of its pool's queue.
@@ -39,7 +40,7 @@ impl Pooler {
     /// newcomers that have.
     pub(crate) fn trim_waiting(&mut self, pool_id: PoolId) {
         let (clients, pool) = (&self.clients, self.pools.at_mut(pool_id));
-        let awaits = |c: &client::Client| matches!(c.state(), client::State::Welcome);
+        let awaits = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
         pool.trim_newcomers(|id| clients.get(id).is_some_and(awaits));
         let stands = |id| clients.get(id).is_some_and(client::Client::awaits_leave);
         pool.pin_line.retain(stands);
@@ -50,7 +51,7 @@ impl Pooler {
     /// Forgets clients that have left before they were welcome.
     pub(crate) fn trim_newcomers(&mut self, pool_id: PoolId) {
         let clients = &self.clients;
-        let stays = |c: &client::Client| matches!(c.state(), client::State::Welcome);
+        let stays = |c: &client::Client| matches!(c.state(), ClientState::Welcome);
         let pool = self.pools.at_mut(pool_id);
         pool.trim_newcomers(|id| clients.get(id).is_some_and(stays));
     }
@@ -61,8 +62,7 @@ impl Pooler {
         let lines = pool.waiting.take_all().chain(pool.pin_line.take_all());
         let newcomers = pool.take_newcomers();
         for client in lines.map(|(client, _)| client).chain(newcomers) {
-            let waits =
-                |c: &client::Client| c.waits() || matches!(c.state(), client::State::Welcome);
+            let waits = |c: &client::Client| c.waits() || matches!(c.state(), ClientState::Welcome);
             if self.clients.get(client).is_some_and(waits) {
                 self.disconnect(client, fault.clone(), out);
             }
@@ -77,7 +77,7 @@ impl Pooler {
         let all: Vec<_> = newcomers.into_iter().chain(waiting).collect();
         for id in all {
             let new = |c: &client::Client| {
-                use client::State::{Lookup, Waiting, Welcome};
+                use ClientState::{Lookup, Waiting, Welcome};
                 !c.welcomed && matches!(c.state(), Welcome | Waiting | Lookup)
             };
             if self.clients.get(id).is_some_and(new) {
@@ -133,7 +133,7 @@ impl Pooler {
         };
         let before = waiting.before(client.request());
         let lookup = match client.state() {
-            client::State::Lookup => "It waits for auth_query. ",
+            ClientState::Lookup => "It waits for auth_query. ",
             _ => "",
         };
         Some(format!(
@@ -158,6 +158,9 @@ impl Pooler {
 
     /// A server executes something: it owes an answer.
     pub(crate) fn is_at_work(server: &crate::server::Server) -> bool {
-        matches!(server.state(), State::Linked(_) | State::Lookup(_)) && server.link.is_owed()
+        matches!(
+            server.state(),
+            ServerState::Linked(_) | ServerState::Lookup(_)
+        ) && server.link.is_owed()
     }
 }

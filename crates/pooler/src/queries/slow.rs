@@ -39,7 +39,7 @@ pub struct SlowQuery {
 
 /// A value of a line.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Value {
+pub enum LogValue {
     /// Text.
     Text(String),
     /// A number.
@@ -81,9 +81,9 @@ impl SlowQuery {
     }
 
     /// What the line has, by name, where it is written as JSON.
-    pub fn fields(&self) -> Vec<(&'static str, Value)> {
-        let text = |text: &str| Value::Text(text.into());
-        let milliseconds = |ns: u64| Value::Number((ns / 1000) as f64 / 1000.0);
+    pub fn fields(&self) -> Vec<(&'static str, LogValue)> {
+        let text = |text: &str| LogValue::Text(text.into());
+        let milliseconds = |ns: u64| LogValue::Number((ns / 1000) as f64 / 1000.0);
         let mut fields = vec![
             ("connection", text(&self.connection)),
             ("text", text("slow query")),
@@ -93,7 +93,7 @@ impl SlowQuery {
             ("application_name", text(&self.application)),
             ("wait_ms", milliseconds(self.wait_ns)),
             ("run_ms", milliseconds(self.run_ns)),
-            ("rows", Value::Count(self.rows)),
+            ("rows", LogValue::Count(self.rows)),
             ("fingerprint", text(&self.text.shown())),
             ("query", text(&self.text.text)),
         ];
@@ -180,9 +180,9 @@ mod tests {
                 .find(|(field, _)| *field == name)
                 .map(|(_, v)| v.clone())
         };
-        assert_eq!(field("wait_ms"), Some(Value::Number(1.5)));
-        assert_eq!(field("sqlstate"), Some(Value::Text("57014".into())));
-        assert_eq!(field("query"), Some(Value::Text("select ?".into())));
+        assert_eq!(field("wait_ms"), Some(LogValue::Number(1.5)));
+        assert_eq!(field("sqlstate"), Some(LogValue::Text("57014".into())));
+        assert_eq!(field("query"), Some(LogValue::Text("select ?".into())));
         assert!(field("values").is_none() && field("broken_off").is_none());
     }
 }

@@ -103,7 +103,7 @@ impl QueryCounts {
 
 /// A text in a pool, and its counts.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct CountedQuery {
     /// Whose clients ran it.
     pub pool: Arc<PoolKey>,
     /// The text.
@@ -114,7 +114,7 @@ pub struct Line {
 
 #[derive(Debug)]
 struct Entry {
-    line: Line,
+    line: CountedQuery,
     /// Uses, those long ago for less.
     used: u64,
 }
@@ -123,7 +123,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct TopQueries {
     /// Lines, those that took the most first.
-    pub lines: Vec<Line>,
+    pub lines: Vec<CountedQuery>,
     /// The sum of lines that went.
     pub gone: QueryCounts,
     /// How many went.
@@ -188,7 +188,7 @@ impl Tally {
         }
         let mut counts = QueryCounts::default();
         counts.count(ended);
-        let line = Line {
+        let line = CountedQuery {
             pool: pool.clone(),
             text: text.clone(),
             counts,
@@ -225,8 +225,8 @@ impl Tally {
 
     /// The lines, those that took the most time first, at most so many.
     pub fn tell(&self, most: usize) -> TopQueries {
-        let mut lines: Vec<&Line> = self.entries.iter().map(|entry| &entry.line).collect();
-        let longest = |line: &&Line| std::cmp::Reverse(line.counts.run_ns);
+        let mut lines: Vec<&CountedQuery> = self.entries.iter().map(|entry| &entry.line).collect();
+        let longest = |line: &&CountedQuery| std::cmp::Reverse(line.counts.run_ns);
         if lines.len() > most {
             lines.select_nth_unstable_by_key(most, longest);
             lines.truncate(most);
@@ -247,7 +247,7 @@ fn hash(seeded: &Seeded, pool: &Arc<PoolKey>, text: &QueryText) -> u64 {
 
 /// What all workers told, added up.
 pub fn merged(told: impl IntoIterator<Item = TopQueries>) -> TopQueries {
-    let mut all: BTreeMap<(Arc<PoolKey>, u64), Line> = BTreeMap::new();
+    let mut all: BTreeMap<(Arc<PoolKey>, u64), CountedQuery> = BTreeMap::new();
     let mut sum = TopQueries::default();
     for told in told {
         sum.gone.add(&told.gone);

@@ -17,7 +17,7 @@ use foldhash::quality::FixedState;
 use hashbrown::hash_table::HashTable;
 
 use crate::Seeded;
-use crate::effect::token::{Reading, Token, Tokens};
+use crate::effect::token::{LexRules, Token, Tokens};
 
 /// The seed of fingerprints: the same for all processes.
 const SEED: u64 = 0x686f_7764_6168;
@@ -142,7 +142,7 @@ pub fn normalise(sql: &[u8], to: &mut Vec<u8>) {
         last: Last::Nothing,
         before: Last::Nothing,
     };
-    let mut tokens = Tokens::new(sql, Reading::default());
+    let mut tokens = Tokens::new(sql, LexRules::default());
     while let Some(token) = tokens.next() {
         if !whole && tokens.rest().is_empty() {
             // Perhaps it goes on.

@@ -16,7 +16,7 @@ pub const RATE: u32 = 1000;
 
 /// A query's place in a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SpanIds {
     /// The trace.
     pub trace: u128,
     /// The span above it.
@@ -30,7 +30,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Its place.
-    pub place: Place,
+    pub place: SpanIds,
     /// When it began, the wait included, in nanoseconds since 1970.
     pub began: u64,
     /// For how long it waited for a server, in nanoseconds.

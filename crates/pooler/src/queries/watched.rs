@@ -8,7 +8,7 @@ use rand_chacha::rand_core::RngCore;
 use crate::config::{Config, Database, User, nanos};
 use crate::ids::Time;
 use crate::queries::text::{QueryText, Texts};
-use crate::queries::trace::{Place, traceparent};
+use crate::queries::trace::{SpanIds, traceparent};
 
 /// What settings want to know of a pool's queries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,7 +63,7 @@ pub struct Watched {
     /// Its text and values as they were sent, if they are wanted.
     pub values: Option<Box<str>>,
     /// Its spans.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<SpanIds>>,
 }
 
 /// What is watched with, while a client's bytes are worked through.
@@ -99,9 +99,9 @@ impl Watching<'_> {
     }
 
     /// Its place in a trace, if it is to have one.
-    fn place(&mut self, sql: &[u8]) -> Option<Place> {
+    fn place(&mut self, sql: &[u8]) -> Option<SpanIds> {
         if let Some((trace, parent, sampled)) = traceparent(sql) {
-            return sampled.then(|| Place {
+            return sampled.then(|| SpanIds {
                 trace,
                 parent: Some(parent),
                 span: self.random.next_u64().max(1),
@@ -111,7 +111,7 @@ impl Watching<'_> {
             return None;
         }
         let mut half = || u128::from(self.random.next_u64());
-        Some(Place {
+        Some(SpanIds {
             trace: (half() << 64 | half()).max(1),
             parent: None,
             span: self.random.next_u64().max(1),

@@ -7,6 +7,7 @@ use howdah_wire::write;
 
 use super::{Ending, Server};
 use crate::client;
+use crate::client::ClientState;
 use crate::config::{Host, nanos};
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Peer, Question, ServerId};
 use crate::fault::Fault;
@@ -16,7 +17,7 @@ use crate::note::Level;
 use crate::pool::Failure;
 use crate::pool::key::PoolId;
 use crate::pooler::{Asker, Pooler};
-use crate::server::state::State;
+use crate::server::ServerState;
 
 impl Pooler {
     /// Opens a server, for which there is a permit.
@@ -77,7 +78,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get(id));
-        if !matches!(server.state(), State::Resolving) {
+        if !matches!(server.state(), ServerState::Resolving) {
             return;
         }
         let pool = self.pools.at_mut(server.pool);
@@ -95,10 +96,10 @@ impl Pooler {
     /// The driver's `Connect` ended.
     pub(crate) fn connected(&mut self, id: ServerId, result: Result<Ends, String>, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        if let State::Cancel(_) = *server.state() {
+        if let ServerState::Cancel(_) = *server.state() {
             return self.carrier_connected(id, result, out);
         }
-        if !matches!(server.state(), State::Connecting) {
+        if !matches!(server.state(), ServerState::Connecting) {
             return;
         }
         match result {
@@ -164,20 +165,23 @@ impl Pooler {
     /// A server's stream ended or broke.
     pub(crate) fn server_lost(&mut self, id: ServerId, why: Option<String>, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        let works = matches!(server.state(), State::Linked(_) | State::Aligning(_));
+        let works = matches!(
+            server.state(),
+            ServerState::Linked(_) | ServerState::Aligning(_)
+        );
         if let Some(why) = why.as_ref().filter(|_| works) {
             self.note_server(Level::Log, id, why, out);
         }
         let server = gone!(self.servers.get(id));
         match server.state() {
-            State::Closing => {}
-            State::Cancel(_) => self.carrier_lost(id, why, out),
-            State::Securing(_) | State::Login(_) | State::ConnectQuery => {
+            ServerState::Closing => {}
+            ServerState::Cancel(_) => self.carrier_lost(id, why, out),
+            ServerState::Securing(_) | ServerState::Login(_) | ServerState::ConnectQuery => {
                 let text = why.unwrap_or_else(|| "server closed the connection".to_string());
                 self.login_failed(id, "08006", &format!("server conn crashed? {text}"), out);
                 self.close_server(id, "server conn crashed?", Close::Abort, out);
             }
-            State::Linked(_) | State::Aligning(_) => {
+            ServerState::Linked(_) | ServerState::Aligning(_) => {
                 match server.ending() {
                     // Its FATAL was passed on.
                     Some(Ending::Crashed) => self.drop_linked_untold(id, Fault::ServerGone, out),
@@ -199,27 +203,30 @@ impl Pooler {
     /// Ends a server, which is bound to nobody (any more).
     pub(crate) fn close_server(&mut self, id: ServerId, why: &str, how: Close, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
-        if matches!(server.state(), State::Closing) {
+        if matches!(server.state(), ServerState::Closing) {
             return;
         }
         debug_assert!(server.client().is_none(), "a linked server is not closed");
-        if let State::Lookup(lookup) = server.state() {
+        if let ServerState::Lookup(lookup) = server.state() {
             self.next.note(Next::TellLost(lookup.client));
         }
         let pool = self.pools.at_mut(server.pool);
         match *server.state() {
-            State::Idle => pool.idle.remove(id),
-            State::Resolving => {
+            ServerState::Idle => pool.idle.remove(id),
+            ServerState::Resolving => {
                 pool.server_is_through();
                 server.closes();
                 self.note_closing(id, why, out);
                 return self.next.note(Next::Forget(id));
             }
-            State::Connecting | State::Securing(_) | State::Login(_) | State::ConnectQuery => {
+            ServerState::Connecting
+            | ServerState::Securing(_)
+            | ServerState::Login(_)
+            | ServerState::ConnectQuery => {
                 pool.server_is_through();
             }
-            State::Checking => pool.test_ends(),
-            State::Listening { .. } => {
+            ServerState::Checking => pool.test_ends(),
+            ServerState::Listening { .. } => {
                 self.listener_closes(id, out);
             }
             _ => {}
@@ -227,7 +234,10 @@ impl Pooler {
         self.note_closing(id, why, out);
         let server = self.servers.at_mut(id);
         // Behind an SSLRequest nothing may come in clear text: PostgreSQL would log an attack.
-        let answers = !matches!(server.state(), State::Connecting | State::Securing(_));
+        let answers = !matches!(
+            server.state(),
+            ServerState::Connecting | ServerState::Securing(_)
+        );
         if matches!(how, Close::Await) && answers && !server.cut_off() {
             out.send_with(Peer::Server(id), |buf| {
                 write::empty(buf, frontend::TERMINATE)
@@ -256,7 +266,7 @@ impl Pooler {
     /// The driver gave up waiting for PostgreSQL to end a session: whether it has is not known.
     pub(crate) fn server_given_up(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
-        if matches!(server.state(), State::Closing) {
+        if matches!(server.state(), ServerState::Closing) {
             let text = "PostgreSQL did not end the session in time; its slot is counted as free";
             self.note_server(Level::Warning, id, text, out);
         }
@@ -267,9 +277,9 @@ impl Pooler {
     pub(crate) fn server_gone(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         match *server.state() {
-            State::Cancel(_) => return self.carrier_closed(id, out),
-            State::Closing => {}
-            State::Resolving => self.pools.at_mut(server.pool).server_is_through(),
+            ServerState::Cancel(_) => return self.carrier_closed(id, out),
+            ServerState::Closing => {}
+            ServerState::Resolving => self.pools.at_mut(server.pool).server_is_through(),
             // The driver ended what we did not.
             _ => {
                 self.server_lost(id, None, out);
@@ -318,7 +328,7 @@ impl Pooler {
 
     /// A server that was opened for one client alone.
     fn serve_replication(&mut self, client: ClientId, id: ServerId, out: &mut Out) {
-        let waits = |c: &client::Client| matches!(c.state(), client::State::Waiting);
+        let waits = |c: &client::Client| matches!(c.state(), ClientState::Waiting);
         if !self.clients.get(client).is_some_and(waits) {
             return self.close_server(id, "replication client was closed", Close::Await, out);
         }

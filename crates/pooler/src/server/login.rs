@@ -8,7 +8,9 @@ use howdah_wire::tag::backend as tag;
 use howdah_wire::write;
 use rand_chacha::rand_core::RngCore;
 
-use crate::auth::{Derivation, Refusal, Secret, ServerLogin, ServerLoginSetup, ServerStep, Step};
+use crate::auth::{
+    Derivation, LoginRefusal, LoginStep, Secret, ServerLogin, ServerLoginSetup, ServerStep,
+};
 use crate::client::Replication;
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::next::Next;
@@ -18,7 +20,7 @@ use crate::pool::Pool;
 use crate::pool::key::{Parameter, Welcome};
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
-use crate::server::state::{Login, State};
+use crate::server::state::{Login, ServerState};
 use crate::{limits, place, standby};
 
 impl Pooler {
@@ -123,7 +125,7 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         server.inbox.hold(bytes);
         while let Some(server) = self.servers.get_mut(id) {
-            if !matches!(server.state(), State::Login(_)) {
+            if !matches!(server.state(), ServerState::Login(_)) {
                 // Bytes that came behind the login stay held, and are handled in a step of their own:
                 // only ranges of the event at hand can be relayed.
                 if !server.inbox.held().is_empty() {
@@ -191,19 +193,19 @@ impl Pooler {
 
     fn server_login_step(&mut self, id: ServerId, step: ServerStep, out: &mut Out) {
         match step {
-            Step::Reply(body) => {
+            LoginStep::Reply(body) => {
                 out.send_with(Peer::Server(id), |buf| write::password(buf, &body));
             }
-            Step::Derive(derivation) => {
+            LoginStep::Derive(derivation) => {
                 self.derive(id, derivation, out);
             }
-            Step::Await => {}
-            Step::Done(()) => {
+            LoginStep::Await => {}
+            LoginStep::Done(()) => {
                 if let Some(login) = self.server_login(id) {
                     login.proven = true;
                 }
             }
-            Step::Refuse(refusal) => {
+            LoginStep::Refuse(refusal) => {
                 let prefix = "server login failed: ";
                 let text = refusal.text.strip_prefix(prefix).unwrap_or(&refusal.text);
                 let line = format!("{prefix}{text}: {}", refusal.detail);
@@ -230,8 +232,8 @@ impl Pooler {
             );
             let text = "server login failed: more SCRAM iterations than \
                         server_scram_iterations_max allows";
-            let refusal = Refusal::new(text, detail);
-            return self.server_login_step(id, Step::Refuse(refusal), out);
+            let refusal = LoginRefusal::new(text, detail);
+            return self.server_login_step(id, LoginStep::Refuse(refusal), out);
         }
         let server = gone!(self.servers.get(id));
         let host = server.ends.as_ref().map(|ends| place::whole(&ends.remote));
@@ -305,7 +307,7 @@ impl Pooler {
         });
         let query = pool.terms.database.connect_query.clone();
         match query.filter(|query| !query.is_empty()) {
-            Some(query) => self.run_task(id, State::ConnectQuery, query.as_bytes(), out),
+            Some(query) => self.run_task(id, ServerState::ConnectQuery, query.as_bytes(), out),
             None => self.server_ready(id, out),
         }
     }

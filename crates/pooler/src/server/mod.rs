@@ -18,7 +18,7 @@ pub mod task;
 
 pub use crate::parcel::ServerParcel;
 pub use ending::Ending;
-pub use state::{Numbers, State, Trial, Unnamed};
+pub use state::{Numbers, ServerState, Trial, Unnamed};
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ use crate::valve::Valve;
 #[derive(Debug)]
 pub struct Server {
     /// What it is doing.
-    state: State,
+    state: ServerState,
     /// Its number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
     /// The pool it belongs to.
@@ -87,7 +87,7 @@ pub struct Server {
     numbers: Numbers,
     /// What its client runs there, if what is left of that is checked at the end (one server in
     /// `session_state_check` is).
-    pub(crate) check: Option<Box<crate::session::inquiry::Check>>,
+    pub(crate) check: Option<Box<crate::session::inquiry::CheckedTexts>>,
     /// What it is asked about its client's session.
     pub(crate) inquiry: Option<Box<Inquiry>>,
     /// The statements it has.
@@ -142,7 +142,7 @@ impl Server {
     /// A server of which nothing is known yet.
     pub(crate) fn blank(pool: PoolId, seeded: Seeded, now: Time) -> Self {
         Server {
-            state: State::Resolving,
+            state: ServerState::Resolving,
             number: 0,
             pool,
             to: "(unconnected)".into(),
@@ -207,14 +207,14 @@ impl Server {
     }
 
     /// What it is doing.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ServerState {
         &self.state
     }
 
     /// Our login, while we prove who we are.
     fn login_mut(&mut self) -> Option<&mut state::Login> {
         match &mut self.state {
-            State::Login(login) => Some(login),
+            ServerState::Login(login) => Some(login),
             _ => None,
         }
     }
@@ -222,7 +222,7 @@ impl Server {
     /// The lookup that is under way on it.
     pub(crate) fn lookup_mut(&mut self) -> Option<&mut Lookup> {
         match &mut self.state {
-            State::Lookup(lookup) => Some(lookup),
+            ServerState::Lookup(lookup) => Some(lookup),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ impl Server {
     /// What it carries, if it is the carrier of a cancel request.
     pub(crate) fn errand_mut(&mut self) -> Option<&mut Errand> {
         match &mut self.state {
-            State::Cancel(errand) => Some(errand),
+            ServerState::Cancel(errand) => Some(errand),
             _ => None,
         }
     }
@@ -238,14 +238,14 @@ impl Server {
     /// The client whose parameters it is being given.
     pub(crate) fn aligns(&self) -> Option<ClientId> {
         match self.state {
-            State::Aligning(client) => Some(client),
+            ServerState::Aligning(client) => Some(client),
             _ => None,
         }
     }
 
     /// Its socket is being opened.
     fn connects_to(&mut self, to: &Address) {
-        self.state = State::Connecting;
+        self.state = ServerState::Connecting;
         self.to = crate::place::whole(to).into();
     }
 
@@ -530,7 +530,7 @@ impl Server {
     }
 
     /// What its client has run is checked now.
-    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::inquiry::Check>> {
+    pub(crate) fn take_check(&mut self) -> Option<Box<crate::session::inquiry::CheckedTexts>> {
         self.check.take()
     }
 
@@ -591,17 +591,17 @@ impl Server {
 
     /// A step towards TLS, or to knowing who runs it.
     fn secures(&mut self, step: state::Securing) {
-        self.state = State::Securing(step);
+        self.state = ServerState::Securing(step);
     }
 
     /// We prove who we are; it has told nothing yet.
     fn logs_in(&mut self, login: state::Login, unknown: Params) {
-        self.state = State::Login(Box::new(login));
+        self.state = ServerState::Login(Box::new(login));
         self.params = Arc::new(unknown);
     }
 
     /// It does something for nobody from `now`.
-    fn begins(&mut self, task: State, now: Time) {
+    fn begins(&mut self, task: ServerState, now: Time) {
         self.state = task;
         self.since = now;
         self.request = now;
@@ -610,57 +610,60 @@ impl Server {
     /// Nobody has it from `now`; what it owes is read and dropped.
     #[inline]
     pub(crate) fn comes_free(&mut self, now: Time) {
-        self.turn(State::Draining);
+        self.turn(ServerState::Draining);
         self.since = now;
     }
 
     /// It lies in its pool, ready.
     pub(crate) fn lies_idle(&mut self) {
-        self.turn(State::Idle);
+        self.turn(ServerState::Idle);
     }
 
     /// Its state becomes another. The states of a transaction own nothing, so that nothing need be
     /// called to drop them.
     #[inline]
-    fn turn(&mut self, state: State) {
+    fn turn(&mut self, state: ServerState) {
         let before = std::mem::replace(&mut self.state, state);
-        if matches!(before, State::Idle | State::Linked(_) | State::Draining) {
+        if matches!(
+            before,
+            ServerState::Idle | ServerState::Linked(_) | ServerState::Draining
+        ) {
             std::mem::forget(before);
         }
     }
 
     /// Nobody is given it before cancels for it have come and gone.
     pub(crate) fn awaits_cancels(&mut self) {
-        self.state = State::BeingCancelled;
+        self.state = ServerState::BeingCancelled;
     }
 
     /// Its end of a link: it answers that client.
     pub(crate) fn bind_to(&mut self, client: ClientId) {
-        self.turn(State::Linked(client));
+        self.turn(ServerState::Linked(client));
     }
 
     /// Likewise, but first it is given that client's settings.
     pub(crate) fn bind_held_to(&mut self, client: ClientId) {
-        self.state = State::Aligning(client);
+        self.state = ServerState::Aligning(client);
     }
 
     /// It is asked who a client's user is, from `now`.
     pub(crate) fn looks_up(&mut self, lookup: Lookup, now: Time) {
-        self.begins(State::Lookup(Box::new(lookup)), now);
+        self.begins(ServerState::Lookup(Box::new(lookup)), now);
         self.served = true;
         self.doubt_unnamed();
     }
 
     /// PostgreSQL has answered a lookup, outside of any transaction. `None` if none was under way.
     pub(crate) fn ends_lookup(&mut self, now: Time) -> Option<Box<Lookup>> {
-        if !matches!(self.state, State::Lookup(_)) {
+        if !matches!(self.state, ServerState::Lookup(_)) {
             return None;
         }
-        let state = std::mem::replace(&mut self.state, State::Draining);
+        let state = std::mem::replace(&mut self.state, ServerState::Draining);
         self.since = now;
         self.status = Status::Idle;
         match state {
-            State::Lookup(lookup) => Some(lookup),
+            ServerState::Lookup(lookup) => Some(lookup),
             _ => None,
         }
     }
@@ -668,7 +671,7 @@ impl Server {
     /// A connection to the same place that carries a CancelRequest for this one.
     pub(crate) fn carrier(&self, errand: Errand, to: &Address, seeded: Seeded, now: Time) -> Self {
         Server {
-            state: State::Cancel(Box::new(errand)),
+            state: ServerState::Cancel(Box::new(errand)),
             to: crate::place::whole(to).into(),
             host: self.host.clone(),
             ..Server::blank(self.pool, seeded, now)
@@ -683,17 +686,17 @@ impl Server {
 
     /// It goes to another worker.
     pub(crate) fn lend_to(&mut self, worker: WorkerId) {
-        self.state = State::Lent(worker);
+        self.state = ServerState::Lent(worker);
     }
 
     /// It goes to our successor.
     pub(crate) fn packs(&mut self) {
-        self.state = State::Packed;
+        self.state = ServerState::Packed;
     }
 
     /// It ends.
     pub(crate) fn closes(&mut self) {
-        self.state = State::Closing;
+        self.state = ServerState::Closing;
     }
 
     /// Why it must be closed instead of going back to the pool, if it must.
@@ -770,16 +773,16 @@ impl Server {
 
     /// It listens for clients from now on.
     pub(crate) fn becomes_listener(&mut self, now: Time) {
-        self.state = State::Listening { first: true };
+        self.state = ServerState::Listening { first: true };
         self.served = true;
         self.since = now;
     }
 
     /// A query of the listener's connection is over. True if that was its first.
     pub(crate) fn first_query_ends(&mut self) -> bool {
-        let first = matches!(self.state, State::Listening { first: true });
+        let first = matches!(self.state, ServerState::Listening { first: true });
         if first {
-            self.state = State::Listening { first: false };
+            self.state = ServerState::Listening { first: false };
         }
         first
     }
@@ -787,7 +790,7 @@ impl Server {
     /// The client it is bound to.
     pub fn client(&self) -> Option<ClientId> {
         match self.state {
-            State::Linked(client) | State::Aligning(client) => Some(client),
+            ServerState::Linked(client) | ServerState::Aligning(client) => Some(client),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};
 use crate::parcel::ServerParcel;
 use crate::pool::key::PoolId;
 use crate::pooler::Pooler;
-use crate::server::state::{Numbers, State};
+use crate::server::state::{Numbers, ServerState};
 use crate::session::Tracking;
 use crate::standby;
 use crate::statement::{Held, ServerSet};
@@ -98,7 +98,7 @@ impl Pooler {
         let known = welcome.and_then(|welcome| standby::among(&welcome.parameters));
         let (now, connected) = (self.now, parcel.connected);
         let id = self.servers.insert(|_| Server {
-            state: State::Idle,
+            state: ServerState::Idle,
             pool: pool_id,
             number: parcel.number,
             served: parcel.served,

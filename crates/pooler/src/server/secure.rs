@@ -7,7 +7,7 @@ use crate::config::SslMode;
 use crate::event::{Action, Address, Close, Out, Peer, Question, ServerId};
 use crate::note::Level;
 use crate::pooler::{Asker, Pooler};
-use crate::server::state::{Securing, State};
+use crate::server::state::{Securing, ServerState};
 use crate::tls::{AGAIN, TlsConnect, TlsFacts, TlsStart};
 
 /// PostgreSQL's answer to an SSLRequest.
@@ -76,7 +76,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get(id));
-        if !matches!(server.state(), State::Securing(Securing::Peer)) {
+        if !matches!(server.state(), ServerState::Securing(Securing::Peer)) {
             return;
         }
         let database = &self.pools.at(server.pool).terms.database;
@@ -120,7 +120,7 @@ impl Pooler {
         let asked = self
             .servers
             .get(id)
-            .is_some_and(|server| matches!(server.state(), State::Securing(Securing::Asked)));
+            .is_some_and(|server| matches!(server.state(), ServerState::Securing(Securing::Asked)));
         if !asked || bytes.is_empty() {
             return;
         }
@@ -152,21 +152,23 @@ impl Pooler {
             Err(why) => {
                 let text = format!("TLS handshake failed: {why}");
                 return match *server.state() {
-                    State::Cancel(_) => self.carrier_failed(id, &text, out),
+                    ServerState::Cancel(_) => self.carrier_failed(id, &text, out),
                     // Nobody is told, and no time is lost: whoever waits has another server opened.
-                    State::Securing(_) if why == AGAIN => {
+                    ServerState::Securing(_) if why == AGAIN => {
                         self.note_server(Level::Warning, id, &text, out);
                         self.close_server(id, "TLS 1.2 is tried", Close::Flush, out);
                     }
-                    State::Securing(_) => self.not_secured(id, "TLS startup failed", &text, out),
+                    ServerState::Securing(_) => {
+                        self.not_secured(id, "TLS startup failed", &text, out)
+                    }
                     _ => {}
                 };
             }
         };
         server.set_secured(facts);
         match *server.state() {
-            State::Cancel(_) => self.carrier_ready(id, out),
-            State::Securing(_) => self.begin_server_login(id, out),
+            ServerState::Cancel(_) => self.carrier_ready(id, out),
+            ServerState::Securing(_) => self.begin_server_login(id, out),
             _ => {}
         }
     }

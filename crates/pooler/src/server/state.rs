@@ -11,7 +11,7 @@ use crate::statement::Statement;
 
 /// What a server is doing.
 #[derive(Debug)]
-pub enum State {
+pub enum ServerState {
     /// Its host's addresses are being looked up.
     Resolving,
     /// The socket is being opened.

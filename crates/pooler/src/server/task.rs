@@ -7,7 +7,7 @@ use crate::event::{Close, Out, ServerId};
 use crate::fault::Fault;
 use crate::note::Level;
 use crate::pooler::Pooler;
-use crate::server::state::State;
+use crate::server::ServerState;
 
 /// What is over of a client whose server is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,23 +30,29 @@ impl Pooler {
         };
         let pool = self.servers.at(id).pool;
         self.pools.at_mut(pool).test_begins();
-        self.run_task(id, State::Checking, query.as_bytes(), out);
+        self.run_task(id, ServerState::Checking, query.as_bytes(), out);
     }
 
     /// Makes a session's server as good as new.
     pub(crate) fn reset_server(&mut self, id: ServerId, out: &mut Out) {
         let query = self.config.globals.server_reset_query.clone();
-        self.run_task(id, State::Resetting, query.as_bytes(), out);
+        self.run_task(id, ServerState::Resetting, query.as_bytes(), out);
     }
 
-    pub(crate) fn run_task(&mut self, id: ServerId, state: State, query: &[u8], out: &mut Out) {
+    pub(crate) fn run_task(
+        &mut self,
+        id: ServerId,
+        state: ServerState,
+        query: &[u8],
+        out: &mut Out,
+    ) {
         let server = self.servers.at_mut(id);
         server.runs_for_us(id, query, out);
         self.await_task(id, state);
     }
 
     /// A server begins to do what was sent to it for nobody.
-    pub(crate) fn await_task(&mut self, id: ServerId, state: State) {
+    pub(crate) fn await_task(&mut self, id: ServerId, state: ServerState) {
         self.servers.at_mut(id).begins(state, self.now);
         self.watch_server(id);
     }
@@ -56,13 +62,13 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         match *server.state() {
             // It went down, and said so.
-            State::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
+            ServerState::Aligning(client) if server.ending() == Some(Ending::CrashedUnheard) => {
                 self.disconnect(client, Fault::ServerGone, out);
             }
-            State::Aligning(_) if server.inquiry.is_some() => {
+            ServerState::Aligning(_) if server.inquiry.is_some() => {
                 server.refuses_inquiry(sqlstate == "57014");
             }
-            State::Aligning(client) => {
+            ServerState::Aligning(client) => {
                 let asked = server.ending() != Some(Ending::SettingsRefused);
                 if asked && self.tries_again(client, id, sqlstate) {
                     return;
@@ -72,13 +78,13 @@ impl Pooler {
                 let fault = Fault::ServerParameter(sqlstate.to_string(), error.to_string());
                 self.disconnect(client, fault, out);
             }
-            State::ConnectQuery => {
+            ServerState::ConnectQuery => {
                 self.note_server(Level::Warning, id, &format!("connect_query: {error}"), out);
             }
-            State::Resetting => server.must_close(Ending::ResetFailed),
-            State::Checking => server.must_close(Ending::TestFailed),
+            ServerState::Resetting => server.must_close(Ending::ResetFailed),
+            ServerState::Checking => server.must_close(Ending::TestFailed),
             // The error is an answer to a client that has left.
-            State::Draining => {}
+            ServerState::Draining => {}
             _ => {
                 let text = format!("error while idle: {error}");
                 server.must_close_too(Ending::Dirty);
@@ -94,19 +100,21 @@ impl Pooler {
             return;
         }
         match *server.state() {
-            State::Aligning(_) if server.inquiry.is_some() => self.inquired(id, out),
-            State::Aligning(client) if server.trial().goes_on() => self.try_again(client, id, out),
-            State::Aligning(_) => self.aligned(id, out),
-            State::ConnectQuery if server.status != Status::Idle => {
+            ServerState::Aligning(_) if server.inquiry.is_some() => self.inquired(id, out),
+            ServerState::Aligning(client) if server.trial().goes_on() => {
+                self.try_again(client, id, out)
+            }
+            ServerState::Aligning(_) => self.aligned(id, out),
+            ServerState::ConnectQuery if server.status != Status::Idle => {
                 let text = "connect_query left a transaction open";
                 self.note_server(Level::Warning, id, text, out);
                 self.login_failed(id, "25001", text, out);
                 self.close_server(id, "connect_query failed", Close::Await, out);
             }
-            State::ConnectQuery => self.server_ready(id, out),
-            State::Draining => self.drained_of_client(id, out),
-            State::Resetting | State::Checking => {
-                if matches!(server.state(), State::Checking) {
+            ServerState::ConnectQuery => self.server_ready(id, out),
+            ServerState::Draining => self.drained_of_client(id, out),
+            ServerState::Resetting | ServerState::Checking => {
+                if matches!(server.state(), ServerState::Checking) {
                     self.pools.at_mut(server.pool).test_ends();
                     server.comes_free(self.now);
                 }

@@ -3,12 +3,13 @@
 //! cleaned away before anybody else gets the server (`session_state_check`).
 
 use super::Tracking;
-use super::inquiry::{Answer, Inquiry, KnownSettings};
+use super::inquiry::{Inquiry, InquiryAnswer, KnownSettings};
 use crate::effect::Kinds;
 use crate::event::{ClientId, Out, ServerId};
 use crate::note::Level;
 use crate::pool::Pool;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::{link, server};
 
 /// Whether a server is to be checked that a client of the pool gets now: one in so many is.
@@ -68,7 +69,7 @@ impl Pooler {
         &mut self,
         client_id: ClientId,
         id: ServerId,
-        answer: Option<Answer>,
+        answer: Option<InquiryAnswer>,
         out: &mut Out,
     ) {
         let server = gone!(self.servers.get_mut(id));
@@ -93,8 +94,8 @@ impl Pooler {
     pub(crate) fn stray_notification(&mut self, id: ServerId, out: &mut Out) {
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
-            server::State::Linked(_) => server.mark_soiled_unseen(),
-            server::State::Idle => {
+            ServerState::Linked(_) => server.mark_soiled_unseen(),
+            ServerState::Idle => {
                 server.must_close_too(server::Ending::Listens);
             }
             // The server is about to be cleaned.
@@ -107,7 +108,7 @@ impl Pooler {
 }
 
 /// What is left, in words.
-fn found(answer: &Answer) -> String {
+fn found(answer: &InquiryAnswer) -> String {
     let mut found = super::reasons(answer.left);
     if !answer.unseen.is_empty() {
         let names = String::from_utf8_lossy(&answer.unseen);

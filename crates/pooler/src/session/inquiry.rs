@@ -44,7 +44,7 @@ pub struct KnownSettings {
 
 /// What PostgreSQL has said.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct InquiryAnswer {
     /// Settings and their values, in the encoding of the database.
     pub settings: Vec<(Suspect, Option<Box<[u8]>>)>,
     /// Of these kinds something is left.
@@ -254,13 +254,13 @@ impl Inquiry {
     }
 
     /// The answer; `None` if there is none that can be read.
-    pub fn answer(self) -> Option<Answer> {
+    pub fn answer(self) -> Option<InquiryAnswer> {
         if self.is_empty() {
-            return Some(Answer::default());
+            return Some(InquiryAnswer::default());
         }
         let row = self.row.as_deref().filter(|_| !self.failed)?;
         let mut columns = columns(row)?;
-        let mut answer = Answer::default();
+        let mut answer = InquiryAnswer::default();
         for suspect in &self.names {
             let value = match columns.next()?? {
                 Some(digits) => {
@@ -366,11 +366,11 @@ fn decoded(digits: &[u8]) -> Option<Box<[u8]>> {
 
 /// What a client runs on a server that is to be checked.
 #[derive(Debug, Default)]
-pub struct Check {
+pub struct CheckedTexts {
     pub(super) texts: Vec<Box<[u8]>>,
 }
 
-impl Check {
+impl CheckedTexts {
     /// A text is run.
     pub(crate) fn note(&mut self, text: &[u8]) {
         if self.texts.len() >= limits::CHECKED_TEXTS {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use howdah_wire::write;
 
-use super::inquiry::{Answer, Inquiry};
+use super::inquiry::{Inquiry, InquiryAnswer};
 use super::settings::Maybe;
 use super::{Session, settings};
 use crate::effect::Kinds;
@@ -12,6 +12,7 @@ use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::listen::Name;
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 use crate::server::{self, Ending, Server};
 use crate::session::ticket::Ticket;
 use crate::{limits, link};
@@ -80,7 +81,7 @@ impl Pooler {
         );
         client.session_mut().asked = now;
         if inquiry.is_empty() {
-            self.learn_session(client_id, id, Some(Answer::default()), out);
+            self.learn_session(client_id, id, Some(InquiryAnswer::default()), out);
             return self.session_keeps(client_id, id, out);
         }
         let sql = inquiry.sql();
@@ -127,7 +128,7 @@ impl Pooler {
         &mut self,
         client_id: ClientId,
         id: ServerId,
-        mut answer: Option<Answer>,
+        mut answer: Option<InquiryAnswer>,
         out: &mut Out,
     ) {
         let now = self.now;
@@ -242,7 +243,7 @@ impl Pooler {
             let server = self.servers.at_mut(id);
             server.mark_cleaned();
             server.unlistens();
-            self.run_task(id, server::State::Resetting, b"DISCARD ALL", out);
+            self.run_task(id, ServerState::Resetting, b"DISCARD ALL", out);
             self.connect_again(id, out);
             return true;
         }
@@ -262,7 +263,7 @@ impl Pooler {
         if sql.is_empty() {
             return false;
         }
-        self.run_task(id, server::State::Resetting, &sql, out);
+        self.run_task(id, ServerState::Resetting, &sql, out);
         true
     }
 }
@@ -273,7 +274,7 @@ impl Pooler {
 fn learn_answer(
     session: &mut Session,
     server: &mut Server,
-    answer: Option<Answer>,
+    answer: Option<InquiryAnswer>,
     may_keep: bool,
 ) -> Vec<Name> {
     let pending = std::mem::take(&mut session.pending);

@@ -9,6 +9,7 @@
 
 use howdah_wire::write;
 
+use crate::client::ClientState;
 use crate::client::{self, Client};
 use crate::effect::Kinds;
 use crate::event::{Action, ClientId, Out, Peer};
@@ -26,7 +27,7 @@ impl Client {
 
     /// It waits for leave to keep a server.
     pub(crate) fn awaits_leave(&self) -> bool {
-        matches!(self.state(), client::State::Waiting) && self.leave() == Some(Leave::Asked)
+        matches!(self.state(), ClientState::Waiting) && self.leave() == Some(Leave::Asked)
     }
 
     /// What came of its question for leave.
@@ -105,30 +106,28 @@ impl Pooler {
             false => Leave::Refused,
         };
         match *client.state() {
-            client::State::Waiting => {
+            ClientState::Waiting => {
                 client.rests(self.now);
                 if let Some(pool) = client.pool {
                     self.pools.at_mut(pool).pin_line.leave(id);
                 }
                 self.resume(id, out);
             }
-            client::State::Linked(_) if client.end.is_stalled() => {
+            ClientState::Linked(_) if client.end.is_stalled() => {
                 self.resume(id, out);
                 // Its ReadyForQuery may have waited for the answer.
                 self.settle_client(id, out);
             }
-            client::State::Linked(_) | client::State::Aligning(_)
-                if !granted && client.is_pinned() =>
-            {
+            ClientState::Linked(_) | ClientState::Aligning(_) if !granted && client.is_pinned() => {
                 self.disconnect(id, Fault::TooManyPins, out);
             }
-            client::State::Linked(server) => {
+            ClientState::Linked(server) => {
                 if !granted {
                     self.give_leave_back(id, out);
                 }
                 self.settle(server, out);
             }
-            client::State::Aligning(_) if granted => {}
+            ClientState::Aligning(_) if granted => {}
             _ => self.give_leave_back(id, out),
         }
     }

@@ -2,7 +2,7 @@
 
 use howdah_wire::frame::cstr;
 
-use crate::effect::token::{Reading, Token, Tokens};
+use crate::effect::token::{LexRules, Token, Tokens};
 use crate::params::Meaning;
 
 /// The settings under which a statement's constants were read, as [`Meaning::constants`].
@@ -26,9 +26,9 @@ pub(super) fn tells_time(definition: &[u8]) -> bool {
     };
     let quoted = |token| matches!(token, Token::Text { inside, .. } if has(inside));
     let reads = |escapes| {
-        let reading = Reading {
+        let reading = LexRules {
             escapes,
-            ..Reading::default()
+            ..LexRules::default()
         };
         Tokens::new(text, reading).any(quoted)
     };

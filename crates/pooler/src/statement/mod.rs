@@ -19,7 +19,7 @@ mod shape;
 pub use constants::Constants;
 pub use interner::{Interner, SchemaId};
 pub use set::{Held, ServerSet};
-pub use shape::{Shape, Told};
+pub use shape::{Shape, StatementDescription};
 
 /// How our names on servers begin.
 pub const PREFIX: &[u8] = b"howdah_";
@@ -57,7 +57,7 @@ pub struct Statement {
     query_text: OnceLock<Arc<QueryText>>,
     /// What the first client that had it described was told: the others are told the same, as a
     /// rule.
-    told: OnceLock<Arc<Told>>,
+    told: OnceLock<Arc<StatementDescription>>,
 }
 
 impl Statement {
@@ -124,7 +124,7 @@ impl Statement {
     }
 
     /// What a client is told, once for all who are told the same.
-    pub fn share(&self, told: Told) -> Arc<Told> {
+    pub fn share(&self, told: StatementDescription) -> Arc<StatementDescription> {
         let first = self.told.get_or_init(|| Arc::new(told.clone()));
         match **first == told {
             true => first.clone(),
@@ -133,7 +133,7 @@ impl Statement {
     }
 
     /// What clients are told as a rule.
-    pub fn told(&self) -> Option<&Arc<Told>> {
+    pub fn told(&self) -> Option<&Arc<StatementDescription>> {
         self.told.get()
     }
 
@@ -176,7 +176,7 @@ pub struct Named {
     /// another number.
     pub number: u64,
     /// What its client was told that it is, if it had it, or a portal of it, described.
-    pub told: Option<Arc<Told>>,
+    pub told: Option<Arc<StatementDescription>>,
     /// The settings under which its constants were read, if it has any. After a takeover they are known
     /// if they were the client's still.
     pub under: Option<Arc<Params>>,

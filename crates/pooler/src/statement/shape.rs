@@ -37,7 +37,7 @@ impl Shape {
 
 /// What a client was told of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct StatementDescription {
     /// What it is.
     pub shape: Shape,
     /// The body of the ParameterDescription.

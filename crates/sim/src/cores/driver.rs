@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use howdah_daemon::driver::socket::SocketOptions;
-use howdah_daemon::driver::{Chunk, Completion, Driver, Key};
+use howdah_daemon::driver::{Completion, Driver, Key, ReceivedChunk};
 use howdah_pooler::event::{Address, LooseSocket, Time};
 
 use super::net::{Due, Shared, SocketId};
@@ -83,12 +83,12 @@ impl CoreDriver {
         Some(socket)
     }
 
-    fn chunk(&mut self, bytes: Vec<u8>) -> Chunk {
+    fn chunk(&mut self, bytes: Vec<u8>) -> ReceivedChunk {
         let buffer = self.free.pop().unwrap_or_else(|| {
             self.buffers.push(Vec::new());
             (self.buffers.len() - 1) as u16
         });
-        let chunk = Chunk::new(buffer, bytes.len() as u32);
+        let chunk = ReceivedChunk::new(buffer, bytes.len() as u32);
         self.buffers[usize::from(buffer)] = bytes;
         chunk
     }
@@ -145,11 +145,11 @@ impl Driver for CoreDriver {
 
     fn submit(&mut self) {}
 
-    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         &self.buffers[usize::from(chunk.buffer())]
     }
 
-    fn release(&mut self, chunk: Chunk) {
+    fn release(&mut self, chunk: ReceivedChunk) {
         self.free.push(chunk.buffer());
     }
 

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::mailbox::{Letter, PostBox, silent_mailbox};
 use howdah_daemon::worker::{Decide, Outside, Worker};
-use howdah_pooler::balance::{Balancer, DECIDES, Step};
+use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
 use howdah_pooler::config::Config;
 use howdah_pooler::event::{Action, Event, Out, Question, Time, WorkerId};
-use howdah_pooler::load::Signals;
+use howdah_pooler::load::ThreadLoad;
 use howdah_pooler::mail::Mail;
 use howdah_pooler::{Pooler, PoolerSetup};
 
@@ -91,7 +91,7 @@ impl Decide for Costed {
         self.pooler.next_deadline()
     }
 
-    fn measured(&mut self, signals: Signals, posted: u64) {
+    fn measured(&mut self, signals: ThreadLoad, posted: u64) {
         self.pooler.measured(signals, posted);
     }
 }
@@ -272,7 +272,7 @@ impl Machine {
         self.balanced = now;
         let workers = self.posts.len() as u16;
         for step in self.balancer.decide(Time(now), workers, false) {
-            if let Step::Say(text) = &step {
+            if let BalanceStep::Say(text) = &step {
                 self.said.push((now, text.clone()));
             }
             for (worker, mail) in step.mails(workers) {

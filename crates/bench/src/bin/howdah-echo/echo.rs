@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use howdah_auth::Verifier;
-use howdah_daemon::driver::{Chunk, Completion, Driver, Key};
+use howdah_daemon::driver::{Completion, Driver, Key, ReceivedChunk};
 use howdah_daemon::tls::session::{Opened, Step};
 use howdah_daemon::tls::{Contexts, TlsLibrary, TlsSession};
 
@@ -124,7 +124,7 @@ impl<D: Driver> Echo<D> {
         (client.key == key).then_some(client)
     }
 
-    fn received(&mut self, key: Key, chunk: Chunk) {
+    fn received(&mut self, key: Key, chunk: ReceivedChunk) {
         let slot = self.clients.get_mut(key.slot as usize);
         if let Some(client) = slot
             .and_then(Option::as_mut)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-use crate::driver::Chunk;
+use crate::driver::ReceivedChunk;
 
 /// Bytes of a buffer.
 pub(super) const SIZE: usize = 8 * 1024;
@@ -106,7 +106,7 @@ impl Buffers {
     ///
     /// # Panics
     /// Its buffer is not out.
-    pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
+    pub(super) fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {
         assert!(self.is_out(chunk.buffer()) && chunk.len() <= SIZE);
         // SAFETY: inside the allocation, as just asserted; initialised (zeroed when allocated); and
         // the kernel does not write to a buffer between handing it to us (it is out) and `refill`

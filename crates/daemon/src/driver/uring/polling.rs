@@ -36,12 +36,12 @@ pub(super) struct Polling {
 }
 
 /// The right to poll now.
-pub(super) struct Turn {
+pub(super) struct PollTurn {
     /// When to give up.
     pub(super) until: Time,
 }
 
-impl Drop for Turn {
+impl Drop for PollTurn {
     fn drop(&mut self) {
         TAKEN.store(false, Ordering::Relaxed);
     }
@@ -81,12 +81,12 @@ impl Polling {
     }
 
     /// A wait begins. Something if it shall begin with polling.
-    pub(super) fn begin(&self, now: Time) -> Option<Turn> {
+    pub(super) fn begin(&self, now: Time) -> Option<PollTurn> {
         // Looked at before it is written: while one worker polls, the others only read.
         let free = self.short >= ROW
             && !TAKEN.load(Ordering::Relaxed)
             && !TAKEN.swap(true, Ordering::Relaxed);
-        free.then_some(Turn {
+        free.then_some(PollTurn {
             until: Time(now.0.saturating_add(self.limit)),
         })
     }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::buffers::GROUP;
 use super::{Purpose, RECEIVE, Receive, Uring};
-use crate::driver::{Chunk, Completion, Key, Tag};
+use crate::driver::{Completion, Key, ReceivedChunk, Tag};
 
 impl Uring {
     /// Starts the receive of a connection whose receive is off.
@@ -91,7 +91,7 @@ impl Uring {
                     self.buffers.release(buffer);
                     None
                 } else {
-                    let chunk = Chunk::new(buffer, len as u32);
+                    let chunk = ReceivedChunk::new(buffer, len as u32);
                     self.polling.heard(key);
                     Some(Completion::Received { key, chunk })
                 };
