@@ -1,4 +1,4 @@
-//! Before the work begins: the configuration, who we are, where we are, how much we may open.
+//! What happens before the workers start: configuration, user, directory, limit of descriptors.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The Broker of a process, as its workers share it.
+//! The Broker of the process, behind a lock that all workers share.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! Which connections a worker has: the table under the connection layer.
+//! The table of a worker's connections, below the connection layer.
 
 use howdah_pooler::event::{Close, Peer};
 

@@ -1,4 +1,4 @@
-//! The control thread: signals, and all the workers ask for that may block or is rare.
+//! The control thread: signals, and the work of all workers that may block or is rare.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Threads that derive SCRAM keys: milliseconds of computing each, kept off every path that others
-//! wait on, and remembered.
+//! Threads that derive SCRAM keys. A derivation takes milliseconds of CPU, so it never runs on a worker.
+//! Derived keys are remembered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak, mpsc};

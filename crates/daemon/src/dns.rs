@@ -1,4 +1,4 @@
-//! Host names: how they are looked up; what is known, what is under way, who waits.
+//! Host names: how they are looked up, the answers known so far, and the questions that wait.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;

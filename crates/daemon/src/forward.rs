@@ -1,4 +1,4 @@
-//! Cancel requests on their way to a peer, each on a connection of its own, by the control thread.
+//! Cancel requests to peers. The control thread sends each on a connection of its own.
 
 use std::io;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! A worker's thread for the one step of a handshake that takes long: signing with an RSA key. The worker
-//! would keep all its connections waiting meanwhile, and the kernel would keep a worker waiting that
-//! never sleeps.
+//! A thread of each worker for the one slow step of a TLS handshake: signing with an RSA key. If the
+//! worker signed, all its connections would wait for the signature, and the kernel's scheduler puts off a
+//! thread that never sleeps.
 
 use std::cell::OnceCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What must be gone when the process is: the pid file, the unix socket, and whatever listens.
+//! Removes what must not outlive the process: the pid file, the unix socket, and listening sockets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};

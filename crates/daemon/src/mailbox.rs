@@ -1,4 +1,5 @@
-//! Mail to a worker: unbounded, from any thread, never blocking, in order per sender.
+//! A worker's mailbox. Any thread may post; posting never blocks. The mailbox is unbounded, and keeps the
+//! order of each sender's letters.
 
 use std::collections::VecDeque;
 use std::io;

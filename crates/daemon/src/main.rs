@@ -1,7 +1,7 @@
 //! The howdah process.
 //!
-//! The main thread reads the configuration, becomes who it should be, opens the listening sockets,
-//! starts the workers and then is the control thread.
+//! The main thread reads the configuration, changes its user, opens the listening sockets, starts the
+//! workers, and then becomes the control thread.
 
 mod authority;
 mod boot;

@@ -1,5 +1,5 @@
-//! Questions to name servers, by the Domain Name System's messages (RFC 1035): for a resolver file
-//! other than the system's, and for the serials of zones, which the system's resolver does not tell.
+//! DNS messages (RFC 1035) to name servers. Two questions need them, because the system's resolver can't
+//! answer them: names by a resolver file other than the system's, and the serials of zones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

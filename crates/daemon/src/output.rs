@@ -1,4 +1,4 @@
-//! What waits to be sent, and the memory for it.
+//! Bytes that wait to be sent, and the blocks of memory that hold them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The configuration is read anew, for SIGHUP or the console, and put in force.
+//! Reads the configuration again, for SIGHUP or the console, and puts it in force.
 
 use std::sync::Arc;
 use std::time::Duration;

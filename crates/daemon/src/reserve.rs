@@ -1,12 +1,12 @@
-//! Descriptors kept back, so that newcomers cannot take those that servers need.
+//! Descriptors kept back, so that new clients cannot take those that servers need.
 //!
-//! A descriptor cannot be booked, only used: the reserve is descriptors that lead nowhere. While a
-//! pool's servers are not open, their places are held; opening a server gives one up, and its end
-//! takes it back. The kernel so refuses newcomers early, whatever worker accepts them. A few more
-//! are held while all accept, and given up when accepting pauses: files, names and logins by other
-//! services need some for a moment, too.
+//! A descriptor cannot be booked, only used. So the reserve consists of descriptors that lead nowhere, one
+//! for each server that a pool may still open. Opening a server gives one up, and closing it takes one
+//! back. The kernel then refuses new clients in time, whichever worker accepts them. A few more
+//! descriptors are held while clients are accepted, and given up when accepting pauses: files, host names
+//! and logins by other services need descriptors for a moment, too.
 //!
-//! The limit is the process's, and so is this.
+//! The limit on descriptors is the process's, so there is one reserve for all workers.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};

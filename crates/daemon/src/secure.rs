@@ -1,11 +1,11 @@
-//! TLS of the connections of a worker: sessions between the driver's bytes and the layer's.
+//! TLS of a worker's connections, between the driver's bytes and the connection layer's.
 //!
-//! What arrives is opened at once, all of it, so nothing of a session waits here but half a record.
-//! What leaves is sealed a block at a time, when the block is handed to the driver: relays cost no
-//! record each. Handshakes are the one thing that takes long (a private key's work, up to milliseconds):
-//! they stand in a line, each takes one step when it is its turn, and a turn of the loop has time for few
-//! of them only, so that nobody who is through waits for a storm of them. What takes milliseconds is done
-//! by another thread ([`crate::helper`]).
+//! All that arrives is decrypted at once, so a session holds back at most part of a record. Output is
+//! encrypted a block at a time, when the block is handed to the driver, so many relays share a record.
+//! Only handshakes take long (up to milliseconds, for a private key). They wait in a queue: each takes one
+//! step when it is its turn, and a turn of the loop has time for only a few steps. So connections that
+//! have finished their handshakes do not wait for a storm of new ones. A step that takes milliseconds is
+//! done by another thread ([`crate::helper`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The signals, by what they mean.
+//! The signals, and what each asks for.
 
 use std::io;
 

@@ -1,16 +1,16 @@
 //! The connection layer: clients and servers over a [`Driver`].
 //!
-//! It knows which connection of the driver is which peer, queues what is to be sent, ends
-//! connections in the ways of [`Close`], and tells what happened in the decisions' words.
+//! It knows which connection of the driver is which peer, queues output, ends connections in the ways of
+//! [`Close`], and reports what happened as [`Event`]s.
 //!
-//! **Sending.** Bytes are copied into the peer's output: a queue of blocks from a pool of this
-//! worker. [`Sockets::flush`], once a turn, hands the first block of each peer to the driver; the
-//! others follow as blocks come back, so one send is under way per peer and what was queued in one
-//! turn leaves together. A peer with nothing to send owns no block, and an idle connection costs a
-//! slot of a few dozen bytes here.
+//! **Sending.** Bytes are copied into the peer's output: a queue of blocks from this worker's supply.
+//! [`Sockets::flush`], called once a turn, hands each peer's first block to the driver. The other blocks
+//! follow as blocks come back. So one send is under way per peer, and the output of one turn leaves
+//! together. A peer with nothing to send owns no block; an idle connection costs a slot of a few dozen
+//! bytes here.
 //!
-//! **Ending.** After [`Sockets::close`] the only thing told of a peer is `Closed`. What it still
-//! sends is dropped.
+//! **Ending.** After [`Sockets::close`] the only event of a peer is `Closed`. Bytes that the peer still
+//! sends are dropped.
 
 mod records;
 

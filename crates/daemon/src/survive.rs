@@ -1,5 +1,5 @@
-//! Panics that end what was called, not the process: at what strangers may send to a library, and by
-//! mistakes of our own that one connection can be blamed for.
+//! Catches panics, so that they end one call and not the process. Two kinds are caught: panics of a
+//! library at bytes from strangers, and bugs of Howdah's in handling one connection.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! Log lines to syslog: datagrams to /dev/log, as the C library's `syslog()` writes them (RFC 3164).
 //!
-//! A thread of its own sends, so that a daemon that is slow, gone or started anew holds up nobody.
-//! What it does not take is counted, and told when it takes something again.
+//! A thread of its own sends them, so a syslog daemon that is slow, stopped or restarted delays nobody.
+//! Lines that it does not take are counted; the count is reported once it takes lines again.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;

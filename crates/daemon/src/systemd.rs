@@ -1,4 +1,4 @@
-//! What systemd wants to hear of a service of type `notify` or `notify-reload`.
+//! Messages to systemd, from a service of type `notify` or `notify-reload`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,10 @@
 //! Taking over from a running process (`-R`), and handing over to the next one.
 //!
-//! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the
-//! same user may, and says `TAKEOVER` with the version of the format, and the TLS library by which
-//! sessions of clients can travel to it: only if both have the same they do. Before its first byte it
-//! looks whose socket that is. When everything there is at
-//! rest the answer comes, and the connection is no console any more:
+//! The successor logs in on the unix-socket console as user `pgbouncer`, which a process of the same user
+//! may do. Before its first byte the successor checks who owns that socket. It then sends `TAKEOVER` with
+//! the version of the format, and with the version of its TLS library: clients' TLS sessions travel only
+//! if both processes have the same one. When everything in the predecessor is at rest, the predecessor
+//! answers, and from then on the connection is no console any more:
 //!
 //! ```text
 //!   predecessor                                  successor
@@ -15,9 +15,9 @@
 //!     GO: the pid file is removed   ---------->
 //! ```
 //!
-//! Up to GO the predecessor can take everything back, and does if anything fails. A process with
-//! another version of the format refuses at `TAKEOVER`. While the predecessor has clients that could
-//! not come along, it sends those that can by now in the same way over the same connection.
+//! Until GO the predecessor can take everything back, and does so if anything fails. A process with
+//! another version of the format refuses at `TAKEOVER`. Some clients can't travel in the first round. The
+//! predecessor sends them in later rounds over the same connection, in the same way.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

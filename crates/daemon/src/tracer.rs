@@ -1,11 +1,11 @@
-//! Spans of traced queries on their way to a collector (OpenTelemetry's protocol, by HTTP).
+//! Sends spans of traced queries to a collector (OpenTelemetry's protocol, by HTTP).
 //!
 //! ```text
 //! workers --try_send--> queue of 2048 queries --> a thread of its own --POST--> collector
 //! ```
 //!
-//! Nobody waits for the collector: where it is away or slow the queue fills, and what comes then is
-//! counted and dropped. The thread begins when tracing is first asked for.
+//! No worker waits for the collector. If the collector is slow or away, the queue fills, and further
+//! queries are counted and dropped. The thread starts when tracing is first asked for.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! What the kernel says of this thread: its processor time, and how long it was ready to run and had
-//! no core.
+//! What the kernel reports about this thread: its CPU time, and how long it was ready to run without a
+//! core.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

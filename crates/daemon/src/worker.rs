@@ -1,4 +1,4 @@
-//! A worker: one thread's loop over the connection layer, the mail and the decisions.
+//! A worker: the loop of one thread over the connection layer, the mail and the decisions.
 
 use std::collections::VecDeque;
 

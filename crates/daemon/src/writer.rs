@@ -1,8 +1,8 @@
-//! Writes lines of the log to standard error and the file, on a thread of its own: a pipe that
-//! nobody reads, or a disk that is slow, holds up nobody else.
+//! Writes log lines to standard error and the file, on a thread of its own: a pipe that nobody reads, or a
+//! slow disk, delays no other thread.
 //!
-//! Lines wait in a queue. Where that is full, they are lost, which is counted, and told before the
-//! next line that there is room for. Before the thread is started, lines are written at once.
+//! Lines wait in a queue. If the queue is full, lines are dropped and counted; the count is reported in
+//! front of the next line that fits. Until the thread is started, lines are written at once.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,5 +1,4 @@
-//! What came from the process that we take over from, or comes back from a takeover that failed,
-//! is ours.
+//! Takes in parcels: from the process that we take over from, or our own, back from a failed takeover.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,34 +1,37 @@
-//! The balancer: on which workers each pool's clients are. A pure value; the control thread has it,
-//! which judges a worker that is busy, or stands still, better than a worker could, and is on no
-//! transaction's path. Workers tell it ten times a second what they had to do ([`Load`]); it says
-//! where newcomers go and who hands clients to whom ([`BalanceStep`]).
+//! The balancer decides on which workers each pool's clients are.
 //!
-//! A second worker costs processor time that one worker does not: wake-ups, and servers lent from
-//! worker to worker. So a pool begins on one worker, and everything else needs a reason:
+//! The balancer is a pure value on the control thread. There it is on no transaction's path, and can judge
+//! a worker that is busy or stands still. Each worker reports its load ten times a second ([`Load`]). The
+//! balancer answers with steps ([`BalanceStep`]): where new clients go, and which worker hands clients to
+//! which.
 //!
-//! 1. **Hot.** A worker is hot after [`HOT_FOR`] at [`HOT`] or more. Busy is the greater of its
-//!    thread's processor time and the time its loop did not wait, without the time the thread waited
-//!    for a core. (The first misses work that the kernel puts down to others, the second counts what
-//!    the kernel does inside of waiting as rest.)
-//! 2. **Not where cores are short.** A hot worker that waited for a core for [`DELAYED`] of its time
-//!    is left alone: PostgreSQL or neighbours have the cores, and another thread would not help.
-//! 3. **Apart, then wider.** The pools with most transactions on a hot worker, half of its work, go to
-//!    a free worker as a whole, if others are left behind with a share worth it ([`SHARE`]). Else the
-//!    first of them gets free workers in addition, as many as it has that are hot: up to one for each
-//!    four of its servers, each two of its clients, and never beyond the cores the process may use.
-//! 4. **Each such step is an experiment**, and a worker is part of one at a time. If the workers
-//!    concerned do not do [`GAIN`] more transactions a second behind it than before (of many workers,
-//!    half of what those added can give), it is undone, and the pools are left alone for [`PAUSE`],
-//!    twice as long after each failure: unless they do [`GAIN`] more meanwhile than when it failed,
-//!    for then the load is another. A saturated worker can't do more, whatever is wanted of it: its
-//!    pools are left alone for [`PAUSE_SATURATED`] at most. So many cores are in use after as many
-//!    steps as one doubles.
-//! 5. **Together.** When nothing was hot for [`CALM_FOR`], the least worker is emptied onto others
-//!    that stay below [`FITS`] with its work: first of a wide pool, then of several pools. One at a
-//!    time, with as long a wait in between.
-//! 6. **Even.** Within a pool, each worker has its share of the clients that were active lately; who
-//!    is too many goes to the worker with the fewest. Idle clients are no work, and stay where they
-//!    are, but for those on a worker that the pool has left.
+//! A second worker costs CPU that one worker does not cost: wake-ups, and servers lent from worker to
+//! worker. So a pool begins on one worker, and every further step needs a reason:
+//!
+//! 1. **Hot.** A worker is hot once it has been busy at [`HOT`] or more for [`HOT_FOR`]. How busy it is, is
+//!    the greater of two figures: its thread's CPU time, and the time its loop did not wait less the time
+//!    the thread waited for a core. (The first figure misses work that the kernel accounts elsewhere; the
+//!    second counts work that the kernel does inside the wait as rest.)
+//! 2. **Not if cores are short.** A hot worker that waited for a core for [`DELAYED`] of its time is left
+//!    alone: PostgreSQL or neighbours have the cores, and another thread would not help.
+//! 3. **Move apart, then widen.** The pools with the most transactions on a hot worker, half of its work,
+//!    move to a free worker as a whole, if the pools left behind do a worthwhile share ([`SHARE`]).
+//!    Otherwise the first of these pools gets free workers in addition, as many as it has hot ones. A pool
+//!    has at most one worker for every four of its servers and for every two of its active clients, and
+//!    never more than the cores that the process may use.
+//! 4. **Each such step is an experiment**, and a worker takes part in one at a time. The step is undone
+//!    unless the workers concerned then do [`GAIN`] more transactions a second (of many workers: half of
+//!    what the added ones can give). After a failure the pools are left alone for [`PAUSE`], and twice as
+//!    long after each further failure. If the pools meanwhile do [`GAIN`] more than at the failure, the
+//!    load has changed, and the pause ends. A saturated worker can't do more whatever the load, so its
+//!    pools are left alone for [`PAUSE_SATURATED`] at most. The number of cores in use can double with
+//!    each step.
+//! 5. **Together.** When no worker was hot for [`CALM_FOR`], the least busy worker is emptied onto others
+//!    that stay below [`FITS`] with its work: first a worker of a wide pool, then a worker with several
+//!    pools. One worker at a time, with a pause of the same length in between.
+//! 6. **Even.** Within a pool, each worker has its share of the recently active clients. A worker with too
+//!    many hands some to the worker with the fewest. Idle clients are no work and stay where they are,
+//!    except on a worker that the pool has left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

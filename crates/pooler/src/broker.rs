@@ -1,10 +1,10 @@
-//! The Broker: one value for all workers. It owns the permits of every bound on servers (pool,
-//! database, user) and on clients, and knows which workers are hungry.
+//! The Broker: one value for all workers. It owns the permits of every limit on servers (of a pool, a
+//! database, a user) and on clients, and knows which workers are hungry.
 //!
-//! The process keeps it behind a lock. A worker that tells or asks something does so by itself and at
-//! once ([`crate::event::Action::Broker`]), so that nobody waits for another worker's turn; what the
-//! Broker answers, and has to say to others, is mail, posted before the lock is left: each worker gets
-//! it in the Broker's order.
+//! The process keeps the Broker behind a lock. A worker speaks to it directly, in the middle of its own
+//! turn ([`crate::event::Action::Broker`]), so that no worker waits for another worker's turn. The Broker's
+//! answers are mail, to that worker or others, posted before the lock is released: each worker gets them in
+//! the Broker's order.
 
 mod counts;
 mod kept;

@@ -1,4 +1,4 @@
-//! How much of everything a `Pooler` has: what must return to its minimum when all is quiet.
+//! Counts of everything a `Pooler` holds. All counts return to their minimum when nothing happens.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whom a certificate names: the host we wanted to reach, or the user who logs in.
+//! The names in a certificate: the host that we wanted to reach, or the user who logs in.
 
 use std::net::IpAddr;
 

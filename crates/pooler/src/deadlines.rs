@@ -1,7 +1,7 @@
-//! When the time of a client or a server is up, and what happens then.
+//! Deadlines of clients and servers, and what happens when one has passed.
 //!
-//! A connection has at most one entry in the [timers](crate::timers), which is put right when it comes
-//! up: what happens on the path of a transaction touches none.
+//! A connection has at most one entry in the [timers](crate::timers). An entry is corrected only when it
+//! comes up, so a transaction never touches the timers.
 
 use howdah_wire::write;
 

@@ -1,5 +1,5 @@
-//! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`])
-//! and what it can ask for ([`Action`]).
+//! The closed vocabulary between decisions and effects: what can happen to a worker ([`Event`]), and what
+//! the worker can ask for ([`Action`]).
 
 use crate::limits;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! What can go wrong, sorted by blame, with the one map to SQLSTATE, text and log level.
+//! Everything that can go wrong, sorted by whose fault it is, with the one table of SQLSTATE, text and log
+//! level.
 
 use std::fmt;
 

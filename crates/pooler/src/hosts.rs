@@ -1,4 +1,4 @@
-//! What is known of host names, as the console tells it.
+//! What is known of host names, for the console.
 
 use std::net::IpAddr;
 

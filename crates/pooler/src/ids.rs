@@ -1,4 +1,4 @@
-//! Names of clients, servers and workers, and moments: what every other value is made of.
+//! Ids of clients, servers and workers, and points in time: all other values are built from these.
 
 /// A moment, in nanoseconds since an origin the daemon (or the simulator) chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -1,4 +1,5 @@
-//! Where a stream of messages stands: what is held, and what of the current message passes on.
+//! The position in a stream of messages: bytes held back, and how much of the current message is still to
+//! be passed on.
 
 use howdah_wire::WireError;
 use howdah_wire::frame::{HEADER, Header, header};

@@ -1,5 +1,5 @@
-//! What administrators' orders have put in force ([`Janitor`]): pauses, SUSPEND, a takeover, the end of
-//! the process. And when the next maintenance is due.
+//! The state of administrators' orders ([`Janitor`]): pauses, SUSPEND, a takeover, the end of the process.
+//! Also: when the next maintenance is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What `auth_query` is asked on a server ([`Lookup`]), and what it has told lately ([`Known`]).
+//! The question that `auth_query` asks on a server ([`Lookup`]), and its recent answers ([`Known`]).
 
 use hashbrown::HashMap;
 

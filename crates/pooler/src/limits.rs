@@ -1,6 +1,6 @@
-//! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Those that an
-//! administrator sets are settings; those on a connection's unsent bytes are the daemon's
-//! (`sockets.rs`).
+//! The limits of every queue and buffer that a stranger's bytes can fill, in one place. Two kinds are
+//! elsewhere: limits that an administrator sets are settings, and limits of a connection's unsent bytes
+//! are in the daemon (`sockets.rs`).
 
 use howdah_wire::frame::HEADER;
 

@@ -1,7 +1,7 @@
-//! Values in SQL of ours.
+//! Values in SQL that Howdah writes.
 //!
-//! A byte of a character in SJIS, BIG5, GBK or GB18030 may look like a quote or a backslash. So only
-//! ASCII is ever quoted; other values travel as hexadecimal digits.
+//! In SJIS, BIG5, GBK or GB18030 a byte of a character may look like a quote or a backslash. So only ASCII
+//! is ever quoted; other values are written as hexadecimal digits.
 
 /// Appends an ASCII value as a literal that means the same whatever `standard_conforming_strings`
 /// says.

@@ -1,4 +1,4 @@
-//! What a worker had to do: it tells the balancer ([`crate::balance`]).
+//! A worker's load, as it reports it to the balancer ([`crate::balance`]).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Who a user is, asked of PostgreSQL: `auth_query`, for those who do not stand in auth_file.
+//! `auth_query`: asks PostgreSQL about a user who is not in auth_file.
 //!
-//! The client waits in line for a server of the pool in which `auth_user` runs the query: a pool
-//! of its own, for what clients leave on a server (a temporary table `pg_shadow`, a search path)
-//! could change whose rows the query reads.
+//! The client waits for a server of the pool in which `auth_user` runs the query. That pool is used for
+//! nothing else: what clients leave on a server (a temporary table `pg_shadow`, a search path) could change
+//! whose rows the query reads.
 
 use std::sync::Arc;
 

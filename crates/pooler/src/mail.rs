@@ -1,4 +1,4 @@
-//! What workers tell each other.
+//! Mail between workers.
 
 use std::sync::Arc;
 

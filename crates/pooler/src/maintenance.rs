@@ -1,5 +1,5 @@
-//! What happens several times a second: the Broker hears of needs, pools are kept at their minimum or
-//! forgotten, averages are taken.
+//! Maintenance, several times a second: workers report their needs to the Broker, pools are kept at their
+//! minimum or forgotten, averages are taken.
 
 use hashbrown::HashSet;
 

@@ -1,11 +1,11 @@
-//! A mistake of our own ends one link, not the process, and not in silence.
+//! A bug of Howdah's ends one link, not the process, and is reported.
 //!
-//! What can't be is not passed over: a look-up that must find somebody panics if it does not, and so
-//! does every broken promise. In tests and in the simulation that ends the run. In production the
-//! worker's loop catches it and gives up the connection whose event was at hand: nothing that this
-//! event had ready for it leaves, it and the other side of its link are closed, and the log and a
-//! counter tell. Then [`Pooler::check`] says whether the rest is still in order; if not, the process
-//! ends, as it does where a mistake belongs to no connection.
+//! A broken promise panics, and so does a look-up that must find a connection and does not. In tests and
+//! in the simulation a panic ends the run. In production the worker's loop catches it, and gives up the
+//! connection whose event was being handled: output that the event had ready is dropped, the connection
+//! and the other side of its link are closed, and the log and a counter report it. Then [`Pooler::check`]
+//! tells whether the rest is still in order. If not, the process ends. It also ends if the event belonged
+//! to no connection.
 
 use crate::event::{Action, Close, Event, Out, Peer};
 use crate::fault::Fault;

@@ -1,5 +1,5 @@
-//! What a worker knows of moves (`moving.rs`): which clients are to go, and where those went whose keys
-//! name it.
+//! What a worker knows of moves (`moving.rs`): which clients are to go, and where the clients went whose
+//! cancel keys name this worker.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Clients go to other workers, between two transactions.
+//! Clients move to other workers, between two transactions.
 //!
-//! A client moves when nothing is held for it: it is bound to no server (idle, or in line for one).
-//! What travels is the parcel of a takeover ([`Passenger`]), so a move keeps what a takeover keeps.
-//! *B* is the worker that a client leaves, *C* the one it goes to, *A* its home: the worker that its
-//! cancel key names.
+//! A client may move while it has no server: it is idle, or waits for one. It travels as the parcel of a
+//! takeover ([`Passenger`]), so a move preserves what a takeover preserves. Below, *B* is the worker that
+//! the client leaves, *C* the worker it goes to, and *A* its home: the worker that its cancel key names.
+//! *D* is the worker on which the client ends.
 //!
 //! ```text
 //!  control ---Shed{pool, to: C}---> B       B picks clients at rest, a few each turn
@@ -17,25 +17,25 @@
 //!  D ---------KeyGone(key)--------> A       when the client ends at last, wherever it is
 //! ```
 //!
-//! Mail keeps order per sender, and what caused another mail arrives before that: so `Move` comes
-//! before every cancel request that B or A forward, and B has seen all that A forwarded to it when A
-//! says `KeyNoted`. Not what others forwarded, from whom the client came to B: so B follows the note
-//! for a moment longer.
+//! Mail keeps the order of each sender, and a mail that caused another one arrives before it. So `Move`
+//! arrives before any cancel request that B or A forward. When `KeyNoted` arrives from A, B has already
+//! received every request that A forwarded to it. B may still receive requests from a worker that the
+//! client left before it came to B. So B follows its note for a moment longer.
 //!
-//! What may happen meanwhile:
-//! - **Bytes.** Those that come while the driver lets go are held, and travel. What comes later waits
-//!   in the socket. Who stood in line, or has sent something since, stands in C's line by that time.
-//! - **A cancel request** goes to A, and from note to note to where the client is. One that finds it
-//!   on its way out of B waits for that, and goes after it. A second look begins anew at C.
-//! - **The client ends** on its way out: B closes it as any other, and it goes nowhere.
-//! - **KILL** is numbered for each database. A parcel says how many its worker had obeyed; if C has
-//!   obeyed more, the client is dropped there. **KILL_CLIENT** follows notes, for a third of a second.
-//! - **PAUSE, RESUME, RECONNECT** concern servers, which do not travel with it.
-//! - **SUSPEND**: nothing sets out, and who arrives is read from no further.
-//! - **A takeover**: nothing sets out, and B is not at rest while it has notes, so none is in the
-//!   mail when parcels are packed. One that is all the same stays with this process.
-//! - **The end of the process**: nothing sets out. If C had nothing to wait for any more, it says
-//!   that it has again ([`crate::event::Question::Busy`]) before B may forget its note.
+//! What may happen during a move:
+//! - **Bytes** that arrive while the driver detaches are held, and travel. Later bytes wait in the socket.
+//!   A client that waited for a server, or has sent something since, enters C's queue with its old time.
+//! - **A cancel request** goes to A, and from note to note to the client. If the client is just leaving B,
+//!   the request waits at B and then follows it. At C the look-up begins anew.
+//! - **The client ends** while it leaves: B closes it like any other client, and it does not move.
+//! - **KILL** is numbered for each database. The parcel says how many KILLs its worker had obeyed; if C has
+//!   obeyed more, C drops the client. **KILL_CLIENT** follows notes, for a third of a second.
+//! - **PAUSE, RESUME, RECONNECT** concern servers, which do not move with a client.
+//! - **SUSPEND**: no client starts to move, and clients that arrive are not read from.
+//! - **A takeover**: no client starts to move, and B is not at rest while it has notes. So no client is in
+//!   the mail when parcels are packed. A client that is in the mail all the same stays with this process.
+//! - **The end of the process**: no client starts to move. If C had no more client to wait for, it says
+//!   that it has one again ([`crate::event::Question::Busy`]) before B may forget its note.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What follows from what: the steps that an event leads to, taken one after the other.
+//! The steps that an event leads to, taken one after the other.
 //!
 //! ```text
 //!   a server is given back -> the next client has it -> that client's messages go
@@ -6,9 +6,9 @@
 //!           `-------------- all of them are answered --------------'
 //! ```
 //!
-//! A verb that ends one thing does not call the verb that begins the next. It notes the step, and
-//! the router (`Pooler::go_on`) takes the step once the verb has returned. So calls never run in a
-//! circle, and no verb finds a client or a server changed by what it has called itself.
+//! A method that ends one thing does not call the method that begins the next. It notes the step, and the
+//! router (`Pooler::go_on`) takes the step once the method has returned. So calls never run in a circle,
+//! and no method finds a client or a server changed by its own calls.
 
 use std::collections::VecDeque;
 

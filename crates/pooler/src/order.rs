@@ -1,4 +1,4 @@
-//! What an administrator can want of the whole process.
+//! An administrator's orders to the whole process.
 
 /// What an administrator can want of the whole process.
 #[derive(Clone, PartialEq, Eq, Debug)]

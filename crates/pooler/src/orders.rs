@@ -1,4 +1,4 @@
-//! Orders are carried out, by each worker: pauses, calls for servers, the end.
+//! Each worker carries orders out: PAUSE, RECONNECT and the like, the end of the process.
 
 use crate::client::ClientState;
 use crate::client::{self, Client};

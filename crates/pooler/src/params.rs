@@ -1,5 +1,5 @@
-//! Tracked parameters: settings that PostgreSQL reports, kept per client and replayed on the
-//! server a client is linked to.
+//! Tracked parameters: settings that PostgreSQL reports. They are kept for each client, and set again on
+//! each server that the client gets.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What a worker knows of peers: the form of their cancel keys, and requests on their way to them
-//! (`peer.rs`).
+//! What a worker knows of peers: the form of their cancel keys, and requests under way to them (`peer.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! A standby is promoted: newcomers are told so, on every worker.
+//! A standby is promoted: new clients are told so, on every worker.
 
 use std::sync::Arc;
 

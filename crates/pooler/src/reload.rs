@@ -1,4 +1,4 @@
-//! The configuration was read anew: pools get new terms, or go.
+//! A new configuration is put in force: pools get new terms, or end.
 
 use std::net::IpAddr;
 use std::sync::Arc;

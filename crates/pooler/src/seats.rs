@@ -1,8 +1,8 @@
-//! The **seats** of each pool: the workers that its newcomers go to in turn.
+//! The **seats** of a pool: the workers that its new clients go to in turn.
 //!
-//! By load (`pool_spread = load`) the control thread says which, and until then a pool's only seat is
-//! worker 0; `always` gives a pool as many as it may have. Each worker with clients tells the control
-//! thread ten times a second what it had to do (`balance.rs`).
+//! With `pool_spread = load` the control thread names a pool's seats; until then the only seat is worker 0.
+//! With `always` a pool has as many seats as it may. Each worker with clients reports its load to the
+//! control thread ten times a second (`balance.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What all connections of a worker share.
+//! Values that all connections of a worker share.
 
 use crate::params::{ParamsInterner, Tracked};
 use crate::statement::Interner;

@@ -1,4 +1,4 @@
-//! A socket on its way: from one worker to another, or to a successor.
+//! A socket that travels: from one worker to another, or to a successor.
 
 use std::any::Any;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! How PostgreSQL spells the values of parameters: what a start-up packet says is reported in that
-//! spelling, before any server has seen it.
+//! How PostgreSQL spells the values of parameters. The values of a start-up packet are reported to the
+//! client in this spelling, before any server has seen them.
 //!
-//! Only spellings that are certain are changed. What is none is left for PostgreSQL to refuse.
+//! Only certain spellings are changed. A value that is wrong is left for PostgreSQL to refuse.
 
 use crate::limits;
 use std::borrow::Cow;

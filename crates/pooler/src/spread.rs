@@ -1,6 +1,6 @@
-//! On which workers a pool's clients are.
+//! The worker that a new client goes to.
 //!
-//! Workers may disagree for a moment: then a client is placed where the balancer moves it away from
+//! Workers may disagree for a moment. Then a client goes to a worker from which the balancer moves it away
 //! again, and servers are lent there meanwhile.
 
 use crate::config::PoolSpread;

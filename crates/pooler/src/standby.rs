@@ -1,7 +1,7 @@
-//! `in_hot_standby`: the one reported parameter that is no session's but the whole PostgreSQL's. A
-//! promotion changes it under everybody, and each session of PostgreSQL tells that once, to whoever
-//! has the server then. Here all who have been told something else are told, too: newcomers in
-//! their greeting, others when they are next given a server that said so.
+//! `in_hot_standby`: the one reported parameter that belongs to the whole PostgreSQL server, not to a
+//! session. A promotion changes it for everybody, and each PostgreSQL session reports the change once, to
+//! the client that has it then. Howdah reports it to all clients that were told something else: to new
+//! clients in their greeting, to others when they next get a server that has reported the change.
 
 use howdah_wire::write;
 

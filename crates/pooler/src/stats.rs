@@ -1,4 +1,4 @@
-//! What is counted, per pool and worker; summed when somebody asks.
+//! Counters for each pool and worker. They are summed when somebody asks.
 
 use crate::session::PIN_REASONS;
 

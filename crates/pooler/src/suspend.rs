@@ -1,5 +1,5 @@
-//! SUSPEND: nobody is read from any more, each from its next message on, and what is queued for
-//! anybody goes to the kernel. Who does not get there in time is closed.
+//! SUSPEND: every connection is read up to the end of its current message and no further, and all queued
+//! output goes to the kernel. A connection that does not get there in time is closed.
 
 use std::collections::BTreeMap;
 

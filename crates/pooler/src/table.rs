@@ -1,4 +1,4 @@
-//! Slots that remember how often they were used, so that a stale id finds nothing.
+//! A table whose slots remember how often they were used, so that a stale id finds nothing.
 
 use std::marker::PhantomData;
 

@@ -1,21 +1,23 @@
 //! A successor takes over: links come to their ends, then everything at rest travels.
 //!
-//! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our
-//! user id). Then, on every worker: no server is given out and nothing is accepted
-//! ([`Order::HandOver`](crate::event::Order)) until each link has ended or `suspend_timeout` has
-//! passed, but not for longer than nobody minds; the drivers let go of all that is at rest, and it
-//! goes to the control thread as [`Parcel`]s ([`Order::Pack`](crate::event::Order)). If the successor
-//! confirms that it has everything, those left behind are served here
-//! ([`Order::Drain`](crate::event::Order)); if not, the parcels come back, as they would come to a
-//! successor (`adoption.rs`).
+//! A process that is to take over asks on the console (`TAKEOVER version`, by unix socket, with our user
+//! id). Then, on every worker:
 //!
-//! The driver lets go of a client only when the kernel has all that was queued for it, and nobody is
-//! to wait for a client that does not read. So each client is asked about first
-//! ([`Action::TellFlushed`]), and packed, with the server of its session, when the answer comes. Who is
-//! not flushed within [`SLOW_NS`] stays, as if it had never been asked about.
+//! 1. Nothing is accepted and no server is given out ([`Order::HandOver`](crate::event::Order)), until each
+//!    link has ended or `suspend_timeout` has passed; but for a moment only, so that clients hardly notice.
+//! 2. The drivers detach everything that is at rest. It goes to the control thread as [`Parcel`]s
+//!    ([`Order::Pack`](crate::event::Order)).
+//! 3. If the successor confirms that it has everything, this process goes on serving the clients that
+//!    stayed ([`Order::Drain`](crate::event::Order)). If not, the parcels come back, as they would come to
+//!    a successor (`adoption.rs`).
 //!
-//! Who was left behind (in a transaction, say) follows: every now and then the same happens again,
-//! for a moment, and what is at rest then goes the same way.
+//! The driver detaches a client only when the kernel has all output queued for it. No one must wait for a
+//! client that does not read. So Howdah first asks about each client ([`Action::TellFlushed`]), and packs
+//! the client, with the server of its session, when the answer comes. A client that is not flushed within
+//! [`SLOW_NS`] stays, as if Howdah had not asked.
+//!
+//! Clients that stayed (in a transaction, say) follow: the same happens again from time to time, for a
+//! moment, and what is at rest then travels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Deadlines of connections: at most one entry a connection, corrected only when it comes up, so a
-//! transaction touches nothing here.
+//! Deadlines of connections. A connection has at most one entry, which is corrected only when it comes up,
+//! so a transaction touches nothing here.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,5 @@
-//! How long things took, per pool and worker: histograms of few fixed buckets, which sum over
-//! workers, pools and processes.
+//! How long things took, for each pool and worker: histograms with few fixed buckets, which can be summed
+//! over workers, pools and processes.
 
 /// Bounds are powers of two: the first bucket ends at 2^17 ns (131 us).
 const FIRST_BIT: u32 = 17;

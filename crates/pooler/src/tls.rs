@@ -1,8 +1,8 @@
-//! What the decisions know of TLS: how a session is asked for, and what is known of one that stands.
+//! What the decisions know of TLS: how to ask for a session, and facts about an established one.
 //!
-//! Keys, certificates and records are the daemon's. It sits between the socket and the decisions, which
-//! see plain bytes; [`crate::event::Action::StartTls`] has it begin and
-//! [`crate::event::Event::TlsDone`] tells how that ended.
+//! Keys, certificates and records belong to the daemon, which does TLS between the socket and the
+//! decisions: the decisions see plain bytes. [`crate::event::Action::StartTls`] asks for a handshake, and
+//! [`crate::event::Event::TlsDone`] reports how it ended.
 
 use std::net::IpAddr;
 

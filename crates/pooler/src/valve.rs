@@ -1,5 +1,5 @@
-//! The valve of one socket: whether it is received from, and whether its send queue is full. A full
-//! send queue on one side of a link turns receiving off on the other (`link/pressure.rs`).
+//! The valve of a socket: whether it is received from, and whether its send queue is full. A full send
+//! queue on one side of a link stops receiving on the other side (`link/pressure.rs`).
 
 use crate::event::{Action, Out, Peer};
 

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes.
+//! Errors in received bytes.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One question to a directory: bind as the user, or search for the user's entry and bind as that.
+//! One LDAP login: bind as the user, or search for the user's entry and bind as that entry.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

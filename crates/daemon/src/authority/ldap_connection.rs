@@ -1,17 +1,21 @@
-//! A connection to a directory. The library `ldap3` speaks the protocol; connections and TLS are
-//! ours, and so is what lies between: a pair of sockets, and a relay from there to the directory.
-//! It is needed because of what the library (0.12.1, over lber 0.5.1) leaves to its caller:
+//! A connection to a directory. The library `ldap3` speaks the protocol. The sockets and TLS are ours. A
+//! relay connects the two: the library writes to one end of a socket pair, and the relay copies from the
+//! other end to the directory, and back.
 //!
-//! - It gathers bytes until they are a message, however many; a length within a message that leads
-//!   behind its end makes it wait for more for ever. The relay stops at an allowance.
-//! - It reads values within values by recursion, as deep as they nest. The allowance bounds that,
-//!   too, and the thread's stack has room for it ([`STACK`]).
-//! - It panics at answers that are BER but not LDAP, and at texts that are not UTF-8, which here
-//!   would end the process: what runs in it is called by [`survive`].
-//! - It would take what came in clear text behind the answer to StartTLS for an answer to what is
-//!   asked within TLS. What asked for TLS is therefore done with: a new one begins within TLS.
+//! The relay exists because the library (0.12.1, with lber 0.5.1) leaves four things to its caller:
 //!
-//! It follows no referrals.
+//! - The library collects bytes until they are a whole message, however many that takes. A length inside
+//!   a message that points beyond the message's end makes the library wait for ever. The relay stops when
+//!   an allowance of bytes is used up.
+//! - The library reads nested values by recursion, as deep as they nest. The allowance bounds the depth,
+//!   and the thread's stack is large enough for it ([`STACK`]).
+//! - The library panics at answers that are BER but not LDAP, and at texts that are not UTF-8. A panic
+//!   would end the process, so the library runs inside [`survive`].
+//! - The library would accept bytes that arrived in clear text behind the answer to StartTLS as an answer
+//!   to a request sent within TLS. So the library's connection that asked for TLS is dropped, and a new
+//!   one begins within TLS.
+//!
+//! Referrals are not followed.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,6 +1,6 @@
-//! TLS to directories. Whose certificates are trusted, OpenLDAP's `ldap.conf` says, as it does for
+//! TLS to directories. OpenLDAP's `ldap.conf` says which certificates are trusted, as it does for
 //! PgBouncer: `TLS_CACERT`, `TLS_CACERTDIR` and `TLS_REQCERT`, or the environment variables
-//! `LDAPTLS_...` of the same names. Without them, those that the system trusts are.
+//! `LDAPTLS_...` of the same names. Without these, Howdah trusts the system's certificates.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,8 @@
-//! Passwords that a directory server or PAM knows: asked about on a thread of its own, so that
-//! neither a worker nor the control thread ever waits for either.
+//! Password checks by a directory server or PAM. They run on a thread of their own, so that neither a
+//! worker nor the control thread ever waits for them.
 //!
-//! Each directory has a line of its own, and PAM has one: who does not answer delays only its own
-//! logins. PAM's modules block, so each of its checks has a thread; a directory is spoken to
-//! without.
+//! Each directory has its own queue, and PAM has one: a directory that does not answer delays only its
+//! own logins. PAM's modules block, so each PAM check has a thread. Directories need no such threads.
 
 #[cfg(feature = "ldap")]
 mod ldap;

@@ -1,4 +1,4 @@
-//! One question to PAM, which may block for as long as its modules like.
+//! One PAM login. It may block for as long as PAM's modules like.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};

@@ -1,8 +1,8 @@
 //! The driver for kernels and containers without io_uring: level-triggered epoll.
 //!
-//! Receiving happens inside [`Driver::next`], into one buffer per worker, up to a quota of bytes
-//! per connection and turn. Interest is taken back lazily: an event nobody wants any more edits
-//! it. A send tries at once, and asks for writability only when refused.
+//! Receiving happens inside [`Driver::next`], into one buffer per worker, up to a quota of bytes per
+//! connection and turn. Interest in a socket is withdrawn lazily: only when an unwanted event arrives is
+//! the interest changed. A send tries at once, and asks for writability only if the kernel refuses.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
-//! What the allocator keeps of memory that nobody uses goes back to the system.
+//! Gives the allocator's unused memory back to the system.
 //!
-//! The C library keeps what was freed for whoever asks next, by thread. After a burst (thousands of
+//! The C library keeps freed memory for later allocations, by thread. After a burst (thousands of
 //! clients, texts of many megabytes) that may be most of the process, for good.
 
 use std::time::{Duration, Instant};

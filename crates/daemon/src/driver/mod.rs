@@ -1,4 +1,4 @@
-//! What stands between the connection layer and the kernel.
+//! The interface between the connection layer and the kernel.
 //!
 //! A [`Driver`] moves bytes for numbered connections. It knows nothing of clients, servers or
 //! PostgreSQL. There are three: [`uring`], [`epoll`], and the simulated one in `howdah-sim`.

@@ -1,4 +1,4 @@
-//! What is answered to a request.
+//! Answers to HTTP requests.
 
 use howdah_pooler::metrics::{Format, page, readiness, text};
 use http_body_util::Full;

@@ -1,4 +1,4 @@
-//! Connections to the endpoint: few at once, none for long.
+//! Connections to the HTTP endpoint: few at a time, and none for long.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The HTTP endpoint: metrics, probes and a page. It lives on the control thread and touches no
-//! worker; what it tells is sampled once a second, however many ask.
+//! The HTTP endpoint: metrics, probes and a page. It runs on the control thread and touches no worker.
+//! Its figures are sampled once a second, however many requests come.
 
 mod answer;
 mod listen;

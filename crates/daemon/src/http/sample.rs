@@ -1,4 +1,4 @@
-//! Once a second all workers are asked what they have.
+//! The sample that the control thread takes of all workers once a second.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

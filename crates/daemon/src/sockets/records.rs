@@ -1,4 +1,4 @@
-//! What TLS sessions say themselves, and how connections end with them.
+//! Records that TLS sessions send by themselves, and how TLS connections end.
 
 use howdah_pooler::event::Event;
 

@@ -1,4 +1,4 @@
-//! Lists of ciphers as PgBouncer and OpenSSL read them, for whichever library is in use.
+//! Reads lists of ciphers as PgBouncer and OpenSSL do, for either library.
 
 use openssl::ssl::{SslContextBuilder, SslMethod};
 

@@ -1,5 +1,5 @@
-//! What TLS sessions begin with: certificates, keys, authorities, versions and ciphers, made from the
-//! settings and their files as a whole, and swapped as a whole.
+//! What TLS sessions start from: certificates, keys, authorities, versions and ciphers. They are made from
+//! the settings and their files as a whole, and replaced as a whole.
 
 use std::collections::BTreeSet;
 use std::fmt;

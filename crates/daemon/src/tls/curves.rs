@@ -1,5 +1,5 @@
-//! Lists of elliptic curves (groups of the key exchange) as PgBouncer and OpenSSL read them, for whichever
-//! library is in use.
+//! Reads lists of elliptic curves (groups of the key exchange) as PgBouncer and OpenSSL do, for either
+//! library.
 
 use openssl::ssl::{SslContextBuilder, SslMethod};
 

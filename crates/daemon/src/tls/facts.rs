@@ -1,4 +1,4 @@
-//! What is known of a session that stands.
+//! Facts about an established TLS session.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,10 @@
-//! TLS, between the driver's bytes and the plain bytes of the decisions.
+//! TLS, between the driver's bytes and the plain bytes that the decisions see.
 //!
-//! [`contexts`] makes what sessions begin with from the settings and their files; [`session`] is one
+//! [`contexts`] makes what sessions start from, out of the settings and their files; [`session`] is one
 //! connection's TLS, as a value without a socket; [`facts`] tells the decisions who is at the other end.
-//! The library (OpenSSL, or AWS-LC with the feature `aws-lc`) is called here only, by the safe wrappers
-//! of the crate `openssl` and, where that has none, in [`library`]: whoever wants another one writes this
-//! folder anew.
+//! The TLS library (OpenSSL, or AWS-LC with the feature `aws-lc`) is called in this folder only: by the
+//! safe wrappers of the crate `openssl`, and where those lack a call, in [`library`]. To use another
+//! library, rewrite this folder.
 
 mod ciphers;
 pub mod contexts;

@@ -1,7 +1,7 @@
 //! One connection's TLS, as a value: ciphertext in, plain bytes out, and the reverse.
 //!
-//! It owns no socket. What it has to say to the other side collects in [`TlsSession::take_output`]: in a
-//! handshake, and now and then between records (alerts, key updates).
+//! A session owns no socket. Bytes that TLS itself sends, in a handshake or between records (alerts, key
+//! updates), collect in [`TlsSession::take_output`].
 
 use std::io::{ErrorKind, Read, Write};
 

@@ -1,4 +1,4 @@
-//! How many connections there are under each bound that pools share.
+//! How many connections count towards each limit that pools share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,15 +1,17 @@
-//! A pool that several bounds hold back at once needs a server of others to go for each. The place
-//! that the first one leaves is kept for the pool until the others have gone, too. Otherwise the pools
-//! that wait under that bound alone would take each place at once, and the pool would wait for ever
-//! (`max_db_connections` and `max_user_connections` are both reached, and all servers are busy).
+//! Places under limits that are kept for a pool that needs several at once.
 //!
-//! No place is kept for ever: what was kept for long in vain is given up, and not kept again for three
-//! times as long. Each place is kept for half as long as its pool has waited, so if servers are
-//! given back at all under the bound that lacks, one is while a place is kept.
+//! A pool may be held back by two limits: `max_db_connections` and `max_user_connections` are both
+//! reached, and all servers are busy. Under each limit another pool must then give up a server. The place
+//! that the first server leaves is kept for the pool until the other server has gone, too. Otherwise pools
+//! that wait under that one limit would take each place at once, and the pool would wait for ever.
 //!
-//! Nor do pools with half of what they need wait for each other: places go to who has waited
-//! longest. Where the oldest of a pool's clients has left, and the pool goes on waiting with a place
-//! of its own for a younger one's, one of the two is given up at last.
+//! No place is kept for ever. A place kept for long in vain is given up, and none is kept again for three
+//! times as long. A place is kept for half as long as its pool has waited. So if servers are ever released
+//! under the limit that is still missing, one is released while the place is kept.
+//!
+//! Two pools with half of what they need do not block each other either: places go to the pool that has
+//! waited longest. If the oldest client of that pool has left, and the pool goes on waiting with a place
+//! for a younger client, one of the two pools gives its place up in the end.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Which worker gives a server to one whose clients wait for too few.
+//! Evens out a pool's servers between workers: which worker gives one to which.
 //!
 //! Workers compare how long their clients wait, and lend each other servers by that (`pool/lending.rs`).
-//! Where a pool is on many workers and no client waits for milliseconds, such times say little: nine
-//! servers here and two there stay as they are, and the two do less than they could. So the Broker
-//! compares how many clients wait for each server.
+//! In a pool on many workers whose clients wait for less than milliseconds, these times say little: nine
+//! servers on one worker and two on another stay as they are, and the two do less than they could. So the
+//! Broker also compares how many clients wait for each server.
 
 use crate::event::WorkerId;
 

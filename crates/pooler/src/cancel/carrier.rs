@@ -1,4 +1,4 @@
-//! Carriers: connections to PostgreSQL that bring a CancelRequest there, each a server of its own until
+//! Carriers: connections that bring a CancelRequest to PostgreSQL. A carrier counts as a server until
 //! PostgreSQL has closed it.
 
 use howdah_wire::write;

@@ -1,4 +1,4 @@
-//! What a carrier is for: the server to cancel, and who asked.
+//! A carrier's errand: which server to cancel, and which connection asked.
 
 use crate::ids::{ClientId, ServerId, WorkerId};
 

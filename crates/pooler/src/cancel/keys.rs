@@ -1,5 +1,5 @@
-//! Cancel keys. A key names the worker and the slot of its client; its secret is a hash that only we
-//! can make, so no table of keys is kept, but for those that processes before this one gave.
+//! Cancel keys. A key names the worker and the slot of its client. The key's secret is a hash that only we
+//! can make, so there is no table of keys, except for keys that predecessors of this process have given.
 
 use std::collections::BTreeMap;
 

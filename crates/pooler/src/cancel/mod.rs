@@ -1,15 +1,16 @@
-//! Cancel keys, and requests to cancel.
+//! Cancel keys, and cancel requests.
 //!
-//! A key names the worker and the slot of its client; its secret is a hash that only we can make,
-//! so no table of keys is kept, but for clients that are elsewhere by now (`moving.rs`). The client's
-//! worker decides link and cancel in one step. A cancel
-//! is carried by a connection of its own. PostgreSQL closes that once it has signalled the backend:
-//! until then the server is given to nobody, so the cancel can't reach anybody else's query. If the
-//! carrier ends in any other way, what became of the signal is unknown, and the server is closed as
-//! soon as its client's transaction is over.
+//! A key names the worker and the slot of its client. The key's secret is a hash that only we can make, so
+//! there is no table of keys, except for clients that have moved to other workers (`moving.rs`).
 //!
-//! PostgreSQL ignores a cancel that comes before it has read the statement, through us as directly: a
-//! client that cancels right behind its statement cancels again, as it must with PostgreSQL alone.
+//! The client's worker looks up the link and starts the cancel in one step. A connection of its own (the
+//! *carrier*) brings the request to PostgreSQL. PostgreSQL closes the carrier once it has signalled the
+//! backend. Until then no other client gets the server, so the cancel can't hit another client's query. If
+//! the carrier ends in any other way, nobody knows whether the signal was sent, and the server is closed
+//! as soon as its client's transaction is over.
+//!
+//! PostgreSQL ignores a cancel that arrives before the statement. The same can happen through Howdah: a
+//! client that cancels right after its statement must cancel again, as with PostgreSQL alone.
 
 pub mod carrier;
 pub mod errand;

@@ -1,5 +1,5 @@
-//! What is demanded of a client at its login, and the two proofs that it needs not say a word for:
-//! its certificate, and the system's user at the other end of a unix socket.
+//! Which login a client must pass. Two proofs of identity need no message: a client certificate, and the
+//! system user at the other end of a unix socket.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A client's parcel: all of it that moves when it goes to another worker or to our successor.
+//! A client's parcel: all that moves with the client to another worker or to a successor process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From the first byte of a client to the choice of its worker and its admission.
+//! A client's first packet, the choice of its worker, and its admission.
 
 use std::sync::Arc;
 

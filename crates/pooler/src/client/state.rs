@@ -1,4 +1,4 @@
-//! What a client is doing.
+//! The states of a client.
 
 use std::sync::Arc;
 

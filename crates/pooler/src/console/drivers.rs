@@ -1,6 +1,6 @@
-//! What drivers and their tools send without being asked, answered as a PostgreSQL at rest would:
-//! transactions that hold nothing, settings of sessions, a few functions. PgBouncer answers five of
-//! these settings only.
+//! Answers to what drivers and their tools send by themselves: transactions that hold nothing, session
+//! settings, a few functions. The answers are those of an idle PostgreSQL. PgBouncer answers five of these
+//! settings only.
 
 /// Settings of sessions that can be asked for, and what is told.
 const SETTINGS: [(&str, &str); 17] = [

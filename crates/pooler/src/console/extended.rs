@@ -1,5 +1,5 @@
-//! The console over the extended protocol, as drivers speak it by default: statements are read when
-//! they are parsed, described from what SHOW's columns are, and run when they are executed.
+//! The console over the extended protocol, which drivers use by default. A statement is read when it is
+//! parsed, described by the columns of its SHOW, and run when it is executed.
 //!
 //! A parameter `$1` stands for a word of a command, or for the value of a SET.
 

@@ -1,4 +1,4 @@
-//! What one worker has, as its answer to a console.
+//! Collects what one worker has, for its answer to a console.
 
 use crate::client::ClientState;
 use crate::limits;

@@ -1,4 +1,4 @@
-//! What one worker has: its pools, clients and servers, as the console and metrics are told.
+//! What one worker has: its pools, clients and servers, in the form that the console and metrics use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

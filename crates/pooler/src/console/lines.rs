@@ -1,4 +1,4 @@
-//! Who waits for servers, and who has them.
+//! The clients that wait for servers, and the clients that have servers.
 
 use std::cmp::Reverse;
 

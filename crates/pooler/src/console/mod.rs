@@ -1,8 +1,8 @@
-//! The console: the databases `pgbouncer` and `howdah`, where administrators look and order.
+//! The console: the databases `pgbouncer` and `howdah`, where administrators look and give orders.
 //!
-//! A console lives on the worker that accepted it. What concerns all workers it asks or orders by
-//! mail, itself included: a [`Survey`] goes out to each, each answers with one [`Report`], at once
-//! or when what was ordered is done; then the console answers. Queries sent meanwhile wait.
+//! A console lives on the worker that accepted it. It asks all workers by mail, itself included: each gets
+//! a [`Survey`] and answers with one [`Report`], at once or when the order is carried out. Then the console
+//! answers the administrator. Queries that arrive meanwhile wait.
 
 pub mod columns;
 pub mod command;

@@ -1,4 +1,4 @@
-//! What all workers are asked ([`Survey`]), and what each answers ([`Report`]).
+//! A question to all workers ([`Survey`]), and each worker's answer ([`Report`]).
 
 use crate::console::holdings::{ClientRow, Holder, Holdings};
 use crate::console::rows::Row;

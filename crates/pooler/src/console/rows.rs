@@ -1,4 +1,4 @@
-//! Rows of an answer: their columns, their values, how they are written.
+//! The result of a SHOW: its columns and rows, and how they are written.
 
 use howdah_wire::write::{self, Column};
 

@@ -1,4 +1,4 @@
-//! What is known of an administrator's connection: the statements still to run, and what it waits for.
+//! The state of an administrator's connection: the statements still to run, and the answers it waits for.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What SHOW tells: one function for each.
+//! The result of each SHOW: one function for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

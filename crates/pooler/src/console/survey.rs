@@ -1,7 +1,7 @@
-//! What a console, or the control thread, asks of all workers, and their answers.
+//! Questions of a console or the control thread to all workers, and their answers.
 //!
-//! A [`Survey`] goes out to each worker; each answers with one [`Report`], at once or when what was
-//! ordered is done.
+//! Each worker gets a [`Survey`] and answers with one [`Report`], at once or when the order is carried
+//! out.
 
 use super::rows::Row;
 use super::session::Goal;

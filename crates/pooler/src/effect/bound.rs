@@ -1,4 +1,4 @@
-//! Calls of `set_config` whose arguments are parameters: what they set, their Bind says.
+//! Calls of `set_config` whose arguments are parameters: the values come with the Bind.
 
 use howdah_wire::frame::{cstr, u16_be, u32_be};
 

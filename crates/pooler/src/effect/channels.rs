@@ -1,4 +1,4 @@
-//! Which channels a text listens to, where that is certain.
+//! The channels that a text listens to, if the text shows them for certain.
 
 use super::Kinds;
 use super::token::{LexRules, Token, Tokens};

@@ -1,4 +1,4 @@
-//! What a text may do, as a value.
+//! The effects of a text, as a value.
 
 use std::hash::BuildHasher;
 

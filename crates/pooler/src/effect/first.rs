@@ -1,5 +1,5 @@
-//! The first command of a text: what follows from it for names, for settings, and for what other
-//! texts mean. Read once, by token.
+//! The first command of a text, read once, by token: its effect on names of statements, on settings, and
+//! on the meaning of later texts.
 
 use super::token::{LexRules, Token, Tokens};
 

@@ -1,4 +1,4 @@
-//! The first look at a text: whether it can be told to have no effect without reading it by token.
+//! The first look at a text: most texts show without being read by token that they have no effect.
 
 use std::cell::OnceCell;
 

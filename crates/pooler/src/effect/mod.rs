@@ -1,12 +1,12 @@
-//! The one classifier: what running an SQL text may do to the session it runs in.
+//! The one classifier: what running an SQL text may do to its session.
 //!
-//! A text is read once, by token, and never taken for less than it is: where it can be read in two
-//! ways (`standard_conforming_strings`, an encoding whose characters may end in a backslash), the
-//! effects of both count. Taking it for more costs a question to PostgreSQL, nothing else. What
-//! functions do out of sight (a trigger that calls `set_config`) no text tells.
+//! A text is read once, by token. Howdah may expect too many effects of a text, but never too few. If a
+//! text can be read in two ways (because of `standard_conforming_strings`, or an encoding whose characters
+//! may end in a backslash), the effects of both count. An effect too many costs a question to PostgreSQL,
+//! nothing else. No text shows what functions do out of sight (a trigger that calls `set_config`).
 //!
-//! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places
-//! where an effect could stand.
+//! Nearly all texts have no effect. [`effects`] finds that out in one pass over the few places where an
+//! effect could stand.
 
 mod bound;
 mod channels;

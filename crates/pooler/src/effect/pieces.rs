@@ -1,9 +1,9 @@
-//! A text that comes in pieces and is not kept.
+//! Reads a text that arrives in pieces and is not kept.
 //!
-//! A [`Scan`] carries the scanner's state from piece to piece. It writes down what stands outside of
-//! strings and comments as SQL that means the same: comments and blanks become one blank, a string
-//! becomes itself if it is short and plain, and one that is not plain if not. What is written down
-//! is read by token in portions, and dropped. The bodies of DO are scanned by a scan of their own.
+//! A [`Scan`] carries the scanner's state from piece to piece. It copies what stands outside of strings
+//! and comments into SQL of the same meaning: comments and blanks become one blank; a short plain string
+//! stays as it is; any other string becomes one that is not plain. The copy is read by token, portion by
+//! portion, and dropped. The body of a DO has a scan of its own.
 
 use super::token::{LexRules, Pairs, Token, Tokens, is_start, is_tag, is_word};
 use super::{At, Effects, Kinds, Reader};

@@ -1,4 +1,4 @@
-//! An entry of the ledger: what a message begets, and what takes effect with the answer.
+//! An entry of the ledger: the answers that a message will have, and what takes effect with them.
 
 use std::sync::Arc;
 

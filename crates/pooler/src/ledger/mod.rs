@@ -1,10 +1,10 @@
-//! The ledger of a link: what the server owes, in order, and what of it the client sees.
+//! The ledger of a link: which answers the server owes, in order, and which of them the client sees.
 //!
-//! Every message that begets a reply is an entry. The entry in front is the one PostgreSQL answers
-//! now. Replies of our own making (of a Parse that was skipped, of a Close that was kept from the
-//! server) stand in the same line and go out when they come to the front, so the client sees
-//! answers in the order of its requests. After an error PostgreSQL skips everything up to the next
-//! Sync; so does the ledger, made replies included.
+//! Every message that will be answered is an entry. PostgreSQL is answering the entry in front. Replies
+//! that Howdah makes itself (to a Parse that was skipped, to a Close that was kept from the server) are
+//! entries of the same queue, and go out when they come to the front. So the client sees answers in the
+//! order of its messages. After an error PostgreSQL skips everything up to the next Sync. The ledger
+//! then drops its entries up to that Sync, Howdah's own replies included.
 
 mod entry;
 

@@ -1,4 +1,4 @@
-//! A server is assigned to a client: its parameters become the client's, and the client's messages go.
+//! A server is assigned to a client: the server gets the client's parameters, then the client's messages.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A link begins, and ends: always on both sides at once.
+//! Where a link begins and ends, always on both sides at once.
 
 use crate::client::Client;
 use crate::ids::{ClientId, ServerId, Time};

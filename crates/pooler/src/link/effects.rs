@@ -1,18 +1,18 @@
 //! Commands that concern what only Howdah knows. `DEALLOCATE a` names a statement that has another name
-//! on the server. `RESET DateStyle` goes back to a value that the client logged in with, and the server
-//! did not.
+//! on the server. `RESET DateStyle` goes back to the value of the client's login, and the server's login
+//! had another.
 //!
-//! The client's command runs as it is. Where it takes settings back, commands of ours behind it
-//! set those to the values of the client's login, in the same transaction, so that a rollback takes
-//! back both. Nobody sees the settings in between.
+//! The client's command runs as it is. If it resets settings, Howdah sends commands behind it that set
+//! them to the values of the client's login. These run in the same transaction, so a rollback undoes both.
+//! Nobody sees the settings in between.
 //!
 //! Simpler ways would give other answers than PostgreSQL:
 //!
 //! - The values can't wait for the server's next use. `RESET TimeZone; SELECT now()` is one Query, or one
 //!   group of messages, and its second command must see the value of the login.
 //! - `RESET` can't be replaced by `SET`: the client would read `SET` as the command's tag.
-//! - Nor can PostgreSQL be told what RESET goes back to: that is fixed when a session begins, and here
-//!   the session is another client's, too.
+//! - PostgreSQL can't be told what RESET goes back to: that is fixed when a session begins, and this
+//!   session serves other clients, too.
 
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::tag::frontend as tag;

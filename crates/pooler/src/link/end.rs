@@ -1,5 +1,5 @@
-//! The client's end of a link: kept in the client's slot, as the [`Link`](super::Link) is in its
-//! server's, so that both find their part without looking further.
+//! The client's end of a link. It is kept in the client's slot, as the [`Link`](super::Link) is kept in the
+//! server's slot, so that each side finds its part without a further look-up.
 
 /// The client's end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

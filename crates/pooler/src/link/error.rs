@@ -1,4 +1,4 @@
-//! An error that PostgreSQL sends: who is told of it, and in which words.
+//! Errors from PostgreSQL: whether the client sees an error, and with which text.
 
 use howdah_wire::backend::{Fields, Status};
 use howdah_wire::frame::Header;

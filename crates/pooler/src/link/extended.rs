@@ -1,4 +1,5 @@
-//! A client's messages of the extended protocol: what they name on the server, and what they beget.
+//! A client's messages of the extended protocol: the names that they get on the server, and the answers
+//! that they will have.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is known of the texts on a link, where somebody wants to know of queries (`link/watch.rs`).
+//! What is known of the texts on a link, if queries are watched (`link/watch.rs`).
 
 use crate::limits;
 use std::sync::Arc;

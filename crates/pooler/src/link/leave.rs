@@ -1,4 +1,4 @@
-//! A statement that would keep its server for its client runs only by leave ([`crate::session`]).
+//! A statement that would keep its server for its client runs only with permission ([`crate::session`]).
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::Header;

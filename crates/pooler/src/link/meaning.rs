@@ -1,9 +1,18 @@
 //! Statements that belong to one transaction.
 //!
-//! PostgreSQL reads names and constants when it parses a text. Behind DDL that may be undone, behind
-//! `CREATE TEMPORARY`, behind `SET search_path` and behind a SET whose result PostgreSQL has not told
-//! yet, a text means something else than it does outside of that transaction. So what is parsed there
-//! is parsed anew, is nobody else's, and is closed when the transaction is over.
+//! PostgreSQL reads names and constants when it parses a text. Inside a transaction a text can mean
+//! something else than outside:
+//!
+//! ```sql
+//! BEGIN;
+//! CREATE TEMPORARY TABLE t ON COMMIT DROP AS SELECT 1 AS z;
+//! SELECT * FROM t;   -- another t than everybody else's
+//! COMMIT;
+//! ```
+//!
+//! The same is true after other DDL that may be rolled back, after `SET search_path`, and after a SET
+//! whose result PostgreSQL has not reported yet. So a statement that is parsed there is parsed again,
+//! shared with no other client, and closed when the transaction is over.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 //!            relay, swallow, make            downstream: ledger
 //! ```
 //!
-//! `Linked` until the release rule holds (see [`release`]).
+//! The link lasts until the release rule holds (see [`release`]).
 
 pub mod assign;
 pub mod bind;

@@ -1,4 +1,4 @@
-//! Portals that are kept in mind: what is bound now shows its effect, or is promised, only later.
+//! Portals that must be remembered, because what they do shows only after their Bind.
 
 use std::sync::Arc;
 

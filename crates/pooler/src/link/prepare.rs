@@ -1,4 +1,4 @@
-//! Prepared statements on a link: clients' names to servers' names, with nothing assumed that
+//! Prepared statements on a link: translates clients' names to servers' names. Nothing is assumed that
 //! PostgreSQL has not confirmed.
 
 use std::sync::Arc;

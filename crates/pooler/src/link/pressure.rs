@@ -1,5 +1,5 @@
-//! Back-pressure: who is not read from, because what it has sent can't be handled yet, or because the
-//! other side of its link reads too slowly.
+//! Back-pressure: a connection is not read from while its bytes can't be handled, or while the other side
+//! of its link reads too slowly.
 
 use crate::event::{Action, ClientId, Out, Peer, ServerId};
 use crate::pooler::Pooler;

@@ -1,8 +1,13 @@
 //! The release rule: when a link ends.
 //!
-//! A server goes back to its pool only when nothing is owed, no group is open, the last
-//! ReadyForQuery said idle, and what was sent to it ended on a message boundary. No cancel for it
-//! may be under way either; `checkin` sees to that.
+//! A server goes back to its pool only if all of this holds:
+//!
+//! - the ledger is empty: PostgreSQL owes no answer;
+//! - no group of messages is open: after Parse, Bind, Execute and the like a Sync was sent;
+//! - the last ReadyForQuery said idle: no transaction is open;
+//! - both streams are between two messages.
+//!
+//! No cancel for the server may be under way either; `checkin` sees to that.
 
 use howdah_wire::backend::Status;
 

@@ -1,4 +1,4 @@
-//! Bytes come from a client or a server: they are worked through, and what waited for them goes on.
+//! Bytes arrive from a client or a server: they are worked through, and whatever waited for them goes on.
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::header;

@@ -1,4 +1,4 @@
-//! Queries that somebody wants to know of: what each is, is noted when it is sent.
+//! Watched queries, for the slow log, `SHOW QUERIES` and traces. Each query is noted when it is sent.
 
 use std::fmt::Write;
 use std::sync::Arc;

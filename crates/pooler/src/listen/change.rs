@@ -1,4 +1,4 @@
-//! A listening connection is replaced, and nobody who listens notices.
+//! A listening connection is replaced, and its clients notice nothing.
 //!
 //! ```text
 //!   old:  ... LISTEN mark;            | n1  n2  mark |
@@ -6,9 +6,9 @@
 //!             NOTIFY mark;
 //! ```
 //!
-//! PostgreSQL tells all sessions of a database in one order. So what comes in front of the mark is the
-//! old connection's, what comes behind it is the new one's: nothing is missed and nothing told twice.
-//! Meanwhile no round is begun.
+//! PostgreSQL sends notifications to all sessions of a database in one order. So notifications before the
+//! mark are taken from the old connection, and those behind it from the new one: none is missed, and none
+//! is delivered twice. No round begins meanwhile.
 
 use super::Notification;
 use crate::event::{ServerId, Time};

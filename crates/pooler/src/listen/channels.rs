@@ -1,4 +1,4 @@
-//! What a client listens to.
+//! The channels that a client listens to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

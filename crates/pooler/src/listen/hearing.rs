@@ -1,4 +1,4 @@
-//! Verbs of a client's worker: what its client listens to, and what it is told.
+//! `Pooler` on the worker of a client that listens: its channels, and the notifications that it gets.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

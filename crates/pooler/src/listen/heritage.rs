@@ -1,35 +1,40 @@
-//! A takeover (`-R`): two processes count alike what they hear, so a client is moved with a number.
+//! LISTEN across a takeover (`-R`): two processes number the notifications that they hear alike, and a
+//! client moves with the number of its last one.
 //!
 //! ```text
-//!   old:  ... n n n  mark | 1 2 3 4 5 6 7 ...      "told up to 4"
-//!   new:      LISTEN all; | 1 2 3 4 5 6 7 ...       begins with 5
+//!   old:  ... n n n  mark | 1 2 3 4 5 6 7 ...      the client got up to 4
+//!   new:      LISTEN all; | 1 2 3 4 5 6 7 ...      the client goes on with 5
 //!             NOTIFY mark
 //! ```
 //!
-//! Job queues listen for ever, so who listens has to follow, or each `-R` would leave a process behind
-//! for good. PostgreSQL tells all sessions of a database in one order. So:
+//! Job queues listen for ever. If their clients did not move, each `-R` would leave a process behind for
+//! good. PostgreSQL sends notifications to all sessions of a database in one order. So:
 //!
-//! 1. The old process makes up a mark that nobody can guess. It listens to [`MARK`], and tells the new
-//!    process the mark, and all that it listens to, with what follows later ([`Reach`]). From then on
-//!    it stops listening to nothing of that.
-//! 2. The new process listens to the same, and then notifies the mark. The old one hears it: that shows
-//!    that both are in the same database, and hear the same from there on. Both number what they hear
-//!    behind the mark, and remember the last of it ([`Heritage`]).
-//! 3. A client that is idle and has been told all that was heard travels with the number of the last
-//!    notification. Where it goes to it is told what came behind that, out of what is remembered there.
-//!    So a client may follow at any time. If it comes back, the old process does the same.
+//! 1. The old process makes up a mark that nobody can guess, and listens to [`MARK`]. It tells the new
+//!    process the mark and all channels that it listens to, and later the channels that are added
+//!    ([`Reach`]). From then on it stops listening to none of them.
+//! 2. The new process listens to the same channels, and then notifies the mark. When the old process hears
+//!    the mark, it knows that both are in the same database and hear the same from there on. Both number
+//!    the notifications behind the mark, and remember the last of them ([`Heritage`]).
+//! 3. A client travels when it is idle and has got every notification, with the number of the last one.
+//!    The new process delivers the later ones, from those that it remembers. So a client may move at any
+//!    time. If a client comes back, the old process does the same.
 //!
-//! As long as anybody listens in the old process, it makes up another mark every few seconds, and
-//! clients follow by the last one that the new process was told of, once that mark has come. So who
-//! listens to something that the new process does not hear follows when it does. And if the new
-//! process has lost its connection, and what it remembered, the next mark does not come before it
-//! listens again: only who has followed in between is treated as if its listener were lost. All stay
-//! if no mark comes: there is no room for a second connection, say, or it leads elsewhere. What is
-//! remembered is bounded; if the next number is not there any more, the client's listener is as good
-//! as lost, too.
+//! While clients listen in the old process, it makes up another mark every few seconds. Clients move by
+//! the last mark that the new process was told of, once that mark has come. This covers two cases:
 //!
-//! No client's channel is one of those that marks are sent on (`MARKS` in `hearing.rs`): on those the
-//! two processes do not hear the same.
+//! - A client listens to a channel that the new process does not hear yet. The client moves when the new
+//!   process does.
+//! - The new process has lost its connection, and with it what it remembered. The next mark does not come
+//!   until the new process listens again, so only clients that have moved in between are treated as if
+//!   their listening connection were lost.
+//!
+//! If no mark comes, all clients stay: there may be no room for a second connection, or it may lead to
+//! another database. A process remembers a bounded amount. If a client's next number is no longer
+//! remembered, the client is treated as if its listening connection were lost.
+//!
+//! Clients can't listen to the channels of the marks by these connections (`MARKS` in `hearing.rs`), because
+//! the two processes do not hear the same on them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

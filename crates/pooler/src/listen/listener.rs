@@ -1,4 +1,4 @@
-//! The state of a listening connection: who hears which channel, and its rounds.
+//! The state of a listening connection: which clients hear which channel, and its rounds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,28 +1,30 @@
-//! LISTEN without a server of one's own (`listen = share`).
+//! LISTEN by a connection that clients share (`listen = share`).
 //!
 //! ```text
 //!   client ---- its worker ----- mail -----> the listener's worker ---- listening connection
-//!               Channels:                    Listener:
-//!               what the client listens to   who hears each channel; rounds
+//!               Channels:                    SharedListener:
+//!               what the client listens to   which clients hear each channel; rounds
 //! ```
 //!
-//! For each database and user one server listens for all clients, each channel once. Its worker is
-//! found by the database's name; everybody else reaches it by mail, which keeps its order.
+//! For each database and user one server connection (the *listener*) listens for all clients, to each
+//! channel once. The database's name determines the listener's worker. Other workers reach it by mail,
+//! which keeps its order.
 //!
-//! **What a client listens to** PostgreSQL decides. Before a text with LISTEN runs, the listener
-//! listens to the text's channels and the client is among their hearers, so that nothing is missed.
-//! Then the text runs on the client's server as it is. At the end of the transaction that server is
-//! asked what it listens to: what is there the client listens to from then on, by the listener. So
-//! rollbacks, savepoints and errors need no rules. The server listens to nothing when another client
-//! gets it, and what it notifies meanwhile is dropped.
+//! **Which channels a client listens to** is PostgreSQL's decision. Before a text with LISTEN runs, the
+//! listener listens to the text's channels, and the client becomes one of their hearers, so that it misses
+//! nothing. Then the text runs unchanged on the client's server. At the end of the transaction Howdah asks
+//! that server for its channels; the client listens to these from then on, by the listener. So rollbacks,
+//! savepoints and errors need no rules. Before another client gets the server, it stops listening, and
+//! notifications that arrive on it meanwhile are dropped.
 //!
-//! **Rounds.** All that is wanted of the listener goes there as one Query: LISTEN and UNLISTEN
-//! commands, or nothing. One round is under way at a time; what comes meanwhile is for the next. When
-//! its ReadyForQuery comes, all that was committed before it was sent has been heard.
+//! **Rounds.** All LISTEN and UNLISTEN commands for the listener go there in one Query, which may also be
+//! empty. One round is under way at a time; further commands wait for the next round. When a round's
+//! ReadyForQuery has come, the listener has heard everything that was committed before the round was sent.
 //!
-//! **Order.** PostgreSQL tells a session what was committed before a transaction of it has ended,
-//! before it says that it is idle. So a listening client's idle ReadyForQuery is kept back until a
-//! round has ended that was begun behind it; and in a transaction what is heard waits.
+//! **Order.** PostgreSQL delivers to a session everything that was committed before the session's
+//! transaction ended, and only then says that the session is idle. So Howdah holds back the idle
+//! ReadyForQuery of a client that listens, until a round has ended that began after it. Notifications that
+//! arrive during a client's transaction wait for its end.
 
 mod change;
 mod channels;

@@ -1,4 +1,5 @@
-//! Verbs of a listener's worker: its connection, and who is told what it hears.
+//! `Pooler` on the worker of a listening connection: the connection itself, and the delivery of
+//! notifications.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Verbs of a takeover: what is heard here is heard by the next process, too, and clients follow
-//! (`heritage.rs`).
+//! `Pooler` in a takeover: the successor learns to hear the same notifications, and clients that listen
+//! move (`heritage.rs`).
 
 use std::sync::Arc;
 

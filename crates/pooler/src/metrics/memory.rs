@@ -1,4 +1,4 @@
-//! What must be known between two samples.
+//! What is kept from one sample to the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

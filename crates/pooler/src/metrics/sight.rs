@@ -1,4 +1,4 @@
-//! What all workers have, summed.
+//! The sums over all workers.
 
 use crate::limits;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Freight as bytes.
 //!
-//! Numbers are big-endian, byte strings have their length in four bytes before them, optional
-//! values a byte that says whether they are there. Sockets travel beside the bytes, in the order in
-//! which they are named. Statements stand once each in a table before those who have them.
+//! Numbers are big-endian. A byte string has its length in four bytes before it. An optional value has a
+//! byte before it that says whether it is there. Sockets travel beside the bytes, in the order in which
+//! they are named. Each statement stands once in a table, before the clients and servers that have it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

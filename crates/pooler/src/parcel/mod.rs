@@ -1,5 +1,5 @@
-//! What travels to a successor: connections at rest with all that is known of them, and what a
-//! process knows besides. [`code`] writes and reads it as bytes, in a versioned format.
+//! What travels to a successor: connections at rest with all their state, and the state of the process.
+//! [`code`] writes and reads it as bytes, in a versioned format.
 
 pub mod code;
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The bounds that several pools share, as a list: `max_db_connections` is one of all pools of a
-//! database, `max_user_connections` one of all pools of a user. Whoever counts or compares walks the
-//! list, so a third bound would be one more entry here, and one more arm where settings are read.
+//! The limits that several pools share, as a list: `max_db_connections` is shared by all pools of a
+//! database, `max_user_connections` by all pools of a user. Code that counts or compares walks the list, so
+//! a third limit would be one more entry here, and one more arm where settings are read.
 
 use std::sync::Arc;
 

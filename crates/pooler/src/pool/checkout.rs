@@ -1,7 +1,7 @@
 //! Servers are given out and come back.
 //!
-//! A client that needs a server gets an idle one (`checkout`) or waits; a server given back
-//! (`checkin`) is closed, cleaned, lent, handed to who waits, or laid aside.
+//! A client that needs a server gets an idle one (`checkout`) or waits. A server that comes back
+//! (`checkin`) is closed, cleaned, lent, given to a waiting client, or kept idle.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is counted of a pool, and how long things took there.
+//! Counters and durations of a pool.
 
 use super::Pool;
 use crate::effect::Kinds;

@@ -1,4 +1,4 @@
-//! A bound that pools share holds one of them back: a server of another makes room.
+//! A pool that is held back by a shared limit gets room: another pool's server is closed.
 
 use std::sync::Arc;
 

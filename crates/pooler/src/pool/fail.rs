@@ -1,4 +1,4 @@
-//! A login to PostgreSQL fails: who is told, and who goes on waiting.
+//! A login to PostgreSQL fails: which clients get the error, and which go on waiting.
 
 use crate::config::nanos;
 use crate::event::Out;

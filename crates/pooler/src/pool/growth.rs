@@ -1,4 +1,4 @@
-//! How a pool grows: what the Broker is told of those who wait, and what it permits.
+//! How a pool grows: what it tells the Broker about its waiting clients, and what the Broker permits.
 
 use std::sync::Arc;
 

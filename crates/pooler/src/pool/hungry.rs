@@ -1,4 +1,4 @@
-//! Workers whose clients wait for a server of a pool that others have servers of.
+//! Hungry workers: their clients wait for a server of a pool, and other workers have servers of that pool.
 
 use crate::event::{Time, WorkerId};
 

@@ -1,4 +1,4 @@
-//! Servers go to workers whose clients wait, and come from others.
+//! Servers are lent to workers whose clients wait, and arrive from other workers.
 
 use crate::event::{Action, LooseSocket, Out, Peer, ServerId};
 use crate::ids::WorkerId;

@@ -1,4 +1,4 @@
-//! A line of clients that wait for the same thing.
+//! A queue of clients that wait for the same thing.
 
 use std::collections::VecDeque;
 

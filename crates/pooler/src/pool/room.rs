@@ -1,9 +1,9 @@
-//! PostgreSQL has no room for one more server (`53300`, `max_connections`): the idlest server that
-//! another pool has on the same host is closed, and the login is tried again.
+//! PostgreSQL has no room for one more server (`53300`, `max_connections`): the server of another pool that
+//! has been idle longest on the same host is closed, and the login is tried again.
 //!
-//! A wish for room visits each worker once, looks for the idlest server, and then goes where that
-//! is. Servers that clients hold are left alone: where no server is idle, logins go on failing as
-//! PostgreSQL says.
+//! A wish for room visits each worker once to find that server, and then goes to the worker that has it.
+//! Servers that clients hold are left alone: if no server is idle, logins go on failing with PostgreSQL's
+//! error.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Which pool serves a client: the one of its login, or that of the user whom its database forces
-//! since a reload. Clients stay through that: each goes to the other pool when it needs its next
-//! server. A client's login says who it is. Which servers it gets is said here.
+//! Which pool serves a client. Usually that is the pool of its login. After a reload a database may force
+//! another user: its clients stay connected, and each goes to that user's pool when it needs its next
+//! server. The client's login still says who the client is; this file says which servers it gets.
 
 use std::sync::Arc;
 

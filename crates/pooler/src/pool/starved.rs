@@ -1,4 +1,4 @@
-//! A pool whose clients wait because others have all servers under a bound that they share.
+//! A starved pool: its clients wait because other pools have all servers under a limit that they share.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A pool's bounds were lowered: servers above them go, idle ones at once, others when they are
-//! given back.
+//! A pool's limits were lowered: the servers above them are closed, idle ones at once, others when they
+//! are released.
 
 use crate::event::{Close, Out, ServerId};
 use crate::pool::key::{PoolId, PoolKey};

@@ -1,4 +1,5 @@
-//! Who waits for a server of a pool, or to be let in: the line, why it waits, and how it ends in vain.
+//! Clients that wait for a server of a pool, or for their login: the queue, the reason, and the end of a
+//! wait in vain.
 
 use crate::client;
 use crate::client::ClientState;

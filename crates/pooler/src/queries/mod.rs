@@ -1,12 +1,11 @@
-//! Queries one by one: which are slow, which take the most, and their traces.
+//! Single queries: which are slow, which take the most time, and their traces.
 //!
 //! ```text
 //! Query, Execute --> Watched (with its entry of the ledger) --> ended --> Tally, SlowQuery, Traced
 //! ```
 //!
-//! Where a pool's settings want none of these, nothing here is reached: that costs a branch. Else each
-//! query costs the reading of its text (a statement's once for all its Executes), and a place in a
-//! queue.
+//! If a pool's settings want none of these, all this costs one branch. Otherwise each query costs the
+//! reading of its text (a statement's text is read once for all its Executes), and a place in a queue.
 
 pub mod slow;
 pub mod tally;

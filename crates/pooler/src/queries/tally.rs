@@ -1,8 +1,8 @@
-//! Which texts of queries take the most: counts by text and pool, in bounded memory.
+//! Which texts of queries take the most time: counts by text and pool, in bounded memory.
 //!
-//! A worker has a table of at most `top_queries` lines. When that is full, the tenth of them that was
-//! used least goes, and the others' uses count half from then on: a storm of texts that never come
-//! again pushes out itself. What lines that went had counted is kept in one sum.
+//! A worker has a table of at most `top_queries` rows. When the table is full, the least used tenth of the
+//! rows is removed, and the use counts of the others are halved. So a storm of texts that never come again
+//! pushes out itself. The counts of removed rows are kept in one sum.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;

@@ -1,4 +1,4 @@
-//! A query has ended, and the log or a trace wants it.
+//! A query has ended: it is reported to the log or a trace.
 
 use crate::event::{Action, Out};
 use crate::ids::{ClientId, ServerId};

@@ -5,9 +5,9 @@
 //! select * from t where id in (?, ...) and name = ?
 //! ```
 //!
-//! Constants and parameters are `?`, lists of them `?, ...`. A text is read by the tokens of
-//! [`crate::effect`]; where a quote could be meant otherwise (`'\'`), reading ends, so that no constant
-//! is ever taken for a word.
+//! Constants and parameters become `?`, lists of them `?, ...`. A text is read by the tokens of
+//! [`crate::effect`]. At a string that can be read in two ways (`'\'`) reading stops, so that no constant is
+//! ever taken for a word.
 
 use crate::limits;
 use std::hash::BuildHasher;

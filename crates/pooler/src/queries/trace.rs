@@ -1,7 +1,7 @@
-//! Traces: which queries have spans, and what those tell.
+//! Traces: which queries have spans, and what the spans say.
 //!
-//! A query whose text has a `traceparent` (W3C) in a comment, as sqlcommenter writes it, hangs below
-//! that and is traced if its sender is; of the others `trace_ratio` are traced.
+//! If a query's text has a `traceparent` (W3C) in a comment, as sqlcommenter writes it, the query's span is
+//! a child of that span, and is sampled if the parent is. Of the other queries, `trace_ratio` are sampled.
 //!
 //! ```text
 //! select 1 /*traceparent='00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'*/

@@ -1,4 +1,4 @@
-//! A query on its way, and what settings want to know of it.
+//! A query under way, and what settings want to know of it.
 
 use std::sync::Arc;
 

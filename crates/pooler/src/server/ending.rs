@@ -1,4 +1,4 @@
-//! Why a server is closed instead of going back to its pool.
+//! Why a server is closed instead of returned to its pool.
 
 /// Why a server is closed instead of going back to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Our login to PostgreSQL.
+//! Howdah's login to PostgreSQL.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A server's parcel: all of it that moves when it goes to another worker or to our successor.
+//! A server's parcel: all that moves with the server to another worker or to a successor process.
 
 use super::{Ending, Server};
 use crate::event::{Action, Close, LooseSocket, Out, Peer, ServerId};

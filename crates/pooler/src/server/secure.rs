@@ -1,5 +1,5 @@
-//! Whether a connection to PostgreSQL goes through TLS, and who runs a server behind a unix socket: from
-//! the open socket to the first message of the login, or of a cancel request.
+//! The first steps on an open socket to PostgreSQL, up to the first message of the login or of a cancel
+//! request: TLS or not, and which user runs a server behind a unix socket.
 
 use howdah_wire::write;
 

@@ -1,4 +1,4 @@
-//! What a server is doing.
+//! The states of a server.
 
 use std::sync::Arc;
 

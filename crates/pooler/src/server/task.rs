@@ -1,4 +1,4 @@
-//! What a server does for nobody: tests, resets, coming to rest.
+//! Work of a server without a client: tests, resets, coming to rest.
 
 use howdah_wire::backend::Status;
 

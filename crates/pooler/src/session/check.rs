@@ -1,6 +1,6 @@
-//! A spot check before a server is released: has its client left something there that no text told?
-//! Functions, triggers and rules can do so. What is found is logged with what ran last, counted, and
-//! cleaned away before anybody else gets the server (`session_state_check`).
+//! A spot check before a server is released (`session_state_check`): has its client left something that no
+//! text showed? Functions, triggers and rules can do so. A finding is logged with the last texts, counted,
+//! and cleaned away before another client gets the server.
 
 use super::Tracking;
 use super::inquiry::{Inquiry, InquiryAnswer, KnownSettings};

@@ -1,4 +1,4 @@
-//! What PostgreSQL is asked behind a text that may have changed its session, and its answer.
+//! The question to PostgreSQL after a text that may have changed its session, and the answer.
 
 use super::settings::{self, Maybe};
 use super::{Session, Suspect};

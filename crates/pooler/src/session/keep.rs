@@ -1,4 +1,4 @@
-//! Verbs: a client's session before its server is released, and when it leaves.
+//! `Pooler` with a client's session: before its server is released, and when the client leaves.
 
 use std::sync::Arc;
 

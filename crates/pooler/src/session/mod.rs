@@ -1,14 +1,16 @@
-//! What a client's session has: its own settings, and what it has left on its server.
+//! A client's session: its own settings, and what it has left on its server.
 //!
-//! In transaction mode a server serves many clients. What each text may do to its session, the
-//! classifier says ([`crate::effect`]). Before a server is released behind such a text, PostgreSQL
-//! is asked what came of it ([`inquiry`]): so savepoints, rollbacks, errors and functions need no
-//! rules here. Settings are the client's from then on: a server that has others gets them before
-//! the client's next transaction ([`settings`]). What can't be set elsewhere (temporary tables,
-//! advisory locks, LISTEN) *pins*: the client keeps the server until PostgreSQL says that nothing is
-//! left. A client that leaves in between leaves a *soiled* server, which is cleaned by DISCARD ALL.
+//! In transaction mode a server serves many clients. The classifier ([`crate::effect`]) says what each text
+//! may do to its session. Before a server is released after such a text, Howdah asks PostgreSQL what has
+//! come of it ([`inquiry`]). So savepoints, rollbacks, errors and functions need no rules here.
 //!
-//! A client that uses none of this has no [`Session`], and pays for reading its texts only.
+//! - *Settings* belong to the client from then on. A server with other settings gets the client's before
+//!   the client's next transaction ([`settings`]).
+//! - What can't be moved to another server (temporary tables, advisory locks, LISTEN) *pins*: the client
+//!   keeps the server until PostgreSQL says that nothing is left.
+//! - A client that leaves before that leaves a *soiled* server. It is cleaned by DISCARD ALL.
+//!
+//! A client that uses none of this has no [`Session`], and pays only for the reading of its texts.
 
 pub(crate) mod check;
 pub mod inquiry;

@@ -1,4 +1,4 @@
-//! What a client's texts may do to its session is noted before they run.
+//! Notes what a client's texts may do to its session, before they run.
 
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};

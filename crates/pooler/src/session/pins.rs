@@ -1,11 +1,11 @@
-//! Leave to keep a server between transactions: at most so many clients of a pool have it
-//! (`pin_limit`), as a server that is kept is lost to the others.
+//! Permission to keep a server between transactions. A kept server is lost to the pool's other clients, so
+//! only a limited number of clients get permission (`pin_limit`).
 //!
-//! The Broker counts. A client asks before a statement runs that may leave something behind. Outside
-//! of a transaction it gives its server back and waits, as for a server. Inside one it is told at
-//! once, and the statement is refused where too many keep a server. (`currval` is never refused: it
-//! runs, and its value is not kept.) A client that is found to keep a server only after its statement
-//! has run, and must not, is disconnected.
+//! The Broker counts. A client asks before it runs a statement that may leave something behind. Outside of
+//! a transaction the client gives its server back and waits, as it waits for a server. Inside a transaction
+//! it is answered at once, and the statement is refused if too many clients keep a server. (`currval` is
+//! never refused: it runs, and its value is not kept.) Sometimes a client is found to keep a server only
+//! after its statement has run. If it has no permission, it is disconnected.
 
 use howdah_wire::write;
 

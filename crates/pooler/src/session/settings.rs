@@ -1,4 +1,4 @@
-//! A session's own settings: those that PostgreSQL does not report, or not to us.
+//! A session's own settings: those that PostgreSQL does not report, or does not report to Howdah.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Leave to keep a server, as the Broker gives it to a client ([`crate::session`]).
+//! The Broker's permission for a client to keep a server ([`crate::session`]).
 
 use std::sync::Arc;
 

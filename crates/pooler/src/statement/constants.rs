@@ -1,4 +1,5 @@
-//! Constants of a text, which PostgreSQL reads when it parses that: settings may change what they are.
+//! Constants of a text. PostgreSQL reads them when it parses the text, and settings may change the result:
+//! `'01/02/2020'::date` depends on `DateStyle`.
 
 use howdah_wire::frame::cstr;
 

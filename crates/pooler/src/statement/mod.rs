@@ -1,4 +1,4 @@
-//! Prepared statements: shared texts, the names servers know them by, and what a client named.
+//! Prepared statements: the shared texts, their names on servers, and their names at clients.
 
 use std::sync::{Arc, OnceLock};
 

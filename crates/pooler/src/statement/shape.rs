@@ -1,4 +1,4 @@
-//! What a statement is described as.
+//! The description of a statement: its parameters and its columns.
 
 use howdah_wire::frame::cstr;
 use sha2::{Digest, Sha256};

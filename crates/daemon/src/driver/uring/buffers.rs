@@ -1,7 +1,8 @@
 //! The buffers the kernel receives into: io_uring's "provided buffer ring".
 //!
-//! The kernel takes buffers from the ring in the order they were put in, so every buffer that lies
-//! in it gets touched in turn. As few as the load needs lie there; the others wait in a stack.
+//! The kernel takes buffers from the ring in the order in which they were added, so it touches every
+//! buffer of the ring in turn. The ring therefore holds only as many buffers as the load needs; the other
+//! buffers wait in a stack.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

@@ -1,14 +1,14 @@
 //! Busy polling, for one client that talks to one server.
 //!
-//! Where many clients are served, the answers of some arrive while others are worked for, and a
-//! worker seldom sleeps. One client alone makes it sleep twice in each transaction, and to wake a
-//! thread on a sleeping core takes a virtual machine longer than all that we do for the
-//! transaction. So a worker that hears two connections in turn, each soon after the other, looks
-//! out for the next bytes for a moment before it sleeps.
+//! With many clients a worker seldom sleeps: answers to some clients arrive while it works for others. One
+//! client alone makes the worker sleep twice in each transaction. On a virtual machine, waking a thread on
+//! a sleeping core takes longer than everything Howdah does for the transaction. So a worker that hears
+//! two connections in turn, each soon after the other, polls for the next bytes for a moment before it
+//! sleeps.
 //!
-//! This takes processor time, so it is bounded: only while two connections and no third are heard,
-//! after a row of short waits, never longer than the limit, and in one worker at a time. One wait
-//! in vain ends it until the next row of short waits.
+//! Polling takes CPU, so it is bounded. A worker polls only while it hears two connections and no third,
+//! only after a row of short waits, and never longer than the limit. One worker polls at a time. One wait
+//! without success ends polling until the next row of short waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,10 +1,10 @@
 //! Receives.
 //!
-//! A multishot receive ends by itself when buffers or completion entries run out, and on demand
-//! some time after a cancel; in both cases bytes may come with the last completion. So a
-//! connection's receive is off, armed, stopping or starved, only a terminal completion makes an
-//! armed one off, and it is armed anew only then. Those that starved wait in line until buffers are
-//! back in the ring: arming them at once would spin.
+//! A multishot receive ends by itself when buffers or completion entries run out. It also ends some time
+//! after a cancel. In both cases the last completion may bring bytes. So the receive of a connection is
+//! off, armed, stopping or starved; only its last completion makes it off, and only then is it armed
+//! again. Starved receives wait in a queue until buffers are back in the ring, because arming them at once
+//! would spin.
 
 use std::os::fd::AsRawFd;
 

@@ -1,13 +1,13 @@
 //! Sends.
 //!
-//! A send whose end nobody waits for is *quiet*: it does not wait in the kernel, and completes
-//! there while it is submitted, so that only a failure (or a part left over) needs a completion
-//! entry. A quiet send of which nothing is heard when the call that submitted it has returned has
-//! succeeded. Answers with an entry for each would wake every wait at once, for nothing.
+//! A send is *quiet* if nobody waits for its end. A quiet send does not wait in the kernel: it completes
+//! during submission, and posts a completion entry only if it fails or sends a part. If no entry has
+//! appeared when the submitting call returns, the send has succeeded. An entry for each send would end
+//! every wait at once, for nothing.
 //!
-//! Sends by slot ("registered files") would spare the kernel a look at the descriptor, a hundredth
-//! of a transaction's cost. But a process that ends leaves such sockets open until the kernel gets
-//! round to its rings: the one that takes its place would find PostgreSQL full of sessions.
+//! Sends by slot ("registered files") would save the kernel the look-up of the descriptor, a hundredth of
+//! a transaction's cost. But when a process ends, such sockets stay open until the kernel cleans up its
+//! rings, and a successor would find PostgreSQL full of sessions.
 
 use std::os::fd::AsRawFd;
 
