@@ -23,34 +23,36 @@ pub use crate::order::{Order, Shutdown};
 pub use crate::place::{Ends, UnixPeer};
 pub use crate::socket::LooseSocket;
 
-/// What can happen to a worker. Each is handled, and its actions are carried out, before the next.
+/// What can happen to a worker. An event is handled, and its actions are carried out, before the
+/// next event.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A listener accepted a connection. The answer is [`Action::Adopt`], or nothing: then the
     /// socket is closed.
     Accepted(Ends),
-    /// The [`Action::Connect`] of this server ended. After an error the server is as good as
-    /// closed; `Closed` follows all the same.
+    /// The [`Action::Connect`] of this server ended. After an error the server counts as closed;
+    /// `Closed` still follows.
     Connected(ServerId, Result<Ends, String>),
-    /// Bytes arrived, in stream order. May come after `Action::Receive{on: false}`, up to what was
-    /// under way.
+    /// Bytes arrived, in stream order. Bytes that were under way may still arrive after
+    /// `Action::Receive{on: false}`.
     Received(Peer, &'a [u8]),
-    /// The [`Action::StartTls`] of this peer ended: what is known of the session, or why there is none.
-    /// Then nothing more is received, and the answer is [`Action::Close`].
+    /// The [`Action::StartTls`] of this peer ended: the facts of the session, or the reason why
+    /// there is none. After a failure nothing more is received, and the answer is
+    /// [`Action::Close`].
     TlsDone(Peer, Result<Box<TlsFacts>, String>),
     /// The peer ended its stream (`None`) or the socket failed (the system's text). No `Received`
     /// follows. The answer is [`Action::Close`], now or later.
     Lost(Peer, Option<String>),
-    /// More than the high-water mark of bytes wait to be sent to this peer. Said once, until
+    /// More bytes than the high-water mark wait to be sent to this peer. Reported once, until
     /// `Drained`.
     Congested(Peer),
     /// The answer to [`Action::TellFlushed`]: the kernel has taken all that was queued.
     Flushed(Peer),
-    /// Fewer than the low-water mark wait, after `Congested`.
+    /// After `Congested`: fewer bytes than the low-water mark wait.
     Drained(Peer),
-    /// The socket is gone, for the kernel too: the last event of this peer; its slot may be used
-    /// again. For a server `gone` tells whether PostgreSQL was seen to let go (end of file or
-    /// reset), or only the time limit passed.
+    /// The socket is closed, in the kernel too. This is the last event of this peer: its slot may
+    /// be reused. For a server `gone` says whether PostgreSQL was seen to close the connection (end
+    /// of file or reset), or only the time limit passed.
     Closed {
         /// Who.
         peer: Peer,
@@ -59,7 +61,7 @@ pub enum Event<'a> {
     },
     /// The answer to [`Action::Detach`]: nothing is armed, queued or under way any more.
     Detached(Peer, LooseSocket),
-    /// From another worker, or from ourselves.
+    /// Mail from another worker, or from this worker itself.
     Mail(Mail),
     /// From the control thread, to an [`Action::Ask`].
     Answer(Answer),
@@ -74,11 +76,11 @@ pub enum Event<'a> {
 /// What a worker can ask for.
 #[derive(Debug)]
 pub enum Action {
-    /// The connection just accepted is this client; receive from it.
+    /// The connection just accepted becomes this client; receive from it.
     Adopt(ClientId),
     /// Append `Out::bytes[range]` to the peer's send queue.
     Send(Peer, Range<usize>),
-    /// Append this range of the bytes of the [`Event::Received`] at hand to the peer's send queue.
+    /// Append this range of the current [`Event::Received`]'s bytes to the peer's send queue.
     Relay(Peer, Range<usize>),
     /// Start or stop receiving from a peer.
     Receive {
@@ -87,39 +89,41 @@ pub enum Action {
         /// Start, or stop.
         on: bool,
     },
-    /// Say `Flushed` as soon as nothing is queued for this peer.
+    /// Report `Flushed` as soon as nothing is queued for this peer.
     TellFlushed(Peer),
-    /// Say `Lost` if this peer, which is not received from, has hung up.
+    /// Report `Lost` if this peer has hung up; nothing is received from the peer at the moment.
     LookForEnd(Peer),
     /// Open a connection; `Connected` answers. Receiving is on from then.
     Connect(ServerId, Address),
-    /// From here on, what this peer and we say to each other goes through TLS; `TlsDone` answers, or
-    /// `Lost`. Until then nothing is sent to it.
+    /// From here on, all bytes to and from this peer go through TLS; `TlsDone` or `Lost` answers.
+    /// Until then nothing is sent to the peer.
     StartTls(Peer, Box<TlsStart>),
-    /// End a connection; `Closed` answers. What is queued is sent first, or dropped.
+    /// End a connection; `Closed` answers. `how` says whether queued bytes are sent first or
+    /// dropped.
     Close {
         /// Who.
         peer: Peer,
         /// How.
         how: Close,
     },
-    /// Take the peer's socket out of the driver, whole: stop receiving, deliver what came, send
-    /// what is queued; `Detached` answers.
+    /// Take the peer's socket out of the driver: stop receiving, deliver the bytes that came, send
+    /// the queued bytes; `Detached` answers.
     Detach(Peer),
-    /// Take a loose socket in as this peer and receive from it.
+    /// Make a loose socket this peer, and receive from it.
     Attach(Peer, LooseSocket),
-    /// Close a socket that came with a mail nobody wants any more.
+    /// Close a socket that came with a mail whose purpose is gone.
     Discard(LooseSocket),
-    /// Send mail to a worker (ourselves included): never blocks, never drops, keeps order per
-    /// sender.
+    /// Send mail to a worker (this one included). Mail never blocks, is never dropped, and keeps
+    /// the order of each sender.
     Post(WorkerId, Mail),
-    /// Tell or ask the Broker. The Broker takes it in at once; its answers are mail.
+    /// Tell or ask the Broker. The Broker handles this at once; its answers are mail.
     Broker(ToBroker),
-    /// Have the control thread do what may block; `Answer` follows exactly once.
+    /// Give the control thread work that may block. Exactly one `Answer` follows, unless the
+    /// question says otherwise.
     Ask(Question),
     /// Log.
     Note(Note),
-    /// Tell what was seen of a query: the log of slow ones, or a trace.
+    /// Report a query to the log of slow queries, or to a trace.
     Tell(Box<crate::queries::Seen>),
 }
 
@@ -129,10 +133,10 @@ pub enum Close {
     /// Send what is queued (within a few seconds), then close.
     Flush,
     /// Send what is queued, shut down our side, await the peer's end of file (within a few
-    /// seconds), then close: PostgreSQL has then really let go of the session.
+    /// seconds), then close. PostgreSQL has then ended the session.
     Await,
-    /// Send what is queued (within a few seconds), then close at once: the peer has said goodbye, so
-    /// nothing of it is left unread.
+    /// Send what is queued (within a few seconds), then close at once. The peer has said goodbye,
+    /// so none of its bytes is left unread.
     Part,
     /// Drop what is queued and close at once.
     Abort,
@@ -163,40 +167,40 @@ pub enum Question {
         /// Whether anybody still waits for it.
         wanted: Weak<()>,
     },
-    /// Name the system's user of a number: a directory server may have to be asked.
+    /// Look up the name of a system user by number. A directory server may have to be asked.
     NameUser {
         /// Comes back with the answer.
         ticket: u64,
         /// The user id.
         uid: u32,
     },
-    /// Ask an authority whether a user's password is right, which may take long: others must not
-    /// wait for it.
+    /// Ask an authority whether a user's password is right. This may take long, and must not delay
+    /// others.
     CheckPassword {
         /// Comes back with the answer.
         ticket: u64,
-        /// Who knows.
+        /// The directory or PAM service that knows the password.
         authority: Arc<Authority>,
         /// The user.
         user: Arc<str>,
-        /// What it sent: never empty, never a hash. Gone when the client is: then nobody wants to
-        /// know.
+        /// The password that the client sent: never empty, never a hash. It is dropped with the
+        /// client; then the answer is no longer wanted.
         password: Weak<Secret>,
-        /// Where it is.
+        /// The client's address.
         remote: Address,
     },
-    /// Tell what is known of host names: SHOW DNS_HOSTS and its kin.
+    /// List what is known of host names, for SHOW DNS_HOSTS and SHOW DNS_ZONES.
     Names {
         /// Comes back with the answer.
         ticket: u64,
     },
-    /// Read the configuration anew; every worker gets `Settings` if it is right.
+    /// Read the configuration again; every worker gets `Settings` if it has no mistake.
     Reload {
         /// Comes back with the answer.
         ticket: u64,
     },
     /// SET on the console: change one setting, by [`Config::with`]. Every worker gets `Settings` if
-    /// the value will do; the answer is [`Answer::Set`].
+    /// the value is valid; the answer is [`Answer::Set`].
     Set {
         /// Comes back with the answer.
         ticket: u64,
@@ -205,8 +209,8 @@ pub enum Question {
         /// Its new value, as written.
         value: String,
     },
-    /// Send a cancel request to a peer, on a connection of its own: [`Answer::Forwarding`] says that
-    /// the peer has been reached, [`Answer::Forwarded`] how it ended.
+    /// Send a cancel request to a peer, on a connection of its own: [`Answer::Forwarding`] says
+    /// that the peer has been reached, [`Answer::Forwarded`] how the request ended.
     Forward {
         /// Comes back with the answers.
         ticket: u64,
@@ -217,55 +221,56 @@ pub enum Question {
         /// The CancelRequest.
         packet: Vec<u8>,
     },
-    /// A `stats_period` is over: one line is logged of what all workers counted. No answer.
+    /// A `stats_period` is over: the control thread logs one line with the sums of all workers. No
+    /// answer.
     LogStats {
-        /// Of this worker, in that time.
+        /// This worker's counts in the period.
         stats: Box<Stats>,
-        /// The length of the period.
+        /// The length of the period, in seconds.
         seconds: u64,
     },
     /// This worker has nothing left to wait for, after an order to shut down. When all have said
     /// so, the process ends. No answer.
     Idle(WorkerId, Shutdown),
-    /// What a worker had to do since it last said so. No answer, but for mail of the balancer's.
+    /// A worker's load since its last report. No answer, except mail from the balancer.
     Load(Box<Load>),
-    /// It has something to wait for again: a client came from another worker. No answer.
+    /// This worker has something to wait for again: a client came from another worker. No answer.
     Busy(WorkerId),
     /// Switch accepting on or off, on all listeners. No answer.
     Accept(bool),
-    /// A successor talks on this socket, a console's that was told so: everything goes there.
+    /// Hand everything over on this socket: the successor's, which was a console until now.
     /// [`Order::Pack`] answers, later [`Order::Drain`] or [`Order::GiveUp`].
     HandOver(LooseSocket),
     /// A connection for the successor. No answer.
     Packed(Box<Parcel>),
-    /// That was all of this worker, and this is what it knows besides. No answer.
+    /// This worker has packed all of its connections; this is the rest of its state. No answer.
     AllPacked(Box<Estate>),
     /// A worker's answer to [`crate::console::Survey::for_metrics`]. No answer.
     Surveyed {
-        /// The survey's.
+        /// The number of the survey.
         serial: u64,
-        /// What it has.
+        /// What the worker has.
         holdings: Box<Holdings>,
     },
     /// End the process with this exit code, now.
     Exit(i32),
-    /// Close the listening sockets; those of unix kind may stay for the console.
+    /// Close the listening sockets; the unix sockets may stay open for the console.
     StopListening {
         /// Keep unix sockets open.
         keep_unix: bool,
     },
 }
 
-/// What the control thread found.
+/// The control thread's answer to a [`Question`].
 #[derive(Debug)]
 pub enum Answer {
-    /// To [`Question::Resolve`]: at least one address, or why not.
+    /// To [`Question::Resolve`]: at least one address, or the reason why there is none.
     Resolved(u64, Result<Vec<IpAddr>, String>),
-    /// To nobody: a look-up shows that a host name no longer leads to these addresses.
+    /// Answers no question: a look-up shows that a host name no longer leads to these addresses.
     Moved {
         /// The name.
         host: String,
-        /// Where it led.
+        /// The addresses that it no longer leads to.
         gone: Vec<IpAddr>,
     },
     /// To [`Question::Names`].
@@ -276,30 +281,33 @@ pub enum Answer {
     Derived(u64, [u8; 32]),
     /// To [`Question::NameUser`]: the name, or why there is none.
     UserNamed(u64, Result<String, String>),
-    /// To [`Question::CheckPassword`]: it is right, or why it is not, for the log.
+    /// To [`Question::CheckPassword`]: the password is right, or the reason for the log why it is
+    /// not.
     PasswordChecked(u64, Result<(), String>),
     /// To [`Question::Forward`]: the peer has the request. `Forwarded` follows.
     Forwarding(u64),
-    /// To [`Question::Forward`]: the peer has closed the connection, or why it does not have the
-    /// request.
+    /// To [`Question::Forward`]: the peer has closed the connection, or the reason why the peer did
+    /// not get the request.
     Forwarded(u64, Result<(), String>),
-    /// To [`Question::Set`]: done, with what is to be said of it, or what is wrong.
+    /// To [`Question::Set`]: done, perhaps with a notice for the administrator; or what is wrong
+    /// with the value.
     Set(u64, Result<Option<String>, String>),
     /// To [`Question::Reload`]: done, or what is wrong, one mistake a line.
     Reloaded(u64, Result<(), String>),
 }
 
-/// Where a `Pooler` puts what it wants done. Reused from event to event.
+/// The actions of one event, in the order in which a `Pooler` wants them done. Reused from event to
+/// event.
 #[derive(Debug, Default)]
 pub struct Out {
-    /// In order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
-    /// What the `Send`s mean.
+    /// The bytes that [`Action::Send`] refers to.
     pub bytes: Vec<u8>,
 }
 
 impl Out {
-    /// Sends bytes of our own making.
+    /// Sends bytes that Howdah made.
     pub fn send(&mut self, to: Peer, bytes: &[u8]) {
         self.send_with(to, |buf| buf.extend_from_slice(bytes));
     }
@@ -322,7 +330,7 @@ impl Out {
         self.actions.push(Action::Send(to, start..end));
     }
 
-    /// Relays a range of the event at hand; neighbouring ranges become one.
+    /// Relays a range of the current event's bytes; adjacent ranges become one.
     #[inline]
     pub fn relay(&mut self, to: Peer, range: Range<usize>) {
         if range.is_empty() {
@@ -348,7 +356,7 @@ impl Out {
         self.actions.push(Action::Note(note));
     }
 
-    /// Forgets everything, keeps the memory unless it is much.
+    /// Removes everything. Memory is kept for reuse, unless it is much.
     pub fn clear(&mut self) {
         self.actions.clear();
         match self.bytes.len() > limits::OUTPUT_KEPT {

@@ -7,7 +7,7 @@ use crate::effect::first::Alters;
 use crate::queries::watched::Watched;
 use crate::statement::{Named, Statement};
 
-/// What an entry awaits.
+/// The answer that an entry awaits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Query or FunctionCall: anything, up to ReadyForQuery.
@@ -24,42 +24,43 @@ pub enum Reply {
     Describe,
     /// Execute: CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
-    /// A Flush with a body: an error.
+    /// A Flush with a body, which PostgreSQL refuses with an error.
     Refused,
-    /// CopyDone or CopyFail: no reply. Marks where a COPY that begins in front of it ends.
+    /// CopyDone or CopyFail: no reply. Marks the end of a COPY that begins before this entry.
     CopyEnd,
-    /// A group of ours that gives the server its client's settings: all up to the CommandComplete of
-    /// its COMMIT.
+    /// A group of messages by which Howdah gives the server its client's settings: everything up to
+    /// the CommandComplete of its COMMIT.
     Settings,
-    /// A ParseComplete of ours.
+    /// A ParseComplete that Howdah makes.
     MadeParse,
-    /// A CloseComplete of ours.
+    /// A CloseComplete that Howdah makes.
     MadeClose,
 }
 
-/// How much of what PostgreSQL answers is the client's to see. A command that takes settings back is
-/// followed by one of ours that gives them the values of the client's login: together they answer as
-/// PostgreSQL would.
+/// How much of PostgreSQL's answer the client sees. Behind a command that resets settings (`RESET
+/// ALL`), Howdah runs a command of its own that sets them to the values of the client's login. The
+/// answers to both are joined into the one that PostgreSQL would give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// All, or nothing if it is swallowed.
+    /// All of it; nothing if the entry is swallowed.
     Whole,
-    /// The client's command: settings have values that nobody is to see. If it is a Query, the
-    /// ReadyForQuery comes with what is ours behind it.
+    /// The answer to the client's command. The values that settings have at this point stay hidden.
+    /// If the command is a Query, its ReadyForQuery comes with Howdah's command behind it.
     Begun,
-    /// What is ours: of the answer only what settings have become, and the ReadyForQuery.
+    /// The answer to Howdah's command. The client sees only the new values of settings, and the
+    /// ReadyForQuery.
     Rest,
-    /// Both in one Query, in which others of the client's may follow.
+    /// Both commands in one Query, in which further commands of the client may follow.
     Both {
-        /// How many commands are yet to end up to and with the one that takes settings back.
+        /// How many commands have yet to end, up to and including the one that resets settings.
         before: u8,
-        /// How many of ours are yet to end behind it.
+        /// How many of Howdah's commands have yet to end behind that one.
         ours: u16,
     },
 }
 
 impl Part {
-    /// What PostgreSQL answers now is to a command of ours.
+    /// True while PostgreSQL answers a command of Howdah's.
     pub fn is_ours(self) -> bool {
         match self {
             Part::Rest => true,
@@ -68,7 +69,7 @@ impl Part {
         }
     }
 
-    /// What it is once a command has ended.
+    /// The next value, once a command has ended.
     #[must_use]
     pub fn next(self) -> Part {
         match self {
@@ -85,47 +86,49 @@ impl Part {
     }
 }
 
-/// One entry.
+/// One entry of the ledger: a message, and what becomes of its answer.
 #[derive(Debug)]
 pub struct Entry {
-    /// What it awaits.
+    /// The answer that it awaits.
     pub reply: Reply,
-    /// The reply is ours to read and not the client's to see.
+    /// Howdah reads the reply, and the client does not see it.
     pub swallow: bool,
-    /// The client's Parse of its unnamed statement, which drops the old one even if it fails.
+    /// This is the client's Parse of its unnamed statement. PostgreSQL drops the old unnamed
+    /// statement even if the Parse fails.
     pub unnamed: bool,
-    /// It may make PostgreSQL forget statements, or parse texts as something else: nothing that
-    /// names one may pass before its end.
+    /// This message may make PostgreSQL forget statements, or give texts another meaning. No
+    /// message that names a statement may pass until this entry is answered.
     pub barrier: bool,
-    /// The first of its commands does this to texts that are parsed behind it, by its own text.
+    /// What its first command does to the meaning of texts that are parsed behind it, as far as the
+    /// command's text tells.
     pub alters: Alters,
-    /// A Query inside a group of extended messages that no Sync has ended, and that may have begun a
-    /// transaction.
+    /// This is a Query inside a group of extended messages. No Sync has ended the group, and the
+    /// group may have begun a transaction.
     pub inside: bool,
     /// How much of the answer the client sees.
     pub part: Part,
-    /// If it is a message about one of the client's named statements: that name's number, to find
-    /// it again if the message fails. If it is a Close of a portal that is kept in mind: that
-    /// portal's number. Else 0.
+    /// For a message about one of the client's named statements: the name's number, to find the
+    /// name again if the message fails. For a Close of a portal that is remembered: the portal's
+    /// number. Otherwise 0.
     pub named: u64,
-    /// What takes effect when PostgreSQL has agreed, and with it: nothing, as a rule.
+    /// What takes effect once PostgreSQL has confirmed the message; usually nothing.
     pub effects: Option<Box<Consequences>>,
 }
 
 /// What an entry changes once it is answered.
 #[derive(Debug, Default)]
 pub struct Consequences {
-    /// Of its client's names.
+    /// A change of its client's names.
     pub name: Option<Box<NameOp>>,
-    /// Of the server's statements.
+    /// A change of the server's statements.
     pub set: Option<Box<SetOp>>,
-    /// Of the server's unnamed statement.
+    /// A change of the server's unnamed statement.
     pub unnamed: Option<UnnamedOp>,
-    /// What is known of the statement that it describes.
+    /// The statement that it describes.
     pub described: Option<Box<Described>>,
-    /// The query that it runs, if somebody wants to know of that: it has ended then.
+    /// The query that it runs, if queries are watched. With the answer the query has ended.
     pub watched: Option<Box<Watched>>,
-    /// Where names are looked for behind it, if it alters that ([`Alters::Path`]).
+    /// Where PostgreSQL looks names up behind it, if the message changes that ([`Alters::Path`]).
     pub names: Names,
 }
 
@@ -145,12 +148,13 @@ impl Entry {
         }
     }
 
-    /// It is the client's Parse of its unnamed statement, which drops the old one even if it fails.
+    /// Marks the client's Parse of its unnamed statement. PostgreSQL drops the old one even if the
+    /// Parse fails.
     pub fn drops_unnamed(&mut self) {
         self.unnamed = true;
     }
 
-    /// PostgreSQL does not answer it: it is done once it stands in front.
+    /// True if PostgreSQL does not answer this entry: it is done once it is in front.
     pub fn is_made(&self) -> bool {
         matches!(
             self.reply,
@@ -158,7 +162,7 @@ impl Entry {
         )
     }
 
-    /// What takes effect with its answer.
+    /// What takes effect with the answer.
     pub fn effects(&self) -> &Consequences {
         const NOTHING: &Consequences = &Consequences {
             name: None,
@@ -171,12 +175,12 @@ impl Entry {
         self.effects.as_deref().unwrap_or(NOTHING)
     }
 
-    /// Likewise, to add to that.
+    /// The same, to add to.
     pub fn effects_mut(&mut self) -> &mut Consequences {
         self.effects.get_or_insert_default()
     }
 
-    /// It changes one of its client's names, or none.
+    /// Adds a change of one of its client's names, if there is one.
     #[inline]
     pub fn changes_name(&mut self, change: Option<Box<NameOp>>) {
         if change.is_some() {
@@ -184,12 +188,12 @@ impl Entry {
         }
     }
 
-    /// That change goes elsewhere.
+    /// Takes that change away, for another entry.
     pub fn takes_name(&mut self) -> Option<Box<NameOp>> {
         self.effects.as_mut()?.name.take()
     }
 
-    /// It changes the server's unnamed statement, or does not.
+    /// Adds a change of the server's unnamed statement, if there is one.
     #[inline]
     pub fn changes_unnamed(&mut self, change: Option<UnnamedOp>) {
         if change.is_some() {
@@ -197,7 +201,7 @@ impl Entry {
         }
     }
 
-    /// Behind it, names may be looked for elsewhere.
+    /// Notes that PostgreSQL may look names up elsewhere behind this entry.
     pub fn looks_elsewhere(&mut self, names: Names) {
         self.alters = Alters::Path;
         if names != Names::Anywhere {
@@ -205,14 +209,14 @@ impl Entry {
         }
     }
 
-    /// Somebody wants to know of the query that it runs, or nobody.
+    /// Adds the query that it runs, if queries are watched.
     pub fn watch_for(&mut self, query: Option<Box<Watched>>) {
         if query.is_some() {
             self.effects_mut().watched = query;
         }
     }
 
-    /// The query that it runs, if somebody wants to know of it.
+    /// The query that it runs, if queries are watched.
     pub fn watched(&mut self) -> Option<&mut Watched> {
         self.effects.as_mut()?.watched.as_deref_mut()
     }
@@ -226,12 +230,13 @@ impl Entry {
     }
 }
 
-/// What a client's message does to its names, once PostgreSQL has agreed.
+/// A change that a client's message makes to the client's names, once PostgreSQL has confirmed the
+/// message.
 #[derive(Clone, Debug)]
 pub struct NameOp {
     /// The client's name; empty for the unnamed statement.
     pub name: Box<[u8]>,
-    /// The group it was said in.
+    /// The group of messages that it was sent in.
     pub group: u32,
     /// What changes.
     pub change: Change,
@@ -240,54 +245,56 @@ pub struct NameOp {
 /// A change of a name.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// It now means this statement.
+    /// The name now means this statement.
     Define(Named),
-    /// It no longer exists.
+    /// The name no longer exists.
     Forget,
-    /// Nothing: PostgreSQL will refuse it, with a name of ours in the place of this one.
+    /// Nothing changes: PostgreSQL will refuse the message, in which a name of Howdah's stands in
+    /// the place of the client's name.
     Nothing,
-    /// Likewise, and the error that the client is told says why.
+    /// The same, and the client's error gives this reason.
     Refused(Refusal),
 }
 
-/// Why a statement can't be used on a server that does not have it as it was parsed.
+/// Why a statement can't be used on a server that would have to parse it now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The schema has changed: there it would be something else than its client was told.
+    /// The schema has changed: the statement would return other columns than its client was told.
     Changed,
-    /// Its constants would be read under other settings than its client's at its Parse.
+    /// Its constants would be read under other settings than those at the client's Parse.
     Settings,
-    /// It would keep its server for its client, and too many do (`pin_limit`).
+    /// The statement would keep its server for its client, and too many clients keep one
+    /// (`pin_limit`).
     Pins,
     /// Its text is longer than can be remembered.
     TooLong,
-    /// The texts of its client, or of all clients, are more than can be remembered.
+    /// The texts of its client, or of all clients, take more memory than there is for them.
     TooMuch,
 }
 
-/// What was sent that changes a server's statements, once PostgreSQL has agreed.
+/// A change of a server's statements, made once PostgreSQL has confirmed the message.
 #[derive(Clone, Copy, Debug)]
 pub struct SetOp {
-    /// Under which key.
+    /// The key of the statement.
     pub key: u128,
     /// True for a Parse, false for a Close.
     pub add: bool,
 }
 
-/// What was sent that changes a server's unnamed statement, once PostgreSQL has agreed.
+/// A change of a server's unnamed statement, made once PostgreSQL has confirmed the message.
 #[derive(Clone, Debug)]
 pub struct UnnamedOp {
-    /// The group it was sent in.
+    /// The group of messages that it was sent in.
     pub group: u32,
-    /// What it is then.
+    /// The new unnamed statement; `None` if there is none.
     pub statement: Option<Arc<Statement>>,
 }
 
-/// A description that is read, not only passed on.
+/// A description that Howdah reads, besides relaying it.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The client's name for it; none if the client waits to hear whether the statement is what it
-    /// was told.
+    /// The client's name for the statement. `None` if Howdah asks, to compare the statement with
+    /// what the client was told.
     pub asked: Option<Asked>,
     /// The key of the statement on the server.
     pub key: u128,
